@@ -101,9 +101,9 @@ for line in sys.stdin:
 
 
 @functools.cache
-def _other_core() -> "subprocess.Popen[str]":
-    """Start a process on the other core, with another hash seed, which runs each line's code in a fork of its own."""
-    variables = os.environ | {"NETSIM_CORE": OTHER, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
+def _server(core: str) -> "subprocess.Popen[str]":
+    """Start a process on a core, with another hash seed, which runs each line's code in a fork of its own."""
+    variables = os.environ | {"NETSIM_CORE": core, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
     return subprocess.Popen(
         [sys.executable, "-c", _SERVES],
         cwd=ROOT,
@@ -114,21 +114,27 @@ def _other_core() -> "subprocess.Popen[str]":
     )
 
 
-def on_the_other_core(code: str) -> str:
-    """Run code in another process, on the core that this one has not, and return what it prints.
+def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple[int, str]:
+    """Run code in another process; return its wait status, and what it prints.
 
-    Each is forked from a process that has imported netsim and pandas, which takes a new one a second.
+    Each is forked from a process that has imported netsim, pandas and pytest, which takes a new one more than a second.
     """
-    if not hasattr(os, "fork"):
-        return python(code, NETSIM_CORE=OTHER, PYTHONHASHSEED="2")
-    process = _other_core()
+    process = _server(of_core)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(textwrap.dedent(code)) + "\n")
     process.stdin.flush()
     status, printed = json.loads(process.stdout.readline())
+    return int(status), str(printed)
+
+
+def on_the_other_core(code: str) -> str:
+    """Run code in another process, on the core that this one has not, and return what it prints."""
+    if not hasattr(os, "fork"):
+        return python(code, NETSIM_CORE=OTHER, PYTHONHASHSEED="2")
+    status, printed = forked(code, OTHER)
     assert status == 0, printed
-    return str(printed)
+    return printed
 
 
 def call_apart(*words: str, cwd: Path, **env: str) -> Done:

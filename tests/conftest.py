@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -18,6 +19,11 @@ from netsim.engine import process
 from tests import chromium
 from tests.command import ROOT
 
+# A picture of one point.
+DOT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+    "0000000a49444154789c63f80f0001010100b138f6140000000049454e44ae426082"
+)
 BEFORE = pytest.StashKey[set[Path]]()
 
 LONGEST = (
@@ -45,6 +51,10 @@ LONGEST = (
     "test_convergecast",
     "test_one_agent",
     "test_parameters",
+    "test_scripts",
+    "test_first_order",
+    "test_command",
+    "test_compare",
 )
 """The files that take longest, slow or quick, the longest first."""
 
@@ -121,8 +131,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
         if "browser" in getattr(item, "fixturenames", ()) or any("NETSIM_DATA" in each for each in reasons):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow") and not may_be_slow(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: it is slow, and its file must have the word: see may_be_slow")
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@functools.cache
+def may_be_slow(path: Path) -> bool:
+    """Whether a file has slow tests: of the others none need be imported for ``-m slow``, which takes 3 s."""
+    text = path.read_text(encoding="utf-8")
+    return any(word in text for word in ("slow", "NETSIM_DATA", "browser"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of quick tests only where the slow ones are asked for."""
+    left_out = config.option.markexpr == "slow" and collection_path.suffix == ".py" and not may_be_slow(collection_path)
+    return True if left_out else None
 
 
 def pytest_collection(session: pytest.Session) -> None:
@@ -133,7 +158,9 @@ def pytest_collection(session: pytest.Session) -> None:
     given = getattr(session.config, "workerinput", None)
     if given is not None and not sys.dont_write_bytecode and session.config.args == session.config.getini("testpaths"):
         number = int(given["workerid"].removeprefix("gw"))
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))[number :: given["workercount"]]:
+        only_slow = session.config.option.markexpr == "slow"
+        paths = [each for each in sorted((ROOT / "tests").rglob("test_*.py")) if not only_slow or may_be_slow(each)]
+        for path in paths[number :: given["workercount"]]:
             # What cannot be imported, or is skipped as a whole, is reported when its tests are collected.
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
@@ -152,6 +179,25 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(process, "_freezes", True)
     yield
     gc.freeze()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have figures of .png files made, but not drawn: that takes most of the time of a small study.
+
+    `tests/scenarios/test_one_agent.py` draws those of each study, and so do the tests of figures.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = Figure.savefig
+
+    def save(figure: Figure, file: Any, **more: Any) -> None:
+        if more.get("format") == "png":
+            file.write(DOT)
+        else:
+            drawn(figure, file, **more)
+
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,8 @@
 """What tests share: runs on one loop and in several parts, errors in one line, and servers for datagrams."""
 
 import asyncio
+import functools
+import inspect
 import multiprocessing
 import os
 import shutil
@@ -8,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,34 @@ IMPAIRED = Link(
 def slow(*values: Any) -> Any:
     """Return a case of a parametrized test that only ``pytest -m slow`` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def every(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with each of these cases, as ``pytest.mark.parametrize`` would, but as one test.
+
+    Of thousands of tests that take less than a millisecond each, all that can be seen is what it takes to collect and
+    report them. A case that fails is named.
+    """
+    words, found = names.replace(",", " ").split() if isinstance(names, str) else names, list(cases)
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        def run(**fixtures: Any) -> None:
+            for case in found:
+                given = dict(zip(words, [case] if len(words) == 1 else case, strict=True))
+                try:
+                    test(**fixtures, **given)
+                except Exception as error:
+                    error.add_note(f"with {given}")
+                    raise
+
+        functools.update_wrapper(run, test)
+        del run.__wrapped__  # type: ignore[attr-defined]
+        of_test = inspect.signature(test)
+        left = [each for each in of_test.parameters.values() if each.name not in words]
+        run.__signature__ = of_test.replace(parameters=left)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
 
 
 def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:

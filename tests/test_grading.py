@@ -17,7 +17,7 @@ import pytest
 
 import netsim
 from netsim.testing import KnowsUnheard
-from tests.command import ROOT, environment
+from tests.command import ROOT, environment, forked
 
 FOLDER = ROOT / "docs" / "examples" / "grading"
 PAGE = (ROOT / "docs" / "grading.md").read_text()
@@ -39,10 +39,10 @@ def folder(tmp_path: Path) -> Path:
 
 def graded(folder: Path, submission: str | Path) -> tuple[dict[str, Any], list[str]]:
     """Grade one; return what is in results.json, and the lines that were printed."""
-    command = [sys.executable, "-m", "pytest", "test_broadcast.py", "--submission", str(submission)]
-    variables = environment(PYTHONPATH=str(ROOT))
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
-    return json.loads((folder / "results.json").read_text()), done.stdout.splitlines()
+    words = ["test_broadcast.py", "--submission", str(submission)]
+    code = f"import os, sys, pytest; os.chdir({str(folder)!r}); sys.exit(int(pytest.main({words!r})))"
+    _, printed = forked(code)
+    return json.loads((folder / "results.json").read_text()), printed.splitlines()
 
 
 def written(folder: Path, text: str) -> Path:

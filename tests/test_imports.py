@@ -67,8 +67,7 @@ def test_there_is_no_circle() -> None:
     assert {"netsim.links.link", "netsim.agents.maps.deep", "netsim.scenarios.coke"} <= set(files)
     graph = nx.DiGraph((name, other) for name, path in files.items() for other in imported(path, set(files)))
     assert len(graph) > 100
-    assert list(nx.simple_cycles(graph, length_bound=8)) == []
-    assert nx.is_directed_acyclic_graph(graph)
+    assert nx.is_directed_acyclic_graph(graph), nx.find_cycle(graph)
 
 
 def arrows_between_rooms(types: bool = False) -> "nx.DiGraph[str]":
@@ -134,6 +133,7 @@ def test_the_folders_are_part_of_netsim() -> None:
         assert (ROOT / "netsim" / folder).samefile(ROOT / folder)
 
 
+@pytest.mark.slow
 def test_files_of_the_same_names_beside_a_script_hide_nothing(tmp_path: Path) -> None:
     for name in ("agents", "scenarios"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('this file is not what was meant')")

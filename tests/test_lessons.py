@@ -16,6 +16,7 @@ import pytest
 
 from tests.command import ROOT
 from tests.kernels import forked_kernels
+from tests.parts import every
 
 nbformat = pytest.importorskip("nbformat", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
 pytest.importorskip("nbclient", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
@@ -30,10 +31,8 @@ ABOUT = re.compile(
     r"^\*Level: (introductory|intermediate|advanced)\. Time: (\d+) minutes\. First: (.+)\.\*$", re.MULTILINE
 )
 
-by_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-by_notebook = pytest.mark.parametrize(
-    "path", LESSONS + EXAMPLES + ANSWERS, ids=lambda path: f"{'answers-' * (path.parent.name == 'answers')}{path.stem}"
-)
+by_lesson = every("path", LESSONS)
+by_notebook = every("path", LESSONS + EXAMPLES + ANSWERS)
 
 
 @pytest.fixture(scope="module")

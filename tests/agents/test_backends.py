@@ -111,6 +111,7 @@ def test_single_precision_is_near_double(apart: Call, library: str) -> None:
     assert single[1].dtype == np.float64
 
 
+@pytest.mark.slow
 def test_no_library_is_imported_before_it_is_asked_for() -> None:
     code = "import sys, netsim, netsim.agents, netsim.scenarios.neural as study; from netsim.studies import cli;"
     shown = python(code + "print({'jax', 'torch', 'array_api_compat'} & set(sys.modules))")

@@ -13,9 +13,9 @@ from netsim.agents import COKE, CTA, DDKL, DKLA, ODKLA, Geometric, LocalProblem,
 from netsim.agents.consensus.base import SharingAgent
 from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from tests.oracle import batch
-from tests.parts import slow
+from tests.parts import every, slow
 
-FEATURES, ROUNDS, LAMBDA, RHO = 12, 120, 1e-3, 0.05
+FEATURES, ROUNDS, LAMBDA, RHO = 12, 40, 1e-3, 0.05
 GRAPHS = {
     "random": lambda seed: topology.erdos_renyi(8, p=0.4, seed=seed),
     "ring": lambda seed: topology.ring(5),
@@ -57,8 +57,8 @@ class Task:
         return np.array(models), np.diff(np.array(spoken), axis=0, prepend=0).astype(bool)
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("seed", [0, 1])
+@every("graph", GRAPHS)
+@every("seed", [0, 1])
 def test_cta_equals_its_recursion(graph: str, seed: int) -> None:
     task = Task(graph, seed)
     weights = topology.metropolis_weights(task.graph)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from netsim import BadInput, Network
 from netsim.agents import DDKL, Always, AtRandom, Censor, Geometric, OnlineCost, Periodic, PowerLaw, Relative, Squared
 from netsim.agents.consensus.censor import may_silence
+from tests.parts import every
 
 SIZE = 3
 ZERO = np.zeros(SIZE)
@@ -56,10 +57,8 @@ def test_a_change_just_at_the_threshold_is_broadcast(censor: Censor) -> None:
     assert censor.speaks(np.array([threshold, 0.0]), np.zeros(2), k, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(
-    "censor", [Geometric(0.0, 1.0), Geometric(0.0, 0.5), PowerLaw(0.0, 0.9), Relative(0.0)], ids=repr
-)
-@pytest.mark.parametrize("k", [1, 7, 10_000])
+@every("censor", [Geometric(0.0, 1.0), Geometric(0.0, 0.5), PowerLaw(0.0, 0.9), Relative(0.0)])
+@every("k", [1, 7, 10_000])
 def test_a_threshold_of_zero_is_no_censoring(censor: Censor, k: int) -> None:
     assert speaks(censor, 0.0, k)
     assert speaks(censor, 1e-300, k)
@@ -103,7 +102,7 @@ def test_relative() -> None:
     assert speaks(censor, 0.0, state=0.0)
 
 
-@pytest.mark.parametrize(
+@every(
     ("censor", "rounds"),
     [
         (Always(), []),
@@ -119,7 +118,6 @@ def test_relative() -> None:
         (Relative(0.5), []),
         (Relative(1.5), [1, 2, 3, 4, 5, 6]),
     ],
-    ids=repr,
 )
 def test_in_which_rounds_who_never_spoke_may_be_silent(censor: Censor, rounds: list[int]) -> None:
     found = [k for k in range(1, 7) if may_silence(censor, k)]

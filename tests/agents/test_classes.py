@@ -17,7 +17,7 @@ from netsim.agents.measures.metrics import accuracy, balanced_accuracy, confusio
 from netsim.coders import Uniform
 from netsim.errors import BadInput, NetsimError
 from netsim.util.typing import Matrix
-from tests.parts import slow
+from tests.parts import every, slow
 
 C, D = 3, 6
 
@@ -123,6 +123,7 @@ def test_admm_reaches_the_centralised_model(loss: MulticlassLoss) -> None:
     assert run.ledger.payload_bits == run.ledger.transmissions * D * C * 64
 
 
+@pytest.mark.slow
 def test_coke_sends_less_and_a_coded_matrix_is_counted_as_one() -> None:
     graph = topology.ring(5)
     problems = [problem(Softmax(C), seed, 0.02 / 5) for seed in range(5)]
@@ -257,7 +258,7 @@ def test_one_agent_alone_and_a_lossy_link() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         (lambda x, y: ClassProblem(x, y + 2, loss=Softmax(C), regularizer=0), "must be a class, a whole number from 0"),

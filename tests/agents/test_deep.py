@@ -9,6 +9,7 @@ from netsim.agents.maps.bandwidth import cross_validated, median_distance, media
 from netsim.agents.maps.deep import Deep, MultiPath, fourier_layers
 from netsim.agents.maps.features import Kernel, RandomFourier, kernel_matrix
 from netsim.errors import BadInput
+from tests.parts import slow
 
 
 def by_hand(x: np.ndarray[Any, np.dtype[np.float64]], layer: RandomFourier) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -84,7 +85,8 @@ def test_layers_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "orthogonal"), [("gaussian", False), ("gaussian", True), ("laplacian", False), ("cauchy", False)]
+    ("kernel", "orthogonal"),
+    [("gaussian", False), slow("gaussian", True), slow("laplacian", False), slow("cauchy", False)],
 )
 def test_the_kernel_error_falls_as_one_over_the_root_of_the_features(kernel: Kernel, orthogonal: bool) -> None:
     x = np.random.default_rng(0).random((40, 5))

@@ -178,6 +178,7 @@ def test_an_inverse_that_has_drifted_is_computed_afresh() -> None:
     assert distance(full, (model.points, model.weights)) == pytest.approx(np.sqrt(lost), abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_model_order_levels_off_over_50000_samples() -> None:
     rng = np.random.default_rng(6)
     loss, model = Softmax(3), Dictionary(2, 3, sigma=0.6)

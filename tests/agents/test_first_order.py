@@ -33,7 +33,7 @@ from tests.agents.test_batch import FEATURES, LAMBDA, MOST, Task
 from tests.oracle import batch, first_order
 from tests.parts import slow
 
-ROUNDS = 100
+ROUNDS = 40
 NONE = Exact()
 
 

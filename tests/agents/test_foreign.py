@@ -15,7 +15,7 @@ from tests.agents.test_batch import GRAPHS, LAMBDA, Task
 from tests.oracle import batch
 from tests.parts import slow
 
-ROUNDS = 80
+ROUNDS = 40
 
 
 def models_of(network: Network, agents: Mapping[int, CHOCO | PushDIGing]) -> NDArray[np.float64]:

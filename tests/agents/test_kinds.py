@@ -17,6 +17,7 @@ from netsim import Agent, Network, presets
 from netsim.agents import CTP, FTSP, LPL, RPL, TSCH, Collector, ContikiMAC, Glossy, XMac
 from netsim.agents.protocols.kinds import Speaker
 from tests.agents.test_routing import LINK, RADIO, reporting
+from tests.parts import slow
 
 AT_ONCE = replace(RADIO, access="aloha")
 PRESET = presets.ieee802154(acks=False)
@@ -107,7 +108,7 @@ NEARLY = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", [slow(name) if k % 2 else name for k, name in enumerate(PROTOCOLS)])
 @settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*OWN, "log", ""]), ANYTHING | NEARLY), min_size=1, max_size=12))
 def test_no_payload_stops_a_protocol(name: str, says: list[tuple[str, Any]]) -> None:

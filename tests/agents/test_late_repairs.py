@@ -48,6 +48,7 @@ from tests.agents.test_lossy import (
     problem,
 )
 from tests.oracle import lossy
+from tests.parts import slow
 
 
 def penalty(k: int) -> float:
@@ -103,7 +104,7 @@ def noting(kind: type[Dual], heard: lossy.Heard) -> type[Dual]:
     return Noting
 
 
-@pytest.mark.parametrize("link", [Link(loss=0.3, reliability="nack"), LATE], ids=["lost", "late"])
+@pytest.mark.parametrize("link", [Link(loss=0.3, reliability="nack"), slow(LATE)], ids=["lost", "late"])
 @pytest.mark.parametrize("method", METHODS)
 def test_models_and_duals_follow_from_when_frames_were_heard(method: str, link: Link) -> None:
     make, step, coding = METHODS[method]
@@ -162,7 +163,7 @@ def ends(make: Callable[[int], SharingAgent], link: Link) -> tuple[Array, float]
     return np.stack([agent.theta for agent in agents.values()]), float(np.abs(np.sum(duals, axis=0)).max(initial=0.0))
 
 
-@pytest.mark.parametrize("method", ENDS)
+@pytest.mark.parametrize("method", [slow(each) if k % 2 else each for k, each in enumerate(ENDS)])
 def test_repaired_runs_end_where_ideal_ones_do(method: str) -> None:
     models, residual = ends(ENDS[method], Link(loss=THEN_GOOD, reliability="nack"))
     ideal, _ = ends(ENDS[method], Link())

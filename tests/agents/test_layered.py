@@ -5,7 +5,7 @@ from itertools import product
 import array_api_strict
 import numpy as np
 import pytest
-from scipy.signal import correlate2d
+import scipy
 from sklearn.metrics import log_loss
 
 from netsim import BadInput
@@ -100,7 +100,9 @@ def test_a_convolution_is_that_of_scipy(kernel: int) -> None:
     bias = rng.standard_normal(3)
     found, _ = layer.forward(np, {"weight": weight, "bias": bias}, images.reshape(4, -1))
     for image, chosen in product(range(4), range(3)):
-        parts = [correlate2d(images[image, :, :, c], weight[:, :, c, chosen], mode="same") for c in range(2)]
+        parts = [
+            scipy.signal.correlate2d(images[image, :, :, c], weight[:, :, c, chosen], mode="same") for c in range(2)
+        ]
         expected = np.sum(parts, axis=0) + bias[chosen]
         np.testing.assert_allclose(found.reshape(4, 6, 6, 3)[image, :, :, chosen], expected, atol=1e-12)
 

@@ -15,7 +15,7 @@ from tests.agents.test_batch import FEATURES, LAMBDA, MOST, Task
 from tests.oracle import batch, first_order, local_training, lossy
 from tests.parts import slow
 
-ROUNDS = 80
+ROUNDS = 40
 STEPS = {"eta": 0.05, "beta": 0.2, "rho": 0.3}
 TRIPLE = (0.05, 0.2, 0.3)
 LOSSY = {"ideal": Link(), "free": Link(loss=0.3), "burst": Link(loss=loss.gilbert_elliott(0.2, burst=4))}
@@ -139,6 +139,7 @@ def test_coded_frames_have_the_bits_of_their_coder_and_three_numbers() -> None:
 # --- a shape of the paper ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_local_steps_need_fewer_rounds() -> None:
     """Logistic regression on a ring of ten: "local training accelerates convergence" (arXiv 2501.13516)."""
     needed = {tau: rounds_to(1e-6, tau) for tau in (1, 2, 5, 10)}

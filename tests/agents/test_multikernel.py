@@ -22,7 +22,7 @@ from netsim.links.loss import gilbert_elliott
 from netsim.util.typing import Array
 from tests.oracle import batch, lossy, multikernel
 
-ROUNDS, INPUTS, FREQUENCIES, LAMBDA, ETA, GAMMA = 60, 2, 5, 1e-2, 0.3, 0.4
+ROUNDS, INPUTS, FREQUENCIES, LAMBDA, ETA, GAMMA = 30, 2, 5, 1e-2, 0.3, 0.4
 GRAPHS = {
     "random": lambda: topology.erdos_renyi(6, p=0.5, seed=1),
     "path": lambda: topology.path(5),

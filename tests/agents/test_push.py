@@ -14,7 +14,7 @@ from netsim.agents import SGP, LocalProblem, PushDIGing, Squared, centralised, s
 from netsim.faults import Rewire
 from tests.agents.test_batch import FEATURES, LAMBDA
 from tests.oracle import push
-from tests.parts import slow
+from tests.parts import every, slow
 
 Vector = NDArray[np.float64]
 
@@ -68,8 +68,8 @@ def follow(network: Network, agents: Mapping[int, Any]) -> tuple[Vector, Vector,
     return np.array(models), np.array(weights), run
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("running_sums", [False, True])
+@every("graph", GRAPHS)
+@every("running_sums", [False, True])
 def test_sgp_equals_its_recursion(graph: str, running_sums: bool) -> None:
     task, steps = Task(GRAPHS[graph]), schedule.geometric(0.05, 0.99)
     agents = {i: SGP(task.problems[i], 60, eta=steps, running_sums=running_sums) for i in task.graph}
@@ -81,8 +81,8 @@ def test_sgp_equals_its_recursion(graph: str, running_sums: bool) -> None:
     np.testing.assert_allclose(weights, expected[1], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("running_sums", [False, True])
+@every("graph", GRAPHS)
+@every("running_sums", [False, True])
 def test_push_diging_equals_its_recursion(graph: str, running_sums: bool) -> None:
     task = Task(GRAPHS[graph], 1)
     agents = {i: PushDIGing(task.problems[i], 80, eta=0.04, running_sums=running_sums) for i in task.graph}

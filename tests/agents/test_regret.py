@@ -6,6 +6,7 @@ import pytest
 from netsim import BadInput
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.util.typing import Array
+from tests.parts import every
 
 Rounds = tuple[Array, Array, Array]
 
@@ -134,8 +135,8 @@ def test_memory_is_that_of_the_moments() -> None:
     assert held[1] < 10
 
 
-@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
-@pytest.mark.parametrize(
+@every("kind", [StaticRegret, DynamicRegret])
+@every(
     ("changes", "message"),
     [
         ({"features": np.ones((2, 4))}, "features.shape = (2, 4): must be (N, 3)"),

@@ -15,7 +15,7 @@ from netsim.agents import CTP, LPL, RPL, TSCH, Collector, ContikiMAC, XMac
 from netsim.agents.protocols.collector import Packet
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.faults import Crash, LinkDown
-from tests.parts import slow
+from tests.parts import every, slow
 
 BOTH = pytest.mark.parametrize("protocol", [CTP, RPL])
 LINK = Link(rate=250e3, header_bits=136)
@@ -264,7 +264,7 @@ def test_rpl_joins_far_below_its_lowest_rank_only_in_a_new_version() -> None:
     assert agents[1].rank >= 12 * 256
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "says"),
     [
         (lambda: CTP(queue=0), "queue = 0"),

@@ -45,7 +45,7 @@ from netsim.errors import NetsimError
 from netsim.round_agent import BatchRounds
 from netsim.util.typing import Array
 from tests.fuzzers.networks import Rng, a_network, digest, pick
-from tests.parts import slow
+from tests.parts import every, slow
 
 METHODS: list[type[SharingAgent]] = [CTA, DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL, GossipOMKL, DPSGD, EXTRA]
 
@@ -257,7 +257,7 @@ def check(seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> str:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
-@pytest.mark.parametrize("seed", [0, 1, *map(slow, range(2, 5))])
+@pytest.mark.parametrize("seed", [0, slow(1), slow(2)])
 def test_all_ways_leave_the_same_behind(method: type[SharingAgent], seed: int) -> None:
     check(seed, [method], is_plain=True)
 
@@ -303,8 +303,11 @@ def another_class(agent: Any) -> None:
 
 
 @pytest.mark.parametrize("mend", [own_step, own_update, deafness, own_words, another_class])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
-@pytest.mark.parametrize("time", [3.0, slow(3.5)])
+@pytest.mark.parametrize(
+    ("method", "time"),
+    # Amid a round for every third of them.
+    [*((method, 3.0) for method in METHODS), *(slow(method, 3.5) for method in METHODS[1::3])],
+)
 def test_an_agent_may_get_methods_of_its_own_during_a_run(
     method: type[SharingAgent], mend: Callable[[Any], None], time: float
 ) -> None:
@@ -322,8 +325,8 @@ def test_an_agent_may_get_methods_of_its_own_during_a_run(
     assert run(True) == run(False) != run(False, is_mended=False)
 
 
-@pytest.mark.parametrize("boundary", [3.0, 5.0])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@every("boundary", [3.0, 5.0])
+@every("method", METHODS)
 def test_a_run_that_stops_as_a_round_closes_leaves_the_states_of_that_round(
     method: type[SharingAgent], boundary: float
 ) -> None:

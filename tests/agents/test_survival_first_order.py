@@ -17,7 +17,7 @@ from tests.parts import slow
 
 GRADIENT = first_order.squares(GRAM, CROSS, SHARE)
 SHAPE = (AGENTS, SIZE)
-ROUNDS = 80
+ROUNDS = 40
 BEST = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
 STAR = topology.star(AGENTS)
 LOSSY = {"free": Link(loss=0.2), "burst": Link(loss=loss.gilbert_elliott(0.2, burst=4))}
@@ -198,6 +198,7 @@ def test_acknowledged_differences_are_exact(method: str, link: str) -> None:
     assert copies_apart(run) < 1e-6
 
 
+@pytest.mark.slow
 def test_late_repairs_bring_copies_together_but_not_what_lead_and_beer_added_up() -> None:
     for method in ("LEAD", "BEER"):
         repaired, run = play(CODED_ONES[method], Link(loss=0.1, reliability="nack"), 500)

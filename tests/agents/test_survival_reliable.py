@@ -75,6 +75,7 @@ def test_key_frames_bring_the_copies_together_but_not_the_average() -> None:
     assert keys[2] > 1e-3
 
 
+@pytest.mark.slow
 def test_choco_draws_near_again_with_key_frames() -> None:
     def choco(i: int) -> CHOCO:
         return CHOCO(problem(i), ROUNDS, eta=0.05, gamma=0.3, weights=row(i), coder=Uniform(6))

@@ -52,6 +52,7 @@ def line(nodes: int, posts: int = 0, beacons: float = 2.0, **kwargs: Any) -> dic
     return {k: Mote(k - 1, posts if k else 0, is_root=k == 0, beacons=beacons, **kwargs) for k in range(nodes)}
 
 
+@pytest.mark.slow
 def test_a_line_joins_and_delivers_in_spite_of_its_clocks() -> None:
     """40 ppm apart, neighbours drift by half the guard, 1.1 ms, in 27 s; beacons each 5 s keep them together."""
     rng = np.random.default_rng(1)

@@ -20,7 +20,7 @@ from netsim.accounting.trace import Trace, TraceFile
 from netsim.faults import Crash, Fault, LinkDown, Partition
 from netsim.replay.frames import frames_of
 from netsim.replay.render import parts
-from tests.parts import message_of
+from tests.parts import every, message_of
 
 
 class Colour(enum.Enum):
@@ -174,7 +174,7 @@ def test_notes_are_told_with_the_state_that_they_tell_of(run: Run) -> None:
     assert message_of(lambda: network().run({i: Speaker() for i in range(4)}).notes, BadInput).startswith("trace = ")
 
 
-@pytest.mark.parametrize(
+@every(
     ("payload", "label"),
     [
         (3, "3"),
@@ -201,7 +201,7 @@ def test_a_small_payload_is_its_own_label(payload: Any, label: str) -> None:
     assert labels_of(found.trace) == [(0, 0, "m", label)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         (lambda me: me.note(3), "note = 3: must be printable text of 1 to 200 characters"),
@@ -211,7 +211,7 @@ def test_a_small_payload_is_its_own_label(payload: Any, label: str) -> None:
         (lambda me: me.send(1 - me.name, "m", label="a\nb"), r"label = 'a\nb': must be printable text of at most 40"),
     ],
 )
-@pytest.mark.parametrize("trace", [False, True])
+@every("trace", [False, True])
 def test_what_cannot_be_said_is_refused_in_one_line(call: Any, message: str, trace: bool) -> None:
     class Says(Agent):
         async def run(self) -> None:

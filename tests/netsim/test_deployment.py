@@ -17,7 +17,7 @@ import netsim
 from netsim import Agent, BadInput, Deployment, Energy, Network, Run, mobility, topology
 from netsim.faults import ClockSkew, Crash, Faults, Join, Move
 from netsim.radio import DutyCycle, LogDistance, Phy, Radio, Walls, medium
-from tests.parts import slow
+from tests.parts import every, slow
 
 # At 0 dBm and exponent 3: 67 m at the sensitivity of −95 dBm, 82 m where one frame in ten of 50 bytes is received.
 NEAR, FAR = (20.0, 0.0), (200.0, 0.0)
@@ -92,7 +92,7 @@ def test_positions_that_are_none(tmp_path: Path, text: str, message: str) -> Non
         Deployment.from_csv(path)
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: Deployment({0: (0,)}), "must be a mapping"),

@@ -28,6 +28,7 @@ NAMES = ("Network", "errors.BadInput", "latency.uniform", "core.Copies", "studie
 NAMES += ("agents.COKE", "testing.play")
 
 
+@pytest.mark.slow
 def test_any_name_may_come_first() -> None:
     """As in a new process: what the one before has imported is forgotten."""
     code = "import sys\nfor first in sys.argv[1:]:\n    import netsim\n    eval('netsim.' + first)\n"

@@ -20,7 +20,7 @@ from netsim.faults import Partition
 from netsim.radio.pathloss import LogDistance
 from netsim.testing import Rounder
 from netsim.util.draws import derived, name_key
-from tests.parts import message_of
+from tests.parts import every, message_of
 
 
 class Room(IntEnum):
@@ -92,12 +92,12 @@ EQUAL: list[list[Hashable]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "key"), KEYS, ids=repr)
+@every(("name", "key"), KEYS)
 def test_keys_stay_as_published(name: Hashable, key: int) -> None:
     assert name_key(name) == key
 
 
-@pytest.mark.parametrize("names", EQUAL, ids=lambda names: repr(names[0])[:20])
+@every("names", EQUAL)
 def test_equal_names_have_one_key(names: list[Hashable]) -> None:
     assert len(set(names)) == 1
     assert len({name_key(name) for name in names}) == 1
@@ -130,7 +130,7 @@ def test_keys_are_equal_just_if_names_are(one: Hashable, other: Hashable) -> Non
     assert (name_key(one) == name_key(other)) == are_equal
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         *(math.nan, np.float32("nan"), Decimal("nan"), complex(1, math.nan), (1, math.nan)),
@@ -139,7 +139,6 @@ def test_keys_are_equal_just_if_names_are(one: Hashable, other: Hashable) -> Non
         *([np.longdouble("0.1")] if np.finfo(np.longdouble).nmant > np.finfo(float).nmant else []),
         *(10**5000, Fraction(1, 10**5000), Lower("Hall"), Place(1), Plain.HALL, frozenset({1}), object),
     ],
-    ids=lambda name: type(name).__name__,
 )
 def test_what_has_no_key_is_refused_by_name(name: Hashable) -> None:
     graph = nx.Graph([(0, name)])

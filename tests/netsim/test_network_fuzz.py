@@ -24,7 +24,7 @@ from tests.fuzzers.networks import Case, check_one, hashes
 from tests.parts import slow
 
 
-@pytest.mark.parametrize("seed", [0, slow(2), slow(3), slow(4)])
+@pytest.mark.parametrize("seed", [0, slow(2), slow(3)])
 def test_laws_hold_on_random_networks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(16):

@@ -66,6 +66,6 @@ def test_the_finding_repeats_by_its_words_and_by_its_command(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("longest", "seeds"), [(0.3, 100), (0.15, 60)])
+@pytest.mark.parametrize(("longest", "seeds"), [(0.3, 50), (0.15, 30)])
 def test_none_are_found_in_the_right_one(longest: float, seeds: int) -> None:
     assert search(cluster("right", longest), EXAMPLE["OneLeaderATerm"], seeds=range(seeds), faults=CRASHES) is None

@@ -14,6 +14,7 @@ from netsim.mobility import from_csv
 from netsim.radio import Walls
 from netsim.scenarios.tasks.settings import compute_times
 from netsim.util import tables
+from tests.parts import every
 
 HEAD, ROWS = ["name", "x", "y"], [["0", "1.5", "2"], ["1", "2.5", "-3"]]
 WAYS: list[Callable[[str, str], tuple[str, str, str]]] = [
@@ -24,11 +25,11 @@ WAYS: list[Callable[[str, str], tuple[str, str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t"])
-@pytest.mark.parametrize("point", [".", ","])
-@pytest.mark.parametrize("way", range(4))
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("packed", [False, True])
+@every("mark", [",", ";", "\t"])
+@every("point", [".", ","])
+@every("way", range(4))
+@every("end", ["\n", "\r\n"])
+@every("packed", [False, True])
 def test_positions_in_many_ways(mark: str, point: str, way: int, end: str, packed: bool, tmp_path: Path) -> None:
     if point == mark:
         return

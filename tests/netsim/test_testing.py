@@ -27,6 +27,7 @@ from netsim.testing import (
     play,
     sized,
 )
+from tests.parts import every
 
 
 def test_its_first_lines_hold() -> None:
@@ -105,8 +106,8 @@ def test_a_rounder_notes_rounds() -> None:
     assert second.closed == [0.5, 1.0]
 
 
-@pytest.mark.parametrize("kind", ["m", "a longer kind of message than most, of ünicode"])
-@pytest.mark.parametrize("size", [64, 100, 255, 300, 1000, 65_536, 70_000])
+@every("kind", ["m", "a longer kind of message than most, of ünicode"])
+@every("size", [64, 100, 255, 300, 1000, 65_536, 70_000])
 def test_a_frame_is_as_long_as_it_is_to_be(size: int, kind: str) -> None:
     run = play(Talker([(0.0, sized(size, kind))], kind=kind), Listener(), link=Link(rate=8 * size))
     frame: Frame = run.agents[1].frames[0]

@@ -12,6 +12,7 @@ import pytest
 
 from netsim import BadInput, Network, topology
 from netsim.testing import Rounder
+from tests.parts import every
 
 Graph = Any
 
@@ -20,7 +21,7 @@ def edges_of(graph: Graph) -> list[tuple[Any, Any]]:
     return sorted(tuple(sorted(edge)) for edge in graph.edges)
 
 
-@pytest.mark.parametrize(
+@every(
     ("graph", "nodes", "edges"),
     [
         (topology.ring(3), 3, 3),
@@ -203,8 +204,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weights", [topology.metropolis_weights, topology.max_degree_weights])
-@pytest.mark.parametrize(
+@every("weights", [topology.metropolis_weights, topology.max_degree_weights])
+@every(
     "graph",
     [
         topology.path(2),
@@ -311,8 +312,8 @@ def in_order(graph: "nx.Graph[int]") -> tuple[object, object, object]:
     return list(graph.nodes(data=True)), [(a, list(others)) for a, others in graph.adjacency()], graph.graph
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("agents", "radius"), [(1, 0.5), (20, 0.4), (150, 0.15), (600, 0.09), (30, 2.0)])
+@every("seed", range(4))
+@every(("agents", "radius"), [(1, 0.5), (20, 0.4), (150, 0.15), (600, 0.09), (30, 2.0)])
 def test_a_random_geometric_graph_is_that_of_networkx(agents: int, radius: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     expected = nx.random_geometric_graph(agents, radius, seed=rng)

@@ -116,7 +116,7 @@ def test_what_a_program_writes_in_a_format_is_read_back(form: str, seed: int) ->
     files.check_whole(np.random.default_rng(seed), form)
 
 
-@pytest.mark.parametrize("first", [0, *map(slow, range(200, 1_000, 200))])
+@pytest.mark.parametrize("first", [0, slow(200), slow(400)])
 def test_hostile_files_are_read_or_refused_in_one_line(first: int) -> None:
     for seed in range(first, first + (200 if first else 60)):
         files.check_one(np.random.default_rng(seed))

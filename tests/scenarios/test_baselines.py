@@ -15,6 +15,8 @@ from netsim.scenarios.tasks.method import with_remedy
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL = {"agents": 5, "rounds": 60, "features": 12}
 NAMES = ",".join(BASELINES)
 FEDERATED = ("FedAvg", "SCAFFOLD", "SCAFFOLD-states")
@@ -91,6 +93,7 @@ def test_settings_tell_what_ran(lossy: Study) -> None:
     assert all(method.kind is not DIGing or "coder" not in method.given for method in BASELINES.values())
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_no_harm_to_relaxed_admm_nor_to_states_that_are_sent_again() -> None:
     given = SMALL | {"rounds": 400}
     names = "R-ADMM,LT-ADMM,SCAFFOLD,SCAFFOLD-states"

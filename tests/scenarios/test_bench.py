@@ -26,6 +26,8 @@ from netsim.studies.experiment.command import ranges_of, settable
 from netsim.studies.experiment.tuning import rungs
 from netsim.studies.sums import write_sums
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MINE = "docs/examples/mine.py"
 
 
@@ -407,7 +409,6 @@ def test_the_page_holds_the_tables_of_its_results(published: pd.DataFrame) -> No
     [
         ("LEAD", "regression", "ideal"),
         ("DKLA-sums", "regression", "bursts"),
-        ("EF21-P", "regression", "loss-10"),
         ("Push-DIGing-sums", "regression", "loss-1"),
         ("D-PSGD", "digits", "loss-10"),
     ],

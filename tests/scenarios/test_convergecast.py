@@ -19,7 +19,7 @@ from netsim.scenarios.convergecast import mote
 from netsim.scenarios.convergecast.field import SensorField
 from netsim.scenarios.convergecast.figures import draw_tree
 from netsim.studies import Study, catalogue
-from tests.parts import slow
+from tests.parts import every, slow
 
 
 def run(**parameters: object) -> Study:
@@ -174,6 +174,7 @@ def placed(tmp_path: Path, text: str = PLACES, awake: str | None = "1", **more: 
     return run(positions=str(tmp_path / "motes.csv"), shadowing=0.0, readings=10, awake=awake, **more)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("routing", "mac", "name"),
     [
@@ -216,6 +217,7 @@ def test_motes_stand_where_a_file_says(tmp_path: Path, routing: str) -> None:
     assert (study.tables["by_run"].iloc[-1]["delivered_%"]) > 95
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("routing", ["tree", slow("ctp")])
 def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path, routing: str) -> None:
     lonely = PLACES + "lonely, 900, 900, 0\n"
@@ -332,7 +334,7 @@ def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
     assert np.isfinite(quiet.tables["by_mote"]["used_j"]).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("parameters", "says"),
     [
         ({"awake": "0.1,x"}, "awake = '0.1,x': must be shares above 0"),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.data.tables import AgentData, Table, deal, load_table, scale_unit, synthetic
+from tests.parts import every
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -103,7 +104,7 @@ def test_missing_column(folder: Path) -> None:
     assert refusal("small", "zzz").endswith("small.csv.gz: height, weight")
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "fault"),
     [
         ("a,b\n1,2\nx,4\n", "column 'a', data row 2 = 'x': must be a finite number (1 such rows)"),

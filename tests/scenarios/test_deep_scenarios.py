@@ -33,6 +33,7 @@ from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
+from tests.parts import every
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -121,6 +122,7 @@ def test_what_was_tuned_is_the_best_of_its_grid_and_in_the_settings(study: Study
     assert f"DKL 10+10: {first['first']:g}, {first['later']:g}" in settings["bandwidths"]
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_result(study: Study) -> None:
     again = run("deep", **SMALL)
     pd.testing.assert_frame_equal(again.rounds, study.rounds)
@@ -145,7 +147,7 @@ def test_other_losses_and_layers(parameters: dict[str, object]) -> None:
     assert table["± test_accuracy"].isna().all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "parameters", "says"),
     [
         ("deep", {"widths": "10,x"}, "widths = '10,x': must be positive whole numbers with commas between"),
@@ -351,6 +353,7 @@ def test_tables_of_the_network(network: Study) -> None:
     assert set(network.figures) == {"train_loss_dkl_mlp", "train_loss_rf_kl", "test_error"}
 
 
+@pytest.mark.slow
 def test_coke_saves_on_a_matrix_without_losses_and_with() -> None:
     study = run("deep_network", agents=6, rounds=100, width=30, tune=False)
     table = study.tables["cost_to_reach"]

@@ -21,6 +21,7 @@ from netsim.scenarios.tasks.settings import Setting
 from netsim.studies import Study, catalogue
 from netsim.studies.results import pareto
 from tests.command import call
+from tests.parts import every
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -75,7 +76,7 @@ def test_censors_by_name() -> None:
     assert named("relative-1e-3") == ("relative-0.001", Relative(1e-3))
 
 
-@pytest.mark.parametrize(
+@every(
     ("parameters", "says"),
     [
         ({"methods": "DKLA,COK"}, r"methods = 'COK': must be one of DKLA, .*\(did you mean 'COKE'\?\)"),
@@ -283,6 +284,7 @@ def test_the_reference_is_the_dkla_of_the_coke_scenario(small: Study) -> None:
     np.testing.assert_array_equal(ours["payload_bits"], same["payload_bits"])
 
 
+@pytest.mark.slow
 def test_online_methods_pass_once_over_their_samples_and_learn() -> None:
     online = list(ONLINE)
     study = run(agents=4, rounds=300, features=20, methods=",".join(online), coders="float32,4", censors="none,every-2")

@@ -14,6 +14,8 @@ from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 X = np.random.default_rng(0).random((300, 2))
 Y = np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1])
 RESOLVED: dict[str, Any] = {"agents": 4, "edges": 5, "features": 60, "sigma": 0.5, "regularizer": 1e-6}

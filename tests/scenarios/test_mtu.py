@@ -9,6 +9,7 @@ import pytest
 from netsim import BadInput
 from netsim.scenarios.mtu import boundaries
 from netsim.studies import Study, catalogue
+from tests.parts import every
 
 SMALL = {"agents": 5, "edges": 7, "rounds": 25}
 MOST, HEADER = 116, 17  # bytes of a fragment's payload, and beside it
@@ -84,7 +85,7 @@ def test_a_censor_and_nacks_are_to_be_had() -> None:
     assert "mtu" in study.figures
 
 
-@pytest.mark.parametrize(
+@every(
     ("parameters", "says"),
     [
         ({"widths": "3,x"}, "widths = 'x': must be 64, 32, or a whole number from 1 to 16"),

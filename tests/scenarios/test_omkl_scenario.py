@@ -13,6 +13,7 @@ from netsim.scenarios.omkl.task import ModelSetting, TwoClasses, two_bananas
 from netsim.studies import Study, catalogue
 from netsim.studies.seeds import DataSeed
 from tests.oracle import multikernel
+from tests.parts import every
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -175,7 +176,7 @@ def test_scaling() -> None:
             np.testing.assert_allclose(inputs.std(axis=0), 1.0)
 
 
-@pytest.mark.parametrize(
+@every(
     ("parameters", "says"),
     [
         ({"topologies": "path,rong"}, "topologies = 'rong': must be one of path, ring, star, complete"),

@@ -7,6 +7,8 @@ import pytest
 
 from netsim.errors import BadInput
 from netsim.studies import catalogue
+from netsim.studies.folder import load
+from tests.parts import slow
 
 ALONE: dict[str, dict[str, Any]] = {
     "aloha": {"duration": 1.0},
@@ -38,13 +40,16 @@ def test_every_study_is_here() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", [slow(name) if name in ("dynamic", "projections") else name for name in ALONE])
 def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     study = catalogue.find_study(name).execute(agents=1, **ALONE[name])
     assert study.runs
     for run in study.runs.values():
         assert run.ledger.link_messages == run.ledger.wire_bits == 0
-    study.save(tmp_path / "out")
+    folder = study.save(tmp_path / "out")
+    # All its figures are drawn, without a warning.
+    assert load(folder)["summary"]["failed"] == {}
+    assert not [note for note in study.notes if ".png: " in note]
     numbers = study.rounds.drop(columns="algorithm").to_numpy(dtype=float)
     assert not np.isinf(numbers).any()
 

@@ -11,6 +11,8 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import Study, catalogue
 from tests.command import ROOT, call
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 EXAMPLE = ROOT / "docs" / "examples" / "logistic.py"
 
 QUADRATIC = """
@@ -84,6 +86,7 @@ def test_the_seed_reaches_the_file_and_the_graph_is_its_own(tmp_path: Path) -> N
         assert found["distance"].iloc[0] == max(1.0, abs(seed - 2.0), abs(2.0 - seed))
 
 
+@pytest.mark.slow
 def test_the_example_learns_what_scikit_learn_does() -> None:
     study = run(task=str(EXAMPLE), rounds=60, rho=0.02, algorithms="DKLA", seed=4)
     samples = np.random.default_rng(4).standard_normal((8, 50, 6)).reshape(400, 6)

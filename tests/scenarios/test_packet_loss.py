@@ -90,6 +90,7 @@ def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     pd.testing.assert_frame_equal(again.tables["runs"], study.tables["runs"])
 
 
+@pytest.mark.slow
 def test_its_folder_has_tables_and_figures(swept: tuple[Study, Path], tmp_path: Path) -> None:
     study, _ = swept
     names = {path.name for path in study.save(tmp_path / "out").iterdir()}
@@ -288,6 +289,7 @@ def tuned(path: Path, best: dict[tuple[float, str], dict[str, dict[str, float]]]
     return tuned_file(path, parts)
 
 
+@pytest.mark.slow
 def test_each_family_runs_with_what_was_best_for_its_share_and_remedy(tmp_path: Path) -> None:
     given = FEW | {"methods": "CTA,DKLA", "remedies": "running-sums"}
     plain = {(loss, "none"): {"DKLA": {"rho": rho}, "CTA": {"eta": rho}} for loss, rho in ((0.0, 0.2), (0.3, 0.05))}

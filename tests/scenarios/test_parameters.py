@@ -16,6 +16,9 @@ from netsim.scenarios.coke import CokeMethods, experiment
 from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
 from tests.command import ROOT
+from tests.parts import every
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 STUDIES = list(catalogue.listed())
 SMALL = {"agents": 4, "rounds": 20, "features": 8}
@@ -44,7 +47,7 @@ def read() -> dict[Path, set[str]]:
     return {path: read_in(ast.parse(path.read_text())) for path in files}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@every("name", STUDIES)
 def test_every_parameter_is_read(name: str) -> None:
     study = catalogue.find_study(name)
     groups = {field.name for _, group in study.groups for field in dataclasses.fields(group)}
@@ -63,7 +66,7 @@ def test_studies_do_not_read_what_they_record() -> None:
         assert "study.settings" not in path.read_text(), path
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@every("name", STUDIES)
 def test_every_parameter_is_described(name: str) -> None:
     for parameter in catalogue.find_study(name).parameters:
         assert len(parameter.description) > 8, parameter.name

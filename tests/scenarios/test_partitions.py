@@ -21,6 +21,7 @@ from netsim.scenarios.tasks import batch, online
 from netsim.studies import Study, catalogue
 from netsim.studies.seeds import Seeds
 from netsim.util.draws import generator
+from tests.parts import every
 
 Labels = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -37,10 +38,8 @@ def counts(text: str, labels: Labels, agents: int, seed: int = 0) -> np.ndarray[
     return np.stack([np.bincount(labels[part].astype(int), minlength=classes) for part in parts])
 
 
-@pytest.mark.parametrize(
-    "text", ["iid", "shards:1", "shards:3", "dirichlet:0.001", "dirichlet:0.1", "dirichlet:100", "size:0", "size:4"]
-)
-@pytest.mark.parametrize(("agents", "samples"), [(1, 2), (7, 23), (30, 60), (13, 1000)])
+@every("text", ["iid", "shards:1", "shards:3", "dirichlet:0.001", "dirichlet:0.1", "dirichlet:100", "size:0", "size:4"])
+@every(("agents", "samples"), [(1, 2), (7, 23), (30, 60), (13, 1000)])
 def test_every_sample_has_one_owner_and_every_agent_two_samples(text: str, agents: int, samples: int) -> None:
     rng = np.random.default_rng(samples)
     for target, classes in ((rng.integers(5, size=samples).astype(float), 5), (rng.standard_normal(samples), 0)):

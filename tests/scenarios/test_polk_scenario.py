@@ -24,6 +24,7 @@ from netsim.scenarios.polk.problems import centralised_accuracy, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, batches, draw_problem
 from netsim.studies import Study, catalogue
 from netsim.studies.seeds import Seeds
+from tests.parts import every
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -104,6 +105,7 @@ def test_a_small_study_learns(criterion: str) -> None:
     assert set(study.figures) == {"progress", "surface"}
 
 
+@pytest.mark.slow
 def test_doubling_the_penalty_lowers_the_disagreement() -> None:
     study = run(samples=1200, agents=6, density=0.5, checks=1)
     table = study.tables["penalties"]
@@ -126,7 +128,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert first.rounds.equals(second.rounds)
 
 
-@pytest.mark.parametrize(
+@every(
     ("parameters", "message"),
     [
         ({"data": "brodats"}, r"^data = 'brodats': .*did you mean 'brodatz'"),

@@ -14,6 +14,7 @@ from netsim.scenarios.data import streams
 from netsim.scenarios.data.streams import MovingTruth, Samples, by_target, in_order, rounds_of, shuffled
 from netsim.scenarios.data.tables import Table, load_table, scale_unit
 from netsim.util.typing import Array
+from tests.parts import every
 
 real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -356,7 +357,7 @@ def test_a_truth_of_no_rounds() -> None:
     assert [list(each) for each in moving("drift", rounds=0).streams()] == [[], [], []]
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (

@@ -8,6 +8,8 @@ from netsim import BadInput
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10}
 
 

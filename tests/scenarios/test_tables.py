@@ -17,6 +17,7 @@ from netsim.scenarios.data.formats import samples_in
 from netsim.scenarios.data.samples import ClassSamples, Samples
 from netsim.scenarios.data.tables import check_rows, load_table
 from netsim.studies import Study, find_study
+from tests.parts import every
 
 needs_arrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 
@@ -187,7 +188,7 @@ def test_a_slip_in_the_name_of_a_problem(folder: Path) -> None:
 # --- as programs write them -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "a,b\n0.5,2\n1,4\n",
@@ -424,7 +425,7 @@ def test_columns_that_cannot_be(folder: Path, choice: dict[str, str], says: str)
         assert refused(choose, "houses", kind(**choice)).startswith(says.format(path=path))
 
 
-@pytest.mark.parametrize(
+@every(
     "cell",
     [
         "2011-01-01", "2011/1/1", "1.12.2011", "12/31/99", "2011-01", "2011-01-01 18:00:00", "2011-01-01T18:00Z",
@@ -438,7 +439,7 @@ def test_dates_are_known_when_seen(folder: Path, cell: str) -> None:
     assert f"hold dates such as {cell!r}: leave them out with --drop a,also, or put numbers in them" in message
 
 
-@pytest.mark.parametrize("cell", ["3", "2.5", "a-b", "10-20", "1:2:3:4", "near", "2011", "x 2011-01-01", "12.5.", "A4"])
+@every("cell", ["3", "2.5", "a-b", "10-20", "1:2:3:4", "near", "2011", "x 2011-01-01", "12.5.", "A4"])
 def test_other_text_is_no_date(folder: Path, cell: str) -> None:
     save(folder, "small.csv", pd.DataFrame({"a": [cell] * 4, "y": range(4)}))
     choose("small", Columns())

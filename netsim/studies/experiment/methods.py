@@ -73,8 +73,10 @@ class Method:
 
     def parameters(self) -> dict[str, Any]:
         """Return the arguments by name, with their values; without those that the run gives, or that are required."""
-        usual = {name: default_of(self.kind, name) for name in inspect.signature(self.kind).parameters}
-        return {name: value for name, value in (usual | self.given).items() if value is not inspect.Parameter.empty}
+        given = self.given
+        names = paths.signature_of(self.kind).parameters
+        known = {name: given[name] if name in given else default_of(self.kind, name) for name in names} | given
+        return {name: value for name, value in known.items() if value is not inspect.Parameter.empty}
 
     def with_parameter(self, name: str, value: Any) -> "Method":
         """Return the method with another value of an argument."""
@@ -117,7 +119,7 @@ class Method:
     def _made(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         assert setup.graph is not None
         # Found once, not for every node: it takes longer than to make an agent.
-        signature = inspect.signature(self.kind)
+        signature = paths.signature_of(self.kind)
         required = [
             name
             for name in list(signature.parameters)[0 if setup.task is None else 2 :]
@@ -160,7 +162,7 @@ def default_of(kind: type, name: str) -> Any:
         # In a worker the class is a copy, and `dataclasses.MISSING` in its fields is another object than here.
         if each.name == name and callable(each.default_factory):
             return each.default_factory()
-    argument = inspect.signature(kind).parameters[name]
+    argument = paths.signature_of(kind).parameters[name]
     if argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
         return argument.empty
     # A number or schedule is declared by a descriptor, which has the default.

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import networkx as nx
 import numpy as np
@@ -81,9 +82,20 @@ def _keyword_arguments(function: Any) -> dict[str, Any]:
     return {name: value for name, value in usual.items() if name != "seed" or len(usual) < len(known)}
 
 
+# A study asks for a class's signature a hundred times.
+_SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+
+
+def signature_of(called: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a class or function."""
+    if called not in _SIGNATURES:
+        _SIGNATURES[called] = inspect.signature(called)
+    return _SIGNATURES[called]
+
+
 def check_arguments(what: str, called: Callable[..., Any], given: Iterable[str]) -> None:
     """Raise BadInput, which says ``what`` it is about, for the name of an argument that a class or function has not."""
-    known = inspect.signature(called).parameters
+    known = signature_of(called).parameters
     if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
         for name in given:
             check.one_of(what, name, known)

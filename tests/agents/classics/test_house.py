@@ -7,11 +7,10 @@ import io
 import tokenize
 from pathlib import Path
 
-import pytest
-
 import netsim
 from netsim.agents import classics
 from netsim.agents.papers import Cited
+from tests.parts import every
 
 FOLDER = Path(classics.__file__).parent
 MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
@@ -35,19 +34,19 @@ def code_lines(text: str) -> int:
     return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - docs)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@every("path", MODULES)
 def test_a_classic_is_short(path: Path) -> None:
     assert code_lines(path.read_text()) <= LONGEST
 
 
-@pytest.mark.parametrize("kind", AGENTS, ids=lambda kind: kind.__name__)
+@every("kind", AGENTS)
 def test_a_classic_names_its_paper(kind: type[netsim.Agent]) -> None:
     assert issubclass(kind, Cited)
     assert kind.citation()
     assert inspect.getdoc(kind)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@every("path", MODULES)
 def test_the_room_offers_what_its_modules_offer(path: Path) -> None:
     module = importlib.import_module(f"netsim.agents.classics.{path.stem}").__all__
     assert set(module) <= set(classics.__all__)

@@ -10,6 +10,7 @@ from netsim import Link, Network, latency, topology
 from netsim.agents.classics import ChandyLamport
 from netsim.core import Frame
 from netsim.faults import Straggler
+from tests.parts import every
 
 SEEDS = range(30)
 RICH = 100
@@ -79,7 +80,7 @@ def check_cut(run: Any, number: int) -> None:
     assert sorted(kept) == sorted(crossing)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@every("seed", SEEDS)
 def test_a_snapshot_has_all_the_money(seed: int) -> None:
     graph = [topology.ring(6), topology.complete(4), topology.random_geometric(8, 0.6, seed=2)][seed % 3]
     run = banks(graph, {seed % 4: {1: 1.0}}, seed)

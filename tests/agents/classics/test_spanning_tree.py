@@ -52,7 +52,7 @@ def minimum(graph: "nx.Graph[Any]") -> set[tuple[Any, Any]]:
 LATENCIES = [latency.constant(0.01), latency.uniform(1e-3, 1.0), latency.exponential(0.1), latency.pareto(1e-3, 1.1)]
 
 
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(25, 45), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(25, 33), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("delay", LATENCIES, ids=["constant", "uniform", "exponential", "pareto"])
 def test_the_tree_is_that_of_networkx_and_costs_no_more_than_the_paper_says(delay: Any, seeds: range) -> None:
     for seed in seeds:

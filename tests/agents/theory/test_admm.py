@@ -30,6 +30,7 @@ def curvature_of(ridge: Ridge) -> Curvature:
     return found
 
 
+# Two thirds of these cases are slow.
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize("rho", [0.05, 0.5])
 def test_theorem_4_holds_in_every_round(graph: str, seed: int, rho: float) -> None:

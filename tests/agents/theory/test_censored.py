@@ -28,6 +28,7 @@ def energies(ridge: Ridge, agents: dict[int, Any], rho: float) -> tuple[Array, A
     return np.sqrt(found), np.linalg.norm(both[:, :, 0] - ridge.optimum, axis=(1, 2))
 
 
+# Two thirds of these cases are slow.
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 def test_censored_curve_holds_and_is_vacuous(graph: str, seed: int) -> None:
     ridge = Ridge(graph, seed)

@@ -37,6 +37,7 @@ METHODS = [
 ]
 
 
+# Two thirds of these cases are slow.
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize(("make", "parameters"), METHODS)
 def test_predicted_errors_are_those_of_a_run(graph: str, seed: int, make: Any, parameters: dict[str, float]) -> None:

@@ -13,6 +13,7 @@ from netsim import Agent, AgentError, BadInput, Link, Network, topology
 from netsim.accounting import Trace
 from netsim.links import Budget
 from netsim.testing import Actor, Rounder, Talker
+from tests.parts import every
 
 
 def counting(count: int, pause: float = 0.0) -> Talker:
@@ -107,8 +108,8 @@ def test_a_reply_belongs_to_the_round_of_who_replies() -> None:
     assert asker.rounds_of_replies == [1, 2, 3]
 
 
-@pytest.mark.parametrize("period", [0.1, 0.25, 0.3, 1 / 3, 0.7, 7.3, 1e-6])
-@pytest.mark.parametrize("keep_late", [False, True])
+@every("period", [0.1, 0.25, 0.3, 1 / 3, 0.7, 7.3, 1e-6])
+@every("keep_late", [False, True])
 def test_a_latency_of_one_period_is_late_in_every_round(period: float, keep_late: bool) -> None:
     agents = {i: Rounder(300, keep_late) for i in range(2)}
     Network(topology.path(2), Link(latency=period), round_period=period).run(agents)
@@ -163,6 +164,7 @@ def test_one_that_sends_without_waiting_is_stopped(monkeypatch: pytest.MonkeyPat
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_small_file_that_claims_to_be_a_large_trace_is_refused_unread(tmp_path: Path) -> None:
     file = tmp_path / "bomb.npz"
     with (

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from netsim.accounting.run_metadata import RunMetadata
+from tests.parts import every
 
 PATHS = {0: [(0.0, 1.0, 2.0), (3.5, 4.0, 2.0), (3.5, 0.0, 0.0)]}
 SCENE = RunMetadata(1.0, 5.0, "shared", ((1.0, 2.0), (0.0, 0.0)), 5, PATHS)
@@ -17,7 +18,7 @@ def test_a_scene_comes_back() -> None:
     assert RunMetadata.from_dict(still.as_dict(), 2) == still
 
 
-@pytest.mark.parametrize(
+@every(
     "paths",
     [
         [],

@@ -8,13 +8,14 @@ from netsim.coders import QSGD, ErrorFeedback, Exact, Float, Floats, InParts, Se
 from netsim.errors import WireError
 from netsim.wire import registry
 from netsim.wire.codec import decode, encode, payload_bits
+from tests.parts import every
 
 RNG = np.random.default_rng(0)
 LARGE, SMALL = 1e3 * RNG.normal(size=8), 1e-3 * RNG.normal(size=8)
 
 
-@pytest.mark.parametrize("coder", [Uniform(3), TopK(2), Sign(), Float(32), Exact()])
-@pytest.mark.parametrize("width", [None, 3])
+@every("coder", [Uniform(3), TopK(2), Sign(), Float(32), Exact()])
+@every("width", [None, 3])
 def test_each_part_is_coded_by_itself(coder: object, width: int | None) -> None:
     parts = [LARGE, SMALL, SMALL + 1.0]
     if width is not None:
@@ -69,6 +70,7 @@ def test_hostile_bytes_end_in_an_error() -> None:
             Several(parts).pack()  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_few_bytes_cannot_ask_for_much_memory() -> None:
     (number, wide) = registry.pack(TopK(1).encode(np.ones(1 << 24)))
     assert registry.KINDS[number] is Sparse

@@ -7,6 +7,7 @@ from netsim.coders import Residues
 from netsim.coders.residues import width_of
 from netsim.errors import WireError
 from netsim.wire import registry
+from tests.parts import every
 
 
 def vectors(seed: int = 0, count: int = 37) -> list[np.ndarray]:
@@ -46,8 +47,8 @@ def test_whole_ones_need_no_guess() -> None:
     np.testing.assert_array_equal(found, parts)
 
 
-@pytest.mark.parametrize("widths", [[1], [3, 0], [16, 17], [33, 48], [2, 5, 11]])
-@pytest.mark.parametrize("count", [0, 1, 37])
+@every("widths", [[1], [3, 0], [16, 17], [33, 48], [2, 5, 11]])
+@every("count", [0, 1, 37])
 def test_bytes_and_bits_are_those_of_the_residues(widths: list[int], count: int) -> None:
     rng = np.random.default_rng(1)
     parts = [rng.integers(-(2**45), 2**45, count) for _ in widths]

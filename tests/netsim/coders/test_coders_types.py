@@ -30,6 +30,7 @@ from netsim.core.framing import decode_frame
 from netsim.errors import AgentError, BadInput, WireError
 from netsim.wire import registry
 from netsim.wire.codec import decode, encode, is_mutable, payload_bits
+from tests.parts import every
 
 
 @pytest.fixture(autouse=True)
@@ -282,9 +283,7 @@ def test_coders_are_at_the_public_edge() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "shape", [(0,), (127,), (128,), (255,), (256,), (65536,), (1 << 40,), (3, 4), (0, 0), (300, 70000)]
-)
+@every("shape", [(0,), (127,), (128,), (255,), (256,), (65536,), (1 << 40,), (3, 4), (0, 0), (300, 70000)])
 def test_shapes_are_read_as_they_were_written(shape: tuple[int, ...]) -> None:
     data = pack_shape(shape)
     assert data == msgpack.packb(shape[0] if len(shape) == 1 else list(shape))

@@ -24,6 +24,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.g
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     compiled("core._core") is None or platform.libc_ver()[0] != "glibc", reason="needs the compiled core and glibc"
 )

@@ -18,6 +18,7 @@ from netsim.errors import WireError
 from netsim.transport import Heard
 from netsim.wire.codec import encode, payload_bits, saturated
 from tests.fuzzers import wire
+from tests.parts import every
 
 RNG = np.random.default_rng(8)
 
@@ -121,8 +122,8 @@ def test_odd_arrays_arrive_as_they_were() -> None:
     assert run.ledger.payload_bits == 2 * sum(map(payload_bits, arrays))
 
 
-@pytest.mark.parametrize("size", [1, 7, 2047, 2048, 2049, 10_000, 20_000])
-@pytest.mark.parametrize("kinds", [["f4"], ["f8"], ["f4", "f8"], ["f4", "f8", ">f4", "i4"]])
+@every("size", [1, 7, 2047, 2048, 2049, 10_000, 20_000])
+@every("kinds", [["f4"], ["f8"], ["f4", "f8"], ["f4", "f8", ">f4", "i4"]])
 def test_sums_and_rows_are_those_of_numpy_to_the_last_bit(size: int, kinds: list[str]) -> None:
     vectors = [(RNG.normal(size=size) * 10.0 ** RNG.integers(-2, 9)).astype(kinds[i % len(kinds)]) for i in range(6)]
     agents, _ = exchanged([[vector] for vector in vectors])

@@ -33,6 +33,7 @@ from tests.parts import (
     Made,
     addresses,
     deployed,
+    every,
     in_parts,
     must_be_the_same,
     played,
@@ -497,7 +498,7 @@ def test_a_frame_too_large_for_a_datagram_is_refused_by_name() -> None:
         assert "is too large for UDP: at most 65,307" in str(each)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "says"),
     [
         ({"here": "0.0.0.0:9000"}, "must be a loopback address unless a key is given"),

@@ -20,7 +20,7 @@ import pytest
 from netsim import Agent, BadInput
 from netsim.agents import LocalProblem, Squared
 from netsim.distributed.states import StateReader, StateWriter
-from tests.parts import Average
+from tests.parts import Average, every
 
 
 class Holder(Agent):
@@ -328,7 +328,7 @@ def shown(value: Any) -> Any:
     return type(value), repr(value)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@every("name", ONE_OF_EACH)
 def test_whatever_may_be_held_arrives(name: str) -> None:
     """At the beginning, and as what an agent comes to hold."""
 

@@ -24,6 +24,7 @@ class Full(netsim.RoundAgent):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_frozen")
 def test_agents_of_former_runs_are_collected() -> None:
     ring = topology.ring(4)

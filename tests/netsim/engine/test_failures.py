@@ -17,7 +17,7 @@ import netsim
 from netsim import Agent, AgentError, BadInput, Frame, Link, NetsimError, Network, Stalled, topology
 from netsim.testing import Actor, Rounder
 from tests.command import ROOT
-from tests.parts import message_of, on_loop
+from tests.parts import every, message_of, on_loop
 
 
 def beside(agent: Agent) -> dict[int, Agent]:
@@ -453,7 +453,7 @@ def two(agents: Any = None, **settings: Any) -> Any:
 RATED = Link(rate=1e3)
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: Network(two_parts()), "graph: must be connected; it has 2 parts, the smallest of 2 with node 'lonely"),

@@ -174,6 +174,7 @@ def test_an_agents_own_random_numbers_are_not_warned_of() -> None:
         run(guess)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_one_interrupt_ends_a_loop_without_await() -> None:
     script = """

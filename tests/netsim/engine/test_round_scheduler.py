@@ -18,7 +18,7 @@ from netsim.round_agent import HeardByAll
 from netsim.transport.heard import Heard
 from netsim.util.typing import Array
 from tests.fuzzers.networks import a_network, digest, pick
-from tests.parts import slow
+from tests.parts import every, slow
 
 
 class Noted(netsim.RoundAgent):
@@ -239,7 +239,7 @@ def test_an_error_is_the_same_at_once_or_not(seed: int) -> None:
     assert "raised ValueError in round 3 (test_round_scheduler.py, line " in found[0]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@every("seed", range(10))
 def test_an_error_of_a_step_is_the_same_at_once_or_not(seed: int) -> None:
     def run(at_once: bool) -> tuple[Any, ...]:
         rng = np.random.default_rng(seed)
@@ -294,8 +294,8 @@ class LeavesErrors(Noted):
         raise ValueError("in the background")
 
 
-@pytest.mark.parametrize("kind", [Refused, NotAsync, FailsAtFirst, LeavesRound, Quits, LeavesErrors])
-@pytest.mark.parametrize("place", [0, 1, 3])
+@every("kind", [Refused, NotAsync, FailsAtFirst, LeavesRound, Quits, LeavesErrors])
+@every("place", [0, 1, 3])
 def test_mistakes_are_the_same_at_once_or_not(kind: type[Noted], place: int) -> None:
     def run(at_once: bool) -> tuple[Any, ...]:
         graph = topology.complete(4)
@@ -311,8 +311,8 @@ class Odd(BaseException):
     """An error that is no `Exception`."""
 
 
-@pytest.mark.parametrize("error", [Odd, asyncio.CancelledError, GeneratorExit, StopIteration, StopAsyncIteration])
-@pytest.mark.parametrize("method", ["say", "hear"])
+@every("error", [Odd, asyncio.CancelledError, GeneratorExit, StopIteration, StopAsyncIteration])
+@every("method", ["say", "hear"])
 def test_whatever_an_agent_raises_ends_the_run_with_its_name(error: type[BaseException], method: str) -> None:
     class Raises(Noted):
         async def say(self, k: int) -> None:

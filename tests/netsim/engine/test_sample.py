@@ -18,7 +18,9 @@ from netsim.studies.folder import load, partial_text
 from netsim.studies.terminal import Reporter
 from tests.command import on_the_other_core
 from tests.fuzzers.networks import check_sampled
-from tests.parts import averaging, message_of, on_loop, spread
+from tests.parts import averaging, every, message_of, on_loop, spread
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 class Beacon(Agent):
@@ -233,8 +235,8 @@ def rounders(link: Link, **settings: Any) -> Run:
 ROUND_LINKS = [Link(), Link(latency=latency.uniform(0.0, 0.2), loss=0.1), Link(latency=0.1)]
 
 
-@pytest.mark.parametrize("link", ROUND_LINKS)
-@pytest.mark.parametrize("sample", [0.1, 0.3, 0.07, 0.05])
+@every("link", ROUND_LINKS)
+@every("sample", [0.1, 0.3, 0.07, 0.05])
 def test_agents_in_rounds_do_not_notice_either(link: Link, sample: float) -> None:
     plain, sampled = rounders(link), rounders(link, sample=sample)
     assert sampled.trace_hash == plain.trace_hash

@@ -21,7 +21,7 @@ from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown
 from netsim.faults.injector import FaultInjector
 from netsim.testing import Actor, Listener
 from tests.fuzzers.faults import COUNTS, check_faulty, check_slow_clocks
-from tests.parts import slow
+from tests.parts import every, slow
 
 
 class Talker(netsim.Agent):
@@ -309,8 +309,8 @@ def test_a_task_begun_while_cleaning_up_does_not_outlive_the_crash() -> None:
         play_two(Heir, [Crash(0, at=1.0, until=2.0, keeps_state=True)])
 
 
-@pytest.mark.parametrize("number", [0, 1, 4])
-@pytest.mark.parametrize("rounding", [-3e-10, 0.0, 1e-12, 3e-10])
+@every("number", [0, 1, 4])
+@every("rounding", [-3e-10, 0.0, 1e-12, 3e-10])
 def test_who_is_back_a_rounding_off_a_boundary_ends_with_the_others(number: int, rounding: float) -> None:
     faults = [Join(0, at=max(number + rounding, 0.0))]
     agents, run = talk(faults)
@@ -627,8 +627,8 @@ class Waits(netsim.Agent):
             await asyncio.sleep(time - self.now)
 
 
-@pytest.mark.parametrize("offset", [0.0, 0.3, -0.3, 1e5, -1e5])
-@pytest.mark.parametrize("drift", [0.0, 5e-5, -5e-5, 0.5, -0.5, 9.0])
+@every("offset", [0.0, 0.3, -0.3, 1e5, -1e5])
+@every("drift", [0.0, 5e-5, -5e-5, 0.5, -0.5, 9.0])
 def test_an_agent_without_rounds_waits_by_its_own_clock(offset: float, drift: float) -> None:
     agents = {0: Waits(), 1: Waits()}
     seen: dict[float, float] = {}

@@ -13,11 +13,14 @@ from netsim.faults import Crash, LinkDown, Lose, Partition, Straggler
 from netsim.faults.words import FORMS, joined, parse
 from netsim.studies.catalogue import find_study
 from tests.command import call, on_the_other_core
+from tests.parts import every
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 RING = topology.ring(8)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "fault"),
     [
         ("1.2 crash 3 until 2", Crash(3, 1.2, until=2)),
@@ -57,7 +60,7 @@ def test_nodes_are_found_by_the_text_of_their_names() -> None:
     assert parse("1 crash d e until 2", named) == Faults([Crash("d e", 1, until=2)])
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "words"),
     [
         ("1 crsh 3", "must be one of: TIME crash"),

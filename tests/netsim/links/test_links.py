@@ -18,7 +18,7 @@ from netsim.faults import LinkDown
 from netsim.links import Budget, Reliability
 from netsim.links.rate import opportunities
 from netsim.testing import Listener, Talker, counts, losing, play, sized
-from tests.parts import message_of, slow
+from tests.parts import every, message_of, slow
 
 Plan = Iterable[tuple[float, int]]
 
@@ -166,7 +166,7 @@ def test_what_waits_for_a_rounds_budget_is_late_unless_late_frames_are_kept() ->
 # --- fragments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("size", "mtu", "fragments"),
     [
         (1000, None, 1),
@@ -178,8 +178,8 @@ def test_what_waits_for_a_rounds_budget_is_late_unless_late_frames_are_kept() ->
         (1000, 5000, 1),
     ],
 )
-@pytest.mark.parametrize("medium", ["wires", "radio"])
-@pytest.mark.parametrize("to", [1, None])
+@every("medium", ["wires", "radio"])
+@every("to", [1, None])
 def test_each_fragment_has_a_header(size: int, mtu: int | None, fragments: int, medium: Any, to: Any) -> None:
     run = talk([(0, size)] * 3, Link(mtu=mtu, header_bits=88, rate=8e3), to, medium=medium)
     bits = 8 * size + 88 * fragments
@@ -450,7 +450,7 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: Link(latency=-1), "latency = -1: must be a number >= 0"),
@@ -517,8 +517,8 @@ def test_flags_are_kept_as_true_or_false() -> None:
     assert link.fifo is True
 
 
-@pytest.mark.parametrize("value", [Decimal(1), np.array(1.0), np.array([1.0]), True, np.True_, "1", None, 1j, []])
-@pytest.mark.parametrize(
+@every("value", [Decimal(1), np.array(1.0), np.array([1.0]), True, np.True_, "1", None, 1j, []])
+@every(
     "make",
     [
         lambda value: Link(latency=value),
@@ -544,7 +544,7 @@ def test_what_is_no_number_is_refused_at_once(make: Any, value: Any) -> None:
         make(value)
 
 
-@pytest.mark.parametrize(
+@every(
     "link",
     [
         Link(rate=1e-300),
@@ -566,7 +566,7 @@ def test_what_is_no_number_is_refused_at_once(make: Any, value: Any) -> None:
         Link(loss=loss.gilbert_elliott(1e-300, 1e300)),
     ],
 )
-@pytest.mark.parametrize("medium", ["wires", "radio"])
+@every("medium", ["wires", "radio"])
 def test_a_run_at_the_ends_of_the_ranges_ends(link: Link, medium: Any) -> None:
     network = Network(nx.path_graph(3), link, medium=medium)
     run = network.run({0: Rounder(4), 1: Rounder(4, keep_late=True), 2: speaker([(0, 100)] * 3, None)})

@@ -18,7 +18,7 @@ from netsim.testing import Listener, Talker, play
 from netsim.transport.stages import Path
 from netsim.util.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
 from tests.command import python
-from tests.parts import message_of, slow
+from tests.parts import every, message_of, slow
 
 MANY = 6_000
 
@@ -416,7 +416,7 @@ def test_the_first_numbers_are_pinned() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: latency.constant(-1), "latency = -1: must be a number >= 0"),

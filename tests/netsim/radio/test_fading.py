@@ -20,7 +20,7 @@ from netsim.radio.phy import key_on
 from netsim.testing import Actor, Listener, Talker
 from netsim.util import draws
 from tests.netsim.radio.test_radio_twins import compiled_only, in_python, story
-from tests.parts import slow
+from tests.parts import every, slow
 
 LINK = Link(rate=250e3, header_bits=8 * 17)
 KS = (0.0, 2.0, 10.0)
@@ -278,7 +278,7 @@ def test_beta_of_known_links() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "says"),
     [
         (lambda: BlockFading(coherence=0.0), "coherence = 0.0"),

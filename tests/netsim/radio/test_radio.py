@@ -17,6 +17,7 @@ from netsim.links import Budget
 from netsim.radio import DutyCycle, LoRaAirtime
 from netsim.testing import Actor, Listener, Talker, counts, sized
 from tests.command import ROOT
+from tests.parts import every
 
 RATE = 8000.0
 LINK = Link(rate=RATE)
@@ -100,8 +101,8 @@ def test_the_stronger_is_captured(gap: float, ends: dict[str, int]) -> None:
     assert counts(run, receiver=0) == ends
 
 
-@pytest.mark.parametrize("capture", [0.5, 3.0, 6.0, 10.0])
-@pytest.mark.parametrize("weaker", [-80.0, -77.7, -93.0])
+@every("capture", [0.5, 3.0, 6.0, 10.0])
+@every("weaker", [-80.0, -77.7, -93.0])
 def test_who_is_stronger_by_just_so_much_is_captured(weaker: float, capture: float) -> None:
     powers = {(a, b): weaker for a in range(3) for b in range(3) if a != b} | {(1, 0): weaker + capture}
     radio = Radio(access="aloha", powers=powers, capture=capture)
@@ -586,8 +587,8 @@ def test_a_cut_link_takes_nothing() -> None:
     assert counts(run, receiver=2) == {"delivered": 1, "receiver_down": 1}
 
 
-@pytest.mark.parametrize("radio", [ALOHA, Radio(), Radio(acks=True)], ids=["aloha", "csma", "acks"])
-@pytest.mark.parametrize("time", [0.0005, 0.5, 1.0, 1.5])
+@every("radio", [ALOHA, Radio(), Radio(acks=True)])
+@every("time", [0.0005, 0.5, 1.0, 1.5])
 def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: float) -> None:
     """What it was sending is lost, what waited is refused; it goes on at once."""
     network = Network(topology.path(2), LINK, medium=radio)
@@ -661,7 +662,7 @@ def test_the_sensor_engineers_script(capsys: pytest.CaptureFixture[str]) -> None
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "message"),
     [
         ({"access": "csma-ca"}, "access = 'csma-ca': must be one of aloha, slotted_aloha, csma (did you mean 'csma'?)"),
@@ -691,7 +692,7 @@ def test_bad_settings_are_refused_by_name(settings: dict[str, Any], message: str
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "message"),
     [
         ({"link": Link()}, "medium = Radio: must go with a Link that has a rate"),

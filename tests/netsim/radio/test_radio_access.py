@@ -209,7 +209,14 @@ def in_netsim(senders: int, frame: int, seconds: float, acks: bool) -> dict[str,
 
 @pytest.mark.parametrize(
     ("senders", "frame", "acks"),
-    [slow(2, 60, False), (5, 60, False), slow(5, 40, False), slow(8, 120, False), slow(5, 60, True), (8, 200, True)],
+    [
+        slow(2, 60, False),
+        slow(5, 60, False),
+        slow(5, 40, False),
+        slow(8, 120, False),
+        slow(5, 60, True),
+        (8, 200, True),
+    ],
 )
 def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) -> None:
     symbols = 400_000

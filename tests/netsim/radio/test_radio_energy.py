@@ -17,6 +17,7 @@ from netsim.radio import DutyCycle
 from netsim.radio.energy import Meter
 from netsim.testing import Actor, Listener, Talker, counts, sized
 from tests.fuzzers.radios import energy_is_power_times_time
+from tests.parts import every
 
 LINK = Link(rate=8000.0)
 SECOND = sized(1000)
@@ -263,8 +264,8 @@ def test_with_a_duty_cycle_it_lasts_longer() -> None:
     assert run.energy["died_at_s"].tolist() == pytest.approx([100.0, 100.0])
 
 
-@pytest.mark.parametrize("battery", [0.0123, 2.2345, 10.811, 14.01])
-@pytest.mark.parametrize(("period", "awake"), [(1.0, 0.1), (0.3, 0.1), (7.0, 7.0)])
+@every("battery", [0.0123, 2.2345, 10.811, 14.01])
+@every(("period", "awake"), [(1.0, 0.1), (0.3, 0.1), (7.0, 7.0)])
 def test_a_death_is_when_the_battery_is_spent(battery: float, period: float, awake: float) -> None:
     cycle = DutyCycle(period=period, awake=awake)
     radio = Radio(access="aloha", energy=Energy(listen=0.0564, sleep=6e-5, battery=battery), duty_cycle=cycle)

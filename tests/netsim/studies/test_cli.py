@@ -18,6 +18,8 @@ from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
 from tests.command import call, environment
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
 
@@ -360,7 +362,7 @@ def test_a_file_with_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
-@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "| true", "| head -1"])
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">/dev/full", "2>/dev/full", "| true"])
 def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
     command = f"{sys.executable} -m netsim run mine.py --out out {redirection}"
@@ -371,6 +373,7 @@ def test_an_output_that_cannot_be_written_does_not_end_a_run(redirection: str, t
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_without_the_letters_shows_them_escaped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TWO_RUNS)
     code = (

@@ -18,6 +18,8 @@ from netsim.util.hashing import hash_seed
 from tests.command import call
 from tests.netsim.studies.test_hash_seed import NAMES
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 STUDY = """
 from netsim import Agent, Link, Network, topology
 

@@ -36,6 +36,7 @@ from netsim.studies.sums import write_sums
 from netsim.studies.terminal import Reporter, text
 from tests.command import MAIN, call, on_the_other_core
 from tests.netsim.studies.test_files_reserve import disk, fill, left
+from tests.parts import every
 
 __all__ = ["disk"]
 
@@ -121,7 +122,7 @@ def test_what_does_not_apply_is_empty(tmp_path: Path) -> None:
 NO_NUMBERS = ["text", None, b"1", 1j, np.array([1.0, 2.0]), np.array([]), np.str_("1"), [1.0], Decimal(1), object]
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS)
+@every("value", NO_NUMBERS)
 def test_a_measure_that_is_no_number_ends_the_run_at_its_round(value: Any) -> None:
     shown = r"(?!.*\n).*"
     with pytest.raises(
@@ -132,7 +133,7 @@ def test_a_measure_that_is_no_number_ends_the_run_at_its_round(value: Any) -> No
         play(returns({"a": value}))
 
 
-@pytest.mark.parametrize("column", [0, None, "", " ", "a\nb", "a\0", "\udce4", b"a", ("a", "b"), "round", "trace_hash"])
+@every("column", [0, None, "", " ", "a\nb", "a\0", "\udce4", b"a", ("a", "b"), "round", "trace_hash"])
 def test_a_column_has_a_name_of_its_own_that_can_be_written(column: Any) -> None:
     wanted = r"^probe measure, column = (?!.*\n).*: must be printable text, after round 1$"
     if column in ("round", "trace_hash"):
@@ -159,7 +160,7 @@ def test_an_algorithm_has_a_name_that_can_be_written(name: Any) -> None:
         studied(name=name)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "rounds", "Ledger", "a\\b", "x" * 300, 3, "a\0"])
+@every("name", ["", "a/b", "..", ".hidden", "rounds", "Ledger", "a\\b", "x" * 300, 3, "a\0"])
 def test_a_table_and_a_figure_have_names_of_files(name: Any) -> None:
     study = Study("x", {})
     with pytest.raises(BadInput, match=r"^table = (?!.*\n).*: must be "):
@@ -584,7 +585,7 @@ def edit_bytes(path: Path, draw: random.Random) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_an_edited_folder_is_shown_or_refused_in_one_line(seed: int, folder: Path, tmp_path: Path, show: Show) -> None:
     draw = random.Random(seed)
     broken = tmp_path / "broken"
@@ -647,7 +648,7 @@ def test_a_column_of_text_and_a_missing_one_are_named(folder: Path, tmp_path: Pa
 # --- cells of tables --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "shown"),
     [
         (0.123456, "0.1235"),

@@ -47,6 +47,7 @@ def test_questions_about_netsim_import_no_network(words: str, tmp_path: Path) ->
     assert done.stderr == "imported:\n"
 
 
+@pytest.mark.slow
 def test_a_table_is_there_before_what_draws_figures_is_imported(tmp_path: Path) -> None:
     done = of_its_own(AT_THE_TABLE, "run", "averaging", "--agents", "6", "--out", "here", cwd=tmp_path)
     [at_the_table, drawn] = json.loads(done.stdout.splitlines()[-1])

@@ -19,6 +19,7 @@ from netsim.studies.sums import write_sums
 from netsim.testing import Listener, Talker, play
 from netsim.util.hashing import hash_seed
 from tests.command import environment, python
+from tests.parts import every
 
 NAMES = '''
 """Agents that greet in the order of a set of names."""
@@ -53,6 +54,7 @@ def recorded(folder: Path) -> Any:
     return json.loads((folder / "settings.json").read_text())["hash_seed"]
 
 
+@pytest.mark.slow
 def test_a_command_fixes_the_hash_seed_and_keeps_its_input(tmp_path: Path) -> None:
     (tmp_path / "names.py").write_text(NAMES)
     done = by_module("run", "names.py", "--out", "out", cwd=tmp_path)
@@ -99,7 +101,7 @@ def test_every_command_either_runs_agents_or_does_not() -> None:
     assert {*cli.app.commands} == command._RUNNING | others
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "runs"),
     [
         ("run coke", True),

@@ -11,6 +11,8 @@ from netsim import BadInput
 from netsim.studies.methods_section import methods_section
 from tests.command import call
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MINE = """
 from dataclasses import dataclass
 

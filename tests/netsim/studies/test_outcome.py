@@ -12,11 +12,12 @@ import netsim
 from netsim import BadInput, results
 from netsim.studies import columns, compare
 from netsim.studies.outcome import CONVERGED, DIVERGED, ENDED, STALLED, UNFINISHED, Ending, Outcome, worst_of_dead
+from tests.parts import every
 
 NAN, INF = math.nan, math.inf
 
 
-@pytest.mark.parametrize(
+@every(
     ("errors", "state", "at"),
     [
         ([1.0, 0.5, 20.0, 30.0], DIVERGED, 3),

@@ -14,6 +14,8 @@ from netsim import BadInput, results
 from netsim.studies.paired import pseudomedian, signed_rank_interval
 from tests.command import call
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def frame(seeds: int = 8, losses: tuple[float, ...] = (0.0, 0.1), methods: str = "ABC") -> pd.DataFrame:
     """Return results of which each seed shifts all algorithms alike."""

@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from netsim import BadInput, results
 from netsim.studies.paper_tables import in_math
 from tests.command import call
+from tests.parts import every
 
 
-@pytest.mark.parametrize(
+@every(
     ("number", "low", "high", "shown"),
     [
         (0.5, 0.4, 0.6, r"0.50 \pm 0.10"),

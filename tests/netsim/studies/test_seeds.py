@@ -18,6 +18,8 @@ from netsim.studies.seeds import DataSeed, GraphSeeds, Seeds
 from netsim.util import draws
 from tests.command import ROOT
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL: dict[str, dict[str, Any]] = {
     "coke": {"agents": 4, "features": 8, "rounds": 6, "loss": 0.3, "algorithms": "DKLA"},
     "online": {"agents": 4, "features": 8, "rounds": 6, "loss": 0.3, "algorithms": "ODKLA"},

@@ -16,6 +16,7 @@ from netsim import BadInput, Network, topology
 from netsim.agents.maps.features import RandomFourier
 from netsim.util import check
 from tests.command import call
+from tests.parts import every
 
 HUGE = 10**15
 NEEDS = r"[^\n]* would take [\d,.a-z* ]+ GiB, more than the [\d.,]+ GiB of memory here"
@@ -43,7 +44,7 @@ def test_the_limit_of_a_process_counts() -> None:
     assert "line 4" in done.stderr
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "expected"),
     [
         (lambda: topology.ring(HUGE), "agents = "),

@@ -77,6 +77,7 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain(study: str, tmp_path: Path
     assert again.stderr == "mine: 7 done, 1 failed, 0 left\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals there")
 def test_on_a_terminal_one_line_is_kept_true(study: str, tmp_path: Path) -> None:
     flags = ["sweep", study, "--seed", "0:4", "--fail", "1", "--slow", "0.2", "--out", "out"]

@@ -27,6 +27,8 @@ from tests.netsim.studies.test_files import seal
 from tests.netsim.studies.test_sweep import files
 from tests.parts import slow
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 STUDY = """
 import csv
 from netsim import Agent, Network, topology

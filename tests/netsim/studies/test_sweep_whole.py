@@ -52,7 +52,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: 
     sweep(study, out=tmp_path / "whole", jobs=2, **words)
     flags = ["sweep", study, "--loss", "0,0.2", "--seed", "0:12", "--slow", "0.05", "--fail", "7", "--jobs", "2"]
     rng, out = np.random.default_rng(11), tmp_path / "out"
-    for number in range(5):
+    for number in range(3):
         before = len(entries(out / "points"))
         process = started([*flags, "--out", "out"], tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # From the first it writes, or from one point on: whatever the machine's pace, it is somewhere in its work.

@@ -19,6 +19,8 @@ from tests.command import ROOT, call
 from tests.netsim.studies.experiment.parts import tuned_file
 from tests.netsim.studies.test_sweep_whole import posix, started
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUADRATIC = str(ROOT / "docs" / "examples" / "quadratic.py")
 TUNE = ("tune", QUADRATIC, "--over", "eta=0.1:0.3")
 WHOLE = (*TUNE, "--set", "problem.scale=1,2", "--candidates", "10", "--seeds", "100:104", "--validation", "200:202")

@@ -18,6 +18,8 @@ from netsim.studies.origin import about, environment
 from tests.command import call, call_apart
 from tests.netsim.studies.test_files import seal
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 STUDY = """
 import math
 import pandas as pd

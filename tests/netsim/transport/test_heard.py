@@ -11,6 +11,7 @@ from netsim.coders import QSGD, Float, Uniform
 from netsim.core import ArrivalQueue, Copies, Tally, add_scaled_difference, add_scaled_sum, add_weighted_rows
 from netsim.core.frame import FrameEncoder
 from netsim.transport import Heard
+from tests.parts import every
 
 RNG = np.random.default_rng(3)
 
@@ -100,9 +101,9 @@ def test_coded_vectors_are_rows_too() -> None:
 # --- Copies -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize("shape", [(5,), (2, 3), (1,)])
-@pytest.mark.parametrize("coder", [None, Float(32), Uniform(5)])
+@every("add", [False, True])
+@every("shape", [(5,), (2, 3), (1,)])
+@every("coder", [None, Float(32), Uniform(5)])
 def test_copies_take_in_what_was_heard(add: bool, shape: tuple[int, ...], coder: Any) -> None:
     names = ["b", "a", 7]
     start = RNG.normal(size=shape)

@@ -13,6 +13,7 @@ import pytest
 from netsim import Link
 from netsim.links import Budget
 from netsim.transport.stages import Transmitter
+from tests.parts import every
 
 Frames = list[tuple[Fraction, int]]
 """(time in seconds, bytes), in order of time."""
@@ -107,7 +108,7 @@ def random_frames(rng: random.Random) -> Frames:
 @pytest.mark.parametrize("over", ["refuse", "wait"])
 @pytest.mark.parametrize("per", [None, "second", "round"])
 def test_frames_leave_as_in_a_plain_simulation(per: str | None, over: str) -> None:
-    for seed in range(150):
+    for seed in range(60):
         rng = random.Random(f"{seed} {per} {over}")
         link, frames, period = (
             random_link(rng, per, over),
@@ -166,8 +167,8 @@ def test_a_steady_sender_at_the_very_rate_of_its_bucket_is_never_refused(far: fl
         assert transmitter.accept(now + 0.05, [800])[0] == "refused"
 
 
-@pytest.mark.parametrize("period", [0.1, 1 / 3, 0.7, 1e-3, 5.0])
-@pytest.mark.parametrize("first", [0, 10**6, 10**8, 10**11])
+@every("period", [0.1, 1 / 3, 0.7, 1e-3, 5.0])
+@every("first", [0, 10**6, 10**8, 10**11])
 def test_a_budget_is_whole_at_each_opening_however_many_rounds_went_before(period: float, first: int) -> None:
     transmitter = Transmitter(Link(budget=800), period)
     for number in range(first, first + 500):
@@ -233,7 +234,7 @@ def test_a_hundred_thousand_frames_may_wait(link: Link) -> None:
 # --- the ends of the ranges -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("link", "expected"),
     [
         (Link(rate=1e-300), [8e302, 1.6e303]),

@@ -11,6 +11,7 @@ from netsim.coders import QSGD, FixedRange, MessageRange, Uniform
 from netsim.errors import BadInput, WireError
 from netsim.wire import packing
 from netsim.wire.inputs import real_array
+from tests.parts import every
 
 LARGEST = float(np.finfo(np.float32).max)
 RNG = np.random.default_rng(11)
@@ -65,10 +66,8 @@ def test_uniform_sends_the_cells_of_the_messages_range_and_decodes_their_middles
         assert coded.saturated == 0
 
 
-@pytest.mark.parametrize("bits", [1, 3, 8, 16])
-@pytest.mark.parametrize(
-    ("low", "high"), [(-1.0, 1.0), (0.0, 5e-324), (-1e-320, 0.0), (-4e307, 4e307), (0.5, 0.75), (-1e-9, 3.0)]
-)
+@every("bits", [1, 3, 8, 16])
+@every(("low", "high"), [(-1.0, 1.0), (0.0, 5e-324), (-1e-320, 0.0), (-4e307, 4e307), (0.5, 0.75), (-1e-9, 3.0)])
 def test_a_fixed_range_saturates_and_counts_what_lies_outside(bits: int, low: float, high: float) -> None:
     inside = low + (high - low) * RNG.random(200)
     edges = np.array([low, high, np.nextafter(low, -np.inf), np.nextafter(high, -np.inf), 0.0, -0.0, 1e308, -1e308])
@@ -83,8 +82,8 @@ def test_a_fixed_range_saturates_and_counts_what_lies_outside(bits: int, low: fl
         assert coded.decode().tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("bits", [1, 4, 8, 15, 16])
-@pytest.mark.parametrize("by_row", [False, True])
+@every("bits", [1, 4, 8, 15, 16])
+@every("by_row", [False, True])
 def test_qsgd_rounds_to_the_levels_below_or_above_by_its_draws(bits: int, by_row: bool) -> None:
     top = 2**bits - 1
     for v in (0.01 * each for each in arrays(10)):

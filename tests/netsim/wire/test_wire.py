@@ -27,10 +27,10 @@ from netsim.wire.payloads import MOST_NESTED
 from tests.command import python
 from tests.fuzzers import wire
 from tests.fuzzers.wire import same
-from tests.parts import slow
+from tests.parts import every, slow
 
 
-@pytest.mark.parametrize(
+@every(
     "array",
     [
         np.arange(12.0).reshape(3, 4)[::2, ::-1],
@@ -101,7 +101,7 @@ circle: list[Any] = []
 circle.append(circle)
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [
         {1, 2},
@@ -164,9 +164,8 @@ circle.append(circle)
         MessageRange(3, [1], (1.0,), b"\0"),  # type: ignore[arg-type]
         FixedRange(3, (1,), (1.0,), b"\0"),
     ],
-    ids=lambda value: type(value).__name__,
 )
-@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"k": (x,)}], ids=["bare", "list", "dict"])
+@every("wrap", [lambda x: x, lambda x: [x], lambda x: {"k": (x,)}])
 def test_what_cannot_travel_is_refused_in_one_line(value: Any, wrap: Any) -> None:
     # A quantized vector that is none says so itself.
     message = r"^(cannot encode|no (coded array|\w+ quantized vector)|\d+ bytes cannot hold)[^\n]*$"
@@ -331,8 +330,8 @@ def keyed(keys: list[complex]) -> bytes:
     return b"\xdf" + struct.pack(">I", len(keys)) + pairs
 
 
-@pytest.mark.parametrize("depth", range(MOST_NESTED - 2, MOST_NESTED + 5))
-@pytest.mark.parametrize("name", ["list", "tuple", "dict"])
+@every("depth", range(MOST_NESTED - 2, MOST_NESTED + 5))
+@every("name", ["list", "tuple", "dict"])
 def test_what_decodes_also_encodes(name: str, depth: int) -> None:
     data = b"\x07"
     for _ in range(depth):
@@ -355,7 +354,7 @@ def test_many_keys_of_equal_hash_are_refused_at_once() -> None:
 TRAILER = b"\x92\xa3|S0\xcf" + (2**63).to_bytes(8)
 
 
-@pytest.mark.parametrize(
+@every(
     "data",
     [
         b"",
@@ -404,7 +403,6 @@ TRAILER = b"\x92\xa3|S0\xcf" + (2**63).to_bytes(8)
         b"\x91\xd6\xff" + bytes(4),
         b"\xa1\xff",
     ],
-    ids=lambda data: data[:12].hex(),
 )
 def test_known_attacks_and_claims_that_cost_more_than_their_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(WireError):
@@ -437,7 +435,7 @@ def test_decoding_hostile_bytes_takes_memory_and_time_in_proportion_to_their_num
     python(program)
 
 
-@pytest.mark.parametrize(
+@every(
     "fields",
     [
         5,
@@ -462,8 +460,8 @@ def test_well_formed_bytes_may_still_be_no_frame(fields: Any) -> None:
         decode_frame(encode(fields), 0.0, NAMES)
 
 
-@pytest.mark.parametrize("dtype", ["<f8", "<i8", "|u1", "<U2", "<M8[D]", "|V5", [("a", "<i4"), ("b", "<f4")]])
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (4,), (6,), (4, 1), (6, 0), (0, 4), (4, 2, 3)])
+@every("dtype", ["<f8", "<i8", "|u1", "<U2", "<M8[D]", "|V5", [("a", "<i4"), ("b", "<f4")]])
+@every("shape", [(), (0,), (1,), (4,), (6,), (4, 1), (6, 0), (0, 4), (4, 2, 3)])
 def test_an_array_of_any_shape_is_no_frame(dtype: Any, shape: tuple[int, ...]) -> None:
     for data in (encode(np.zeros(shape, dtype)), encode([np.zeros(shape, dtype)]), encode(np.zeros((), dtype)[()])):
         with pytest.raises(WireError, match="no frame"):
@@ -520,7 +518,7 @@ def test_every_coded_type_is_drawn_and_arrives_bit_for_bit() -> None:
     assert len(parts) >= 6
 
 
-@pytest.mark.parametrize("number", sorted(set(wire.CODED.values())))
+@pytest.mark.parametrize("number", [slow(n) if k % 2 else n for k, n in enumerate(sorted(set(wire.CODED.values())))])
 def test_damaged_coded_arrays_are_wire_errors_or_arrays(number: int) -> None:
     accepted = refused = 0
     for seed in range(1200):
@@ -589,8 +587,8 @@ def test_frames_are_the_encoded_list_of_their_fields(request_: int | None, is_re
         assert same(frame.payload, payload)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 29, 30, 31, 32, 127, 128, 8190, 8193])
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@every("size", [0, 1, 2, 15, 16, 29, 30, 31, 32, 127, 128, 8190, 8193])
+@every("dtype", ["f8", "f4"])
 def test_frames_of_vectors_are_so_too_where_the_form_of_their_length_changes(size: int, dtype: str) -> None:
     vector = np.arange(size, dtype=dtype)
     for payload in (vector, vector[::2], vector.reshape(-1, 1), [vector, 1]):
@@ -618,8 +616,8 @@ def test_an_encoder_recovers_from_a_payload_that_it_refused() -> None:
     assert encoder.encode("m", 0, 0, np.arange(3)) == encode(["m", 0, 0, np.arange(3)])
 
 
-@pytest.mark.parametrize("kind", [5, None, b"m", ["m"], enum.StrEnum("Kind", ["M"]).M])
-@pytest.mark.parametrize("payload", [1, np.zeros(1)])
+@every("kind", [5, None, b"m", ["m"], enum.StrEnum("Kind", ["M"]).M])
+@every("payload", [1, np.zeros(1)])
 def test_a_kind_is_a_text(kind: Any, payload: Any) -> None:
     class Sender(Agent):
         async def run(self) -> None:
@@ -635,7 +633,7 @@ def test_a_kind_is_a_text(kind: Any, payload: Any) -> None:
 # --- counting ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("payload", "bits"),
     [
         (1.5, 64),
@@ -671,7 +669,7 @@ def test_a_vector_of_100_elements_of_3_bits_is_38_bytes_of_a_frame() -> None:
     assert length(100) - length(1) == 38 - 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("payload", "mutable"),
     [
         ([], True),

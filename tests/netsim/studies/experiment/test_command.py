@@ -14,6 +14,9 @@ from netsim.studies.experiment.repeat import pack, repeat
 from netsim.studies.experiment.tuning import range_of
 from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
+from tests.parts import every
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 FILE = '''
 """Counting on a ring."""
@@ -143,7 +146,7 @@ def test_the_help_is_that_of_the_parts(capsys: pytest.CaptureFixture[str]) -> No
     assert "--nodes INTEGER How many count. [default: 3]" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "message"),
     [
         (["run", "plain.py", "--loss", "1.5"], "loss = .*probability"),

@@ -25,6 +25,7 @@ from netsim.studies.experiment.command import experiment_in
 from netsim.studies.experiment.content import content
 from netsim.wire.coded import Coder
 from tests.netsim.studies.experiment.parts import Counts, counting, small
+from tests.parts import every
 
 
 def told(part: Any) -> str:
@@ -279,7 +280,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@every("name", PAIRS)
 def test_two_parts_that_differ_have_two_contents(name: str) -> None:
     one, other = PAIRS[name]
     assert not same(one, other)

@@ -25,6 +25,8 @@ from netsim.studies.reserve import LOCK
 from tests.command import ROOT, call
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no process groups or limits of this kind there")
 
 
@@ -453,7 +455,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(tmp_pat
     whole = tables(tmp_path / "whole" / "out")
     assert len(whole) == 33
     rng, killed, out = np.random.default_rng(5), 0, tmp_path / "out"
-    for _ in range(4):
+    for _ in range(3):
         before = len(keys_in(out)) if out.is_dir() else 0
         process = started(tmp_path, 2)
         due = time.monotonic() + 60.0
@@ -466,7 +468,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(tmp_pat
             os.killpg(process.pid, signal.SIGKILL)
             killed += 1
         process.communicate()
-    assert killed > 2
+    assert killed > 1
     assert ended(started(tmp_path, 1)) == (0, "")
     assert tables(out) == whole
     assert entries(out) == WHOLE

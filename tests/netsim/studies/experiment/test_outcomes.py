@@ -19,6 +19,9 @@ from netsim.studies.experiment.folder import keys_in
 from netsim.studies.intervals import interval
 from netsim.studies.seeds import Seeds
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small
+from tests.parts import every
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 GOOD = Method(DPSGD, eta=0.1)
 
@@ -254,7 +257,7 @@ def test_agents_without_a_model_are_refused_or_failed_by_name() -> None:
     assert row_of(results, "good")["outcome"] != "failed"
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED))
+@every("name", sorted(RESERVED))
 def test_a_reserved_name_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match=name):
         small(names={name: "method.eta"})

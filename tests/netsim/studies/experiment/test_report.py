@@ -137,6 +137,7 @@ def test_problems_with_errors_of_their_own_have_tables_of_their_own(tmp_path: Pa
     assert [line[0] for line in rows(page, "excess, excesses: survivors")] == ["DKLA", "D-PSGD"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_command_leaves_a_report_with_the_file_and_how_to_repeat_it(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(f'"""Is it small?\n\nYes."""\n{SMALL}')
     done = call("run", "small.py", "--noise", "0.1,0.2", "--out", "there", cwd=tmp_path)
@@ -199,7 +200,8 @@ def test_folder_has_the_paragraph_of_its_results(results: Results, tmp_path: Pat
         results.methods_section("html")
 
 
-@pytest.mark.parametrize("where", ["here", "file"])
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("where", [pytest.param("here", marks=pytest.mark.slow), "file"])
 def test_paragraph_tells_how_settings_were_tuned_and_for_which_network(where: str, tmp_path: Path) -> None:
     networks = {"ideal": Links(), "lossy": Links(link=Link(loss=0.5))}
     base = small(networks=networks, rounds=10, seeds=range(2))

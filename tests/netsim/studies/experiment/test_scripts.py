@@ -14,6 +14,8 @@ from tests.command import ROOT, Done, call
 from tests.netsim.studies.experiment.parts import tuned_file
 from tests.test_docs import BLOCK
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SCRIPTS = ROOT / "docs" / "experiments"
 TUTORIAL = ROOT / "docs" / "tutorials" / "paper.md"
 SMALL = """
@@ -60,6 +62,7 @@ def test_script_runs_by_its_name_and_prints_a_table(
     assert "failed" not in set(table["outcome"])
 
 
+@pytest.mark.slow
 def test_averages_agree_in_the_end(tmp_path: Path) -> None:
     run(SCRIPTS / "averaging.py", "--seeds", "0", "--loss", "0", out=tmp_path / "out")
     table = pd.read_csv(tmp_path / "out" / "runs.csv").set_index("network")
@@ -110,6 +113,7 @@ def test_blocks_of_the_tutorial_stand_in_its_script() -> None:
         assert part.rstrip() in source
 
 
+@pytest.mark.slow
 def test_inputs_of_a_folder_repeat_its_cells(tmp_path: Path) -> None:
     flags = ["--seeds", "0", "--rounds", "3"]
     run(SCRIPTS / "paper.py", *flags, out=tmp_path / "first")
@@ -132,6 +136,7 @@ def test_workers_get_the_same_from_a_dataclass_of_the_file(tmp_path: Path) -> No
     assert here.read_bytes() == there.read_bytes()
 
 
+@pytest.mark.slow
 def test_run_takes_the_values_that_tune_wrote(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(SMALL)
     over = ["--over", "method.eta=0.05:0.4:log", "--seeds", "100", "--validation", "200"]

@@ -11,7 +11,10 @@ from netsim.studies import cli
 from netsim.studies.experiment.command import ExperimentFile, experiment_in
 from netsim.studies.experiment.repeat import repeat
 from tests.command import ROOT, call
+from tests.parts import every
 from tests.test_docs import BLOCK
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 OWN = '''
 """Parts, and an experiment of them."""
@@ -258,7 +261,7 @@ def lines() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "words"),
     [
         ("method = 1", "key = 'method': must be one of .*did you mean 'methods'"),

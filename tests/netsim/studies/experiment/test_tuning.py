@@ -15,6 +15,8 @@ from netsim.studies.experiment.command import ranges_of
 from netsim.studies.experiment.tuning import rungs
 from tests.netsim.studies.experiment.parts import Counts, small
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SHORT: dict[str, Any] = {"seeds": [100], "validation": [200, 201]}
 
 
