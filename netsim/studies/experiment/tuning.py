@@ -414,8 +414,8 @@ class Search:
             check_apart(searched, cell.columns)
             if own := ranges[cell.method_name]:
                 now = {path: paths.values_at(cell.method, path)[0] for path in own}
-                several = [{}, *filter(None, [starts.get(cell.condition)])]
-                several += _candidates(cell.method_name, own, candidates - len(several))
+                first = [{}, *filter(None, [starts.get(cell.condition)])]
+                several = first + _candidates(cell.method_name, own, candidates - len(first))
                 trials[cell.condition] = [_Trial(number, each, now | each) for number, each in enumerate(several)]
                 names[cell.condition] = cell.method_name
         left = trials
