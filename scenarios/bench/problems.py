@@ -68,7 +68,7 @@ class RegressionTask(Task):
 
     def suboptimality(self, models: Sequence[Array] | Array) -> float:
         """Return (1/N) Σ_i [F(θ_i) − F*] / [F(0) − F*], where F is the sum of all costs and F* its minimum."""
-        apart = np.stack(models) - self.best
+        apart = np.asarray(models) - self.best
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.einsum("ij,jk,ik->i", apart, self._curvature, apart).mean() / self._whole)
 

@@ -43,7 +43,7 @@ def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) 
     for row, (part, y, level, named) in zip(panels, rows, strict=True):
         for panel, bits in zip(row, ("payload_bits", "wire_bits"), strict=True):
             for (method, censored), points in part.groupby(["method", part["censor"] != "none"], sort=False):
-                marker, colour = styles[method]
+                marker, colour = styles[str(method)]
                 face = colour if censored else "none"
                 panel.scatter(points[bits], points[y], 36, marker=marker, facecolors=face, edgecolors=colour)
             panel.set(xscale="log", yscale="linear" if y == "above_%" else "log")
