@@ -414,8 +414,7 @@ class Search:
             check_apart(searched, cell.columns)
             if own := ranges[cell.method_name]:
                 now = {path: paths.values_at(cell.method, path)[0] for path in own}
-                first = [{}, *filter(None, [starts.get(cell.condition)])]
-                several = first + _candidates(cell.method_name, own, candidates - len(first))
+                several = _candidates(cell.method_name, own, candidates, starts.get(cell.condition))
                 trials[cell.condition] = [_Trial(number, each, now | each) for number, each in enumerate(several)]
                 names[cell.condition] = cell.method_name
         left = trials
@@ -638,11 +637,15 @@ def _admitted(
     return filled, starts, notes
 
 
-def _candidates(method: str, ranges: Mapping[str, Between | Choice], count: int) -> list[dict[str, Any]]:
-    """Return so many candidates of a method: every level of each range once.
+def _candidates(
+    method: str, ranges: Mapping[str, Between | Choice], count: int, start: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Return so many candidates of a method: its own values, those to start from, then each level of each range once.
 
     The first parameter rises; the order of each other one is a fixed draw, the same under all conditions.
     """
+    first = [{}, dict(start)] if start else [{}]
+    count -= len(first)
     found: dict[str, list[Any]] = {}
     for path, each in ranges.items():
         levels, order = each.levels(count), list(range(count))
@@ -650,7 +653,7 @@ def _candidates(method: str, ranges: Mapping[str, Between | Choice], count: int)
             name = path.removeprefix("censor.").removeprefix("duals.")
             order.sort(key=lambda level: name_key(("tune", method, name, level)))
         found[path] = [levels[number] for number in order]
-    return [{path: column[number] for path, column in found.items()} for number in range(count)]
+    return [*first, *({path: column[number] for path, column in found.items()} for number in range(count))]
 
 
 def _value(measured: Measured, column: str, target: Target | None) -> float:
