@@ -49,7 +49,7 @@ class Frame:
     frames has the same order in every run.
     """
 
-    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent", "_sent_at", "_signal", "_special")
+    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent", "_sent_at", "_signal", "_special", "_stamps")
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Frame:
         is_reply: bool = False,
         sequence: int = 0,
         signal: "tuple[float, float, float] | None" = None,
+        stamps: "tuple[float, float | None] | None" = None,
     ) -> None:
         self._kind = kind
         self._sender = sender
@@ -73,6 +74,8 @@ class Frame:
         self._special = None if plain else (request, is_reply, sequence)
         # Power of signal, noise and interference at this receiver, in mW; None before reception, 0 where not known.
         self._signal = signal
+        # By this receiver's own clock (s), when the signal began to arrive, and the sender's event; None off a radio.
+        self._stamps = stamps
         # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
         self._sent: Frame | None = None
 
@@ -156,23 +159,40 @@ class Frame:
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
+    @property
+    def began(self) -> float | None:
+        """When the frame's first bit arrived, by the receiver's own clock (s); None unless it came over a radio.
+
+        For a fragmented frame `began` and `event` are by its last fragment.
+        """
+        return None if self._stamps is None else self._stamps[0]
+
+    @property
+    def event(self) -> float | None:
+        """The sender's ``event`` by the receiver's own clock (s); None if `RadioHandle.transmit` got none."""
+        return None if self._stamps is None else self._stamps[1]
+
     def copy(self) -> "Frame":
         """Return a copy of the frame; the copy decodes the payload again, so the two share no payload."""
         return Frame(*self._fields())
 
-    def received(self, signal: "tuple[float, float, float]") -> "Frame":
+    def received(
+        self, signal: "tuple[float, float, float] | None", began: float, event: float | None = None
+    ) -> "Frame":
         """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver.
 
-        Copies of a `plain` frame share its payload, which is decoded once.
+        ``began`` and ``event`` are times by the receiver's own clock (s). Copies of a `plain` frame share its payload,
+        which is decoded once.
         """
         frame = self.copy()
-        frame._signal, frame._sent = signal, self if self.plain else None
+        frame._signal, frame._stamps, frame._sent = signal, (began, event), self if self.plain else None
         return frame
 
     def _fields(self) -> tuple[Any, ...]:
         of_all = self._kind, self._sender, self._round, self._sent_at, self._data
         special = self.plain, self.request, self.is_reply, self.sequence
-        return (*of_all, *special) if self._signal is None else (*of_all, *special, self._signal)
+        received = () if self._stamps is None else (self._signal, self._stamps)
+        return (*of_all, *special, *received)
 
     def __hash__(self) -> int:
         return message_hash(self._sender, self._kind, self._round, self._sent_at, self.sequence, self.request)

@@ -91,12 +91,12 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
         if has_run(agent):
             why = "this one has already run; to continue from its last state, pass copy.deepcopy(agents)"
             raise BadInput(f"agents[{name!r}]: must be a new agent for each run; {why}")
+    _check_parts(agents)
+    checks: dict[Any, dict[Any, Agent]] = {}
+    for name, agent in ((name, each) for name, whole in agents.items() for each in (whole, *whole._members().values())):
         if agent.needs_links_both_ways and (link := one_way_link(graph)) is not None:
             kind = type(agent).__name__
             raise BadInput(f"agents[{name!r}]: {kind} needs links in both directions; link {link!r} has none back")
-    _check_parts(agents)
-    checks: dict[Any, dict[Any, Agent]] = {}
-    for name, agent in agents.items():
         checks.setdefault(type(agent)._check_together.__func__, {})[name] = agent  # type: ignore[attr-defined]
     for together in checks.values():
         type(next(iter(together.values())))._check_together(together, graph)
@@ -210,7 +210,7 @@ def _placed(context: Context, number: int, run: "Runtime") -> Context:
 
 def _hand_over(context: Context, mac: Mac, loop: Loop) -> None:
     """Give an agent its radio, and its energy account if energy is metered."""
-    context.radio = RadioHandle(mac, loop)
+    context.radio = RadioHandle(mac, loop, context)
     context.energy = None if mac.meter is None else EnergyAccount(mac, loop)
 
 

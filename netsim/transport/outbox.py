@@ -202,6 +202,28 @@ class Outbox:
             self.subscribers[link_index].watch()
         return taken
 
+    def transmit(
+        self,
+        to: Hashable | None,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        event: float | None,
+        outcome: asyncio.Future[Delivery],
+    ) -> None:
+        """Send a message over a `netsim.Radio`, to one neighbour or, with None, to all; see `send`.
+
+        ``event`` is a moment (s) by the agent's own clock, whose age travels with the frame.
+        """
+        link_index, now = TO_ALL if to is None else self.link_index_of[to], self._shared.loop.now()
+        self._check_and_count_send(kind, now)
+        deadline = self._shared.rounds.deadline(round_number)
+        frame = self._broadcast_path.frame(now, kind, round_number, payload)
+        kind_id = self._kinds[kind] if kind in self._kinds else self._kind_id(kind)
+        self._broadcast_path.offer_to_mac(kind_id, frame, payload, False, link_index, deadline, outcome, event)
+        for index in sorted(self.subscribers) if to is None else {link_index} & self.subscribers.keys():
+            self.subscribers[index].watch()
+
     @property
     def link_index_of(self) -> dict[Hashable, int]:
         """Each neighbour's index among the links."""
