@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from netsim.accounting.captions import check_label
 from netsim.clock.clock import Loop
 from netsim.core import Frame
 from netsim.core.delivery import Delivery, Sent
@@ -168,7 +169,14 @@ class RadioHandle:
             mac.medium.watch.plan(mac, now)
 
     async def transmit(
-        self, kind: str, payload: Any = None, to: Hashable | None = None, *, event: float | None = None
+        self,
+        kind: str,
+        payload: Any = None,
+        to: Hashable | None = None,
+        *,
+        event: float | None = None,
+        raw_data: bool = False,
+        label: str | None = None,
     ) -> Sent:
         """Send a message, and return what became of it once it has left the air, or was given up.
 
@@ -177,8 +185,8 @@ class RadioHandle:
 
         Parameters
         ----------
-        kind, payload
-            As in `netsim.Agent.send`.
+        kind, payload, raw_data, label
+            As in `netsim.Agent.broadcast`.
         to : hashable, optional
             The neighbour; None: all neighbours.
         event : float, optional
@@ -199,12 +207,14 @@ class RadioHandle:
         if event is not None:
             now = local(self._mac.clock, loop.now())
             event = check.finite("event", event, low=now - (2**STAMP_BITS - 1) * MICROSECOND, high=now)
+        if label is not None:
+            check_label(label)
         if context.delay:
             await context.straggle()
         outcome: asyncio.Future[Delivery] = loop.create_future()
         number = context.outbox.sent
-        context.outbox.transmit(to, kind, encodable(payload), context.round, event, outcome)
-        context.caption(number, None, payload)
+        context.outbox.transmit(to, kind, encodable(payload), context.round, raw_data, event, outcome)
+        context.caption(number, label, payload)
         return Sent.of(await outcome, is_acknowledged=to is not None and self._mac.acknowledges)
 
     def airtime(self, frame: Frame) -> float:
