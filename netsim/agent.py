@@ -402,9 +402,7 @@ class Agent:
         return Heard(context.inbox.take_true(deadline))
 
     def _check_neighbor(self, to: Hashable) -> None:
-        if to not in self._netsim.outbox.link_index_of:
-            shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
-            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}")
+        self._netsim.check_neighbor(to)
 
 
 _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__")) - {
@@ -439,6 +437,9 @@ def attach(agent: Agent, context: Context) -> None:
     if not _NAMES.isdisjoint(vars(agent)):
         raise _name_clash(type(agent), min(_NAMES & vars(agent).keys()))
     agent._netsim = context
+    for part in agent._members().values():
+        # It finds its place by its mote's.
+        vars(part).pop("_netsim", None)
 
 
 def has_run(agent: Agent) -> bool:

@@ -81,6 +81,12 @@ class Context:
         """Note that the agent's code starts again, or late, so that it skips the rounds that have passed."""
         self._passed = None
 
+    def check_neighbor(self, to: Hashable) -> None:
+        """Raise AgentError unless the agent has a link to a node."""
+        if to not in self.outbox.link_index_of:
+            shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
+            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}")
+
     def claim_radio(self) -> None:
         """Note that the agent switches its radio; of a mote's parts only one may (`netsim.Mote`)."""
 

@@ -6,7 +6,7 @@ the part that owns the frame's kind. Each part is an agent, which can also run a
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Coroutine, Hashable, Mapping
+from collections.abc import Collection, Coroutine, Hashable
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -19,8 +19,8 @@ from netsim.engine.diagnosis import IN_PART
 from netsim.errors import AgentError, BadInput, RunOver
 from netsim.radio.handle import RadioHandle
 from netsim.round_agent import RoundAgent
+from netsim.transport.inbox import Inbox
 from netsim.util import check, draws
-from netsim.wire.payloads import encodable
 
 __all__ = ["MacLayer", "Message", "Mote", "Part"]
 
@@ -37,12 +37,16 @@ class Part(Agent):
         Of the class: the kinds of the frames that the part gets; by default none.
     switches_radio : bool
         Of the class: whether the part switches the radio on and off, or sets its channel. A mote has one such part.
+    uses_radio : bool
+        Of the class: whether the part uses the radio itself, as by `netsim.radio.RadioHandle.transmit`, and therefore
+        cannot stand above a MAC layer.
     mote : Mote
         The whole, with the other parts: ``self.mote.routing.report(21.5)``.
     """
 
     kinds: ClassVar[Collection[str]] = ()
     switches_radio: ClassVar[bool] = False
+    uses_radio: ClassVar[bool] = False
     mote: "Mote"
 
 
@@ -72,9 +76,9 @@ class PartInbox(asyncio.Queue[Any]):
 
     _END = object()
 
-    def __init__(self, part: str) -> None:
+    def __init__(self, part: str, whole: Inbox) -> None:
         super().__init__()
-        self._part, self._iterators = part, 0
+        self._part, self._whole, self._iterators = part, whole, 0
 
     def __len__(self) -> int:
         return self.qsize()
@@ -108,6 +112,10 @@ class PartInbox(asyncio.Queue[Any]):
         """Refuse rounds, whose frames this inbox does not sort."""
         raise AgentError(f"part {self._part!r}: a part of a mote has no rounds; use asyncio.sleep")
 
+    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
+        """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
+        return await self._whole.wait_for_reply(request, timeout)
+
 
 class _PartContext:
     """A mote's context as one part has it: with its own inbox, random numbers, radio handle and outbox.
@@ -122,9 +130,9 @@ class _PartContext:
     def __init__(self, base: Context, mote: "Mote", part: str) -> None:
         self.base, self.mote, self.part = base, mote, part
         self.rng: np.random.Generator = draws.generator(base.seed, base.name, f"part {part}")
-        self.inbox = PartInbox(part)
+        self.inbox = PartInbox(part, base.inbox)
         self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
-        self.outbox: Any = base.outbox if mote.mac is None or part == MAC else _MacOutbox(mote, base.outbox)
+        self.outbox: Any = base.outbox
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
@@ -141,21 +149,22 @@ class _PartContext:
 
 
 class _MacOutbox:
-    """The outbox of a part above a MAC layer, which sends over that layer, in tasks of the mote."""
+    """The outbox of all parts above a MAC layer, which sends over that layer in tasks of the mote."""
 
     acknowledges = True
 
-    def __init__(self, mote: "Mote", outbox: Any) -> None:
-        self._mote, self._outbox = mote, outbox
+    def __init__(self, layer: MacLayer, context: Context, group: asyncio.TaskGroup) -> None:
+        self._layer, self._context, self._group = layer, context, group
+        self.sending: set[asyncio.Task[Any]] = set()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._outbox, name)
+        return getattr(self._context.outbox, name)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Have the MAC layer send a message to all neighbours; return how many there are."""
         self._check(raw_data, None)
-        self._mote._begin(self._mote.mac.announce([kind, payload]))
-        return len(self._outbox.link_index_of)
+        self._begin(self._layer.announce([kind, payload]))
+        return len(self._context.neighbors)
 
     def send(
         self,
@@ -170,25 +179,27 @@ class _MacOutbox:
     ) -> bool:
         """Have the MAC layer send a message to a neighbour."""
         self._check(raw_data, request)
-        self._mote._begin(self._post(to, [kind, payload], outcome))
+        self._begin(self._post(to, [kind, payload], outcome))
         return True
 
     def transmit(self, *args: Any) -> None:
         """Refuse: a MAC layer decides itself when a frame leaves, and how often."""
-        raise AgentError(
-            f"agent {self._mote.name!r}: radio.transmit is for motes without a MAC part; above one use broadcast, send "
-            "or deliver"
-        )
+        raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
+
+    def _begin(self, sends: Coroutine[Any, Any, Any]) -> None:
+        task = self._group.create_task(sends)
+        self.sending.add(task)
+        task.add_done_callback(self.sending.discard)
 
     async def _post(self, to: Hashable, value: Any, outcome: "asyncio.Future[Delivery] | None") -> None:
-        result = await self._mote.mac.post(to, value)
+        result = await self._layer.post(to, value)
         if outcome is not None and not outcome.done():
             outcome.set_result(result)
 
     def _check(self, raw_data: bool, request: int | None) -> None:
         what = "raw data is not counted" if raw_data else "there are no requests" if request is not None else ""
         if what:
-            raise AgentError(f"agent {self._mote.name!r}: above a MAC part {what}")
+            raise AgentError(f"agent {self._context.name!r}: above a MAC part {what}")
 
 
 class Mote(Agent):
@@ -227,41 +238,30 @@ class Mote(Agent):
     `netsim.Network.watch` reads the states of parts by dotted names: ``network.watch(["routing.cost"])``.
     """
 
-    def __init__(self, *, mac: Any = None, **parts: Agent) -> None:
+    def __init__(self, *, mac: Any = None, **parts: Any) -> None:
         if not parts:
             raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
         self.mac, self.parts, self.foreign = mac, parts, Counter[str]()
-        layer = {} if mac is None else {MAC: mac}
-        switching = [name for name, part in (layer | parts).items() if getattr(part, "switches_radio", False)]
+        # By kind, the part that owns it.
         self._owners: dict[str, str] = {}
-        for name, part in (layer | parts).items():
-            self._check(name, part)
-            for kind in part.kinds:  # type: ignore[attr-defined]
+        for name, part in self._members().items():
+            _check_part(name, part, has_mac=mac is not None)
+            for kind in part.kinds:
                 if (owner := self._owners.setdefault(kind, name)) != name:
                     raise BadInput(f"Mote: kind {kind!r}: must belong to one part; it is of {owner} and of {name}")
             setattr(self, name, part)
-            part.mote = self  # type: ignore[attr-defined]
+            part.mote = self
+        switching = [name for name, part in self._members().items() if getattr(part, "switches_radio", False)]
         if len(switching) > 1:
             raise BadInput(f"Mote: the radio must be switched by one part; {' and '.join(switching)} do so")
-        if mac is not None and switching[:1] != [MAC]:
-            raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {type(mac).__name__}")
         # The part that switches the radio; None until one does.
         self._switches: str | None = switching[0] if switching else None
 
-    def _check(self, name: str, part: Any) -> None:
-        check.instance(f"Mote: {name}", part, Agent, "an agent")
-        kind = type(part).__name__
-        if name != MAC and (hasattr(Mote, name) or name in ("parts", "foreign")):
-            raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
-        if not hasattr(part, "kinds"):
-            raise BadInput(f"Mote: {name}: {kind} must declare its kinds, the kinds of frames that it gets, as Part does")
-        if isinstance(part, RoundAgent) or type(part).answer is not Agent.answer:
-            has = "rounds" if isinstance(part, RoundAgent) else "a method answer"
-            raise BadInput(f"Mote: {name}: must be an agent without {has}, which {kind} has")
-        if isinstance(part, Mote) or name != MAC and hasattr(part, "announce") and hasattr(part, "post"):
-            raise BadInput(f"Mote: {name}: must be no {'mote' if isinstance(part, Mote) else 'MAC layer: give it as mac='}")
-
     # --- in the network -----------------------------------------------------------------------------------------------
+
+    def _members(self) -> dict[str, Any]:
+        """Return the parts by name, the MAC layer first."""
+        return self.parts if self.mac is None else {MAC: self.mac, **self.parts}
 
     def _context_of(self, part: Agent) -> Context:
         """Return a part's context, which stays the same if the mote's state is restored after a crash."""
@@ -271,10 +271,6 @@ class Mote(Agent):
         if name not in places:
             places[name] = _PartContext(context, self, name)
         return cast(Context, places[name])
-
-    def _members(self) -> dict[str, Any]:
-        """Return the parts by name, the MAC layer first."""
-        return self.parts if self.mac is None else {MAC: self.mac, **self.parts}
 
     def _claim_radio(self, part: str) -> None:
         self._switches = self._switches or part
@@ -288,42 +284,31 @@ class Mote(Agent):
 
     async def run(self) -> None:
         """Run all parts until they have ended, and hand out frames meanwhile."""
-        self._inboxes = {}
-        for name, part in self._members().items():
-            inbox = part._netsim.inbox = PartInbox(name)
-            self._inboxes |= dict.fromkeys(part.kinds, inbox)
-        self._sending: set[asyncio.Task[Any]] = set()
-        async with asyncio.TaskGroup() as self._group:
-            below = [self._group.create_task(self._sort())]
+        async with asyncio.TaskGroup() as group:
+            sending = set[asyncio.Task[Any]]()
             if self.mac is not None:
-                self.mac.take = self._take
-                below.append(self._group.create_task(self._run_part(MAC, self.mac)))
-            tasks = [self._group.create_task(self._run_part(*each)) for each in self.parts.items()]
-            while tasks := [*tasks, *self._sending]:
-                tasks = [*(await asyncio.wait(tasks))[1]]
+                above = _MacOutbox(self.mac, self._netsim, group)
+                self.mac.take, sending = self._take, above.sending
+            for name, part in self._members().items():
+                context: Any = part._netsim
+                context.inbox = PartInbox(name, self.inbox)
+                if self.mac is not None and name != MAC:
+                    context.outbox = above
+            below = [group.create_task(self._sort())]
+            tasks = {name: group.create_task(_named(name, part)) for name, part in self._members().items()}
+            if MAC in tasks:
+                below.append(tasks.pop(MAC))
+            waiting = [*tasks.values()]
+            while waiting := [task for task in (*waiting, *sending) if not task.done()]:
+                await asyncio.wait(waiting)
             for task in below:
                 task.cancel()
-
-    async def _run_part(self, name: str, part: Agent) -> None:
-        try:
-            await part.run()
-        except RunOver:
-            raise
-        except Exception as error:
-            error.add_note(f"{IN_PART}{name!r}")
-            raise
-
-    def _begin(self, sends: Coroutine[Any, Any, Any]) -> None:
-        """Send something over the MAC layer, in a task of the mote."""
-        task = self._group.create_task(sends)
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
 
     async def _sort(self) -> None:
         async for frame in self.inbox:
             self._hand_out(frame)
-        for inbox in self._inboxes.values():
-            inbox.end_iteration()
+        for part in self._members().values():
+            part.inbox.end_iteration()
 
     def _take(self, sender: Hashable, value: Any) -> None:
         """Take what arrived over the MAC layer; anything may arrive."""
@@ -333,7 +318,41 @@ class Mote(Agent):
             self.foreign["(message)"] += 1
 
     def _hand_out(self, frame: Frame | Message) -> None:
-        if (inbox := self._inboxes.get(frame.kind)) is None:
+        owner = self._owners.get(frame.kind)
+        if owner is None:
             self.foreign[frame.kind] += 1
         else:
-            inbox.put_nowait(frame)
+            self._members()[owner].inbox.put_nowait(frame)
+
+
+def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
+    """Raise BadInput unless an agent can be the part of this name."""
+    kind = type(part).__name__
+    check.instance(f"Mote: {name}", part, Agent, "an agent")
+    is_layer = hasattr(part, "post") and hasattr(part, "announce")
+    if isinstance(part, Mote):
+        raise BadInput(f"Mote: {name}: must be no mote")
+    if name == MAC and not is_layer:
+        raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {kind}")
+    if name != MAC and is_layer:
+        raise BadInput(f"Mote: {name}: must be no MAC layer: give it as mac=")
+    if name != MAC and (hasattr(Mote, name) or name in ("parts", "foreign")):
+        raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
+    if not hasattr(part, "kinds"):
+        raise BadInput(f"Mote: {name}: {kind} must declare its kinds, the kinds of frames that it gets, as Part does")
+    if isinstance(part, RoundAgent) or type(part).answer is not Agent.answer:
+        has = "rounds" if isinstance(part, RoundAgent) else "a method answer"
+        raise BadInput(f"Mote: {name}: must be an agent without {has}, which {kind} has")
+    if has_mac and getattr(part, "uses_radio", False) and name != MAC:
+        raise BadInput(f"Mote: {name}: {kind} must be without a MAC layer below, for it uses the radio itself")
+
+
+async def _named(name: str, part: Agent) -> None:
+    """Run a part, and note its name on an error of its."""
+    try:
+        await part.run()
+    except RunOver:
+        raise
+    except Exception as error:
+        error.add_note(f"{IN_PART}{name!r}")
+        raise

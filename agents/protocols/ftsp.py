@@ -40,8 +40,8 @@ class FTSP(Speaker):
       time is on its way.
     * Stamps that contradict another root's, or a root whose time has jumped, leave the regression.
 
-    A beacon carries the age of its time as it leaves (`netsim.radio.RadioHandle.transmit`), so any access to the channel
-    will do. Stamps are exact to a microsecond here, without the jitter of interrupts.
+    A beacon carries the age of its time as it leaves (`netsim.radio.RadioHandle.transmit`), so any access to the
+    channel will do. Stamps are exact to a microsecond here, without the jitter of interrupts.
 
     Parameters
     ----------
@@ -70,6 +70,7 @@ class FTSP(Speaker):
     """
 
     paper: ClassVar[str] = PAPER
+    uses_radio: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, Form]] = {
         BEACON: fields(is_name, whole(0, _MOST), maybe(number(-_LATEST, _LATEST))),
     }

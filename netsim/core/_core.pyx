@@ -391,14 +391,14 @@ cdef class Frame:
     """A received message; see `netsim.core.frame.Frame`."""
 
     def __init__(self, str kind, sender, int64_t round, double sent_at, bytes data, bint plain=True, request=None,
-                 bint is_reply=False, int64_t sequence=0, signal=None, stamps=None):
+                 bint is_reply=False, int64_t sequence=0, reception=None):
         self.kind = kind
-        self.measured = signal is not None
-        if self.measured:
-            self.power, self.noise, self.interference = signal
-        self.stamped = stamps is not None
+        self.stamped = reception is not None
         if self.stamped:
-            self.first_bit, self.moment = stamps[0], NAN if stamps[1] is None else stamps[1]
+            signal, self.first_bit, event = reception
+            self.moment, self.measured = NAN if event is None else event, signal is not None
+            if self.measured:
+                self.power, self.noise, self.interference = signal
         self.sender = sender
         self.round = round
         self.sent_at = sent_at
@@ -532,7 +532,7 @@ cdef class Frame:
         if not self.stamped:
             return Frame, fields
         signal = (self.power, self.noise, self.interference) if self.measured else None
-        return Frame, (*fields, signal, (self.began, self.event))
+        return Frame, (*fields, (signal, self.began, self.event))
 
 
 # --- arrivals ---------------------------------------------------------------------------------------------------------

@@ -88,16 +88,16 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
             raise BadInput(
                 f"agents[{name!r}]: must be a distinct object; it is the same object as agents[{seen[id(agent)]!r}]"
             )
-        if has_run(agent):
-            why = "this one has already run; to continue from its last state, pass copy.deepcopy(agents)"
-            raise BadInput(f"agents[{name!r}]: must be a new agent for each run; {why}")
     _check_parts(agents)
     checks: dict[Any, dict[Any, Agent]] = {}
     for name, agent in ((name, each) for name, whole in agents.items() for each in (whole, *whole._members().values())):
+        if has_run(agent):
+            why = "this one has already run; to continue from its last state, pass copy.deepcopy(agents)"
+            raise BadInput(f"agents[{name!r}]: must be a new agent for each run; {why}")
         if agent.needs_links_both_ways and (link := one_way_link(graph)) is not None:
             kind = type(agent).__name__
             raise BadInput(f"agents[{name!r}]: {kind} needs links in both directions; link {link!r} has none back")
-        checks.setdefault(type(agent)._check_together.__func__, {})[name] = agent  # type: ignore[attr-defined]
+        checks.setdefault(type(agent)._check_together.__func__, {})[name] = agent
     for together in checks.values():
         type(next(iter(together.values())))._check_together(together, graph)
 

@@ -21,7 +21,6 @@ from netsim.util import check
 from netsim.wire.payloads import encodable
 
 if TYPE_CHECKING:
-    from netsim.context import Context
     from netsim.radio.mac import Mac
 
 __all__ = ["MOST_CHANNEL", "RadioHandle"]
@@ -42,7 +41,8 @@ class RadioHandle:
     # With slots, a misspelt assignment such as ``radio.chanel = 1`` raises an error.
     __slots__ = ("_context", "_listens", "_loop", "_mac", "_reference")
 
-    def __init__(self, mac: "Mac", loop: Loop, context: "Context") -> None:
+    def __init__(self, mac: "Mac", loop: Loop, context: Any) -> None:
+        # ``context`` is the agent's `netsim.context.Context`, or that of a part of a `netsim.Mote`.
         self._mac, self._loop, self._context = mac, loop, context
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else phy.transmit_dbm
@@ -50,7 +50,7 @@ class RadioHandle:
         # last of these calls to end switches the radio off again.
         self._listens = 0
 
-    def of(self, context: "Context") -> "RadioHandle":
+    def of(self, context: Any) -> "RadioHandle":
         """Return a handle of the same radio for a part of a mote, with the part's context."""
         return RadioHandle(self._mac, self._loop, context)
 
@@ -192,7 +192,8 @@ class RadioHandle:
         event : float, optional
             A moment by the agent's own clock (s), not after now. How long ago it was at the frame's first bit travels
             with the frame, rounded to 1 us, in 32 bits more; `netsim.Frame.event` is the moment by the receiver's own
-            clock. Source: M. Maróti and J. Sallai, "Packet-level time synchronization", TinyOS TEP 133, 2008.
+            clock, but for the signal's delay and the drift between the clocks since the event. Source: M. Maróti and
+            J. Sallai, "Packet-level time synchronization", TinyOS TEP 133, 2008.
 
         Raises
         ------
@@ -202,8 +203,8 @@ class RadioHandle:
             If ``event`` is later than now, or longer ago than 32 bits hold (4295 s).
         """
         context, loop = self._context, self._loop
-        if to is not None and to not in context.outbox.link_index_of:
-            raise AgentError(f"agent {context.name!r} cannot transmit to {to!r}: it is no neighbour")
+        if to is not None:
+            context.check_neighbor(to)
         if event is not None:
             now = local(self._mac.clock, loop.now())
             event = check.finite("event", event, low=now - (2**STAMP_BITS - 1) * MICROSECOND, high=now)
@@ -271,6 +272,7 @@ class RadioHandle:
         if until is not None and (not callable(until) or inspect.iscoroutinefunction(until)):
             raise check.refuse("until", until, "a function of a frame, or None")
         frames, inbox = list[Frame](), self._context.inbox
+        frame: Frame
         holds = self._listens > 0 or not self._mac.listening
         if holds:
             self._listens += 1

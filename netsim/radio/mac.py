@@ -171,8 +171,8 @@ class PendingFrame:
     watts: float = 0.0
     # The channel to which the radio tunes after this frame; −1: the radio keeps its channel.
     then: int = -1
-    # The moment (s) by the sender's own clock whose age travels with the frame (None: none), and that age (s), rounded to
-    # microseconds, at the first bit of the latest transmission.
+    # The moment (s) by the sender's own clock whose age travels with the frame (None: none), and that age (s), rounded
+    # to microseconds, at the first bit of the latest transmission.
     event: float | None = None
     age: float = 0.0
     # The true times (s) at which the latest transmission began and ended, and its channel; NaN and −1: there was none.
@@ -203,9 +203,11 @@ class PendingFrame:
     def set_outcome(self, acknowledged: bool, metered: bool, clock: LocalClock | None, complete: bool) -> None:
         """Complete the future of an agent that awaits this frame's outcome."""
         if self.outcome is not None and not self.outcome.done():
-            energy, counts = self.energy if metered else None, (self.attempts, self.backoffs)
-            when = local(clock, self.began), local(clock, self.ends), self.channel
-            self.outcome.set_result(Delivery.of_cause(acknowledged, *counts, self.ended, energy, *when, complete))
+            energy, began, ends = self.energy if metered else None, local(clock, self.began), local(clock, self.ends)
+            counts = self.attempts, self.backoffs, self.ended
+            self.outcome.set_result(
+                Delivery.of_cause(acknowledged, *counts, energy, began, ends, self.channel, complete)
+            )
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from netsim import AgentError, BadInput, Network, Run, presets
-from netsim.agents import FTSP, LPL, TSCH, ContikiMAC, Glossy, XMac
+from netsim.agents import LPL, TSCH, ContikiMAC, Glossy, XMac
 from netsim.faults import Crash
 from tests.parts import slow
 
