@@ -29,7 +29,7 @@ _MOST_VERSION = 2**31 - 1
 
 
 class RPL(Collector):
-    """RPL: each node has a rank, which grows from hop to hop, and a preferred parent; ``downward``, there is a way back.
+    """RPL: each node has a rank, which grows from hop to hop, and a preferred parent; ``downward`` leads back.
 
     * A *DIO* carries its sender's rank, by `Trickle`. A node without a rank asks for DIOs by a *DIS*, which resets its
       neighbours' timers.
@@ -46,8 +46,8 @@ class RPL(Collector):
       ``probing`` seconds on average, and more often without a rank, a DIO to the candidate that was measured longest
       ago measures its link.
 
-    * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`): stored at each node, or at the root
-      only, which then writes the whole route into each message.
+    * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`): stored at each node, or at
+      the root only, which then writes the whole route into each message.
 
     Routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers are left
     out.
@@ -100,7 +100,7 @@ class RPL(Collector):
         **Downward.kinds,
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  an editor shows every parameter
         self,
         is_sink: bool = False,
         *,
