@@ -3,8 +3,8 @@
 The multi-wall model: the path loss grows by the loss of each wall that the straight line between two nodes crosses, and
 with the number of floors between them. Source: COST Action 231, "Digital mobile radio towards future generation
 systems", final report, EUR 18957, 1999, section 4.7: L = L_FS + L_c + Σ k_wi·L_wi + k_f^((k_f + 2)/(k_f + 1) − b)·L_f,
-with the loss L_FS in free space, a constant L_c, the loss L_wi of each of the k_wi walls of type i, the loss L_f of each
-of the k_f floors, and b = 0.46. Walls have unlimited height.
+with the loss L_FS in free space, a constant L_c, the loss L_wi of each of the k_wi walls of type i, the loss L_f of
+each of the k_f floors, and b = 0.46. Walls have unlimited height.
 """
 
 from collections.abc import Iterable

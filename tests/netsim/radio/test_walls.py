@@ -127,7 +127,7 @@ def test_walls_that_are_none() -> None:
 
 
 def test_floors_cost_what_cost_231_says() -> None:
-    """L = k^((k + 2)/(k + 1) − 0.46) · L_f: 18.3, 34.6, 48.2 dB for one, two, three floors of 18.3 dB."""
+    """L = k^((k + 2)/(k + 1) − 0.46) · L_f: 18.3, 33.5, 43.6 dB for one, two, three floors of 18.3 dB."""
     building = Walls(storey=3.0)
     heights = np.array([1.0, 2.9, 3.1, 7.0, 11.9, -0.5])
     here, there = np.zeros((6, 3)), np.column_stack([np.full(6, 9.0), np.zeros(6), heights])
@@ -137,7 +137,7 @@ def test_floors_cost_what_cost_231_says() -> None:
     assert building.loss_between(here, there).tolist() == pytest.approx(expected)
     assert building.loss_between(there, here).tolist() == pytest.approx(expected)
     assert Walls(storey=3.0, floor_db=10).loss_between(here[2:3], there[2:3]).tolist() == [10.0]
-    assert expected[3:5] == pytest.approx([34.6, 48.2], abs=0.1)
+    assert expected[3:5] == pytest.approx([33.5, 43.6], abs=0.1)
 
 
 def test_floors_and_walls_add_up_and_places_in_the_plane_have_no_floors() -> None:
@@ -156,7 +156,8 @@ def test_a_building_of_two_storeys_hears_less_from_above(tmp_path: Path) -> None
     open_air = LogDistance().powers(places)
     lost = {ends: open_air[ends] - power for ends, power in model.powers(places).items()}
     assert lost["here", "there"] == pytest.approx(0)
-    assert lost["here", "above"] == lost["above", "there"] == pytest.approx(18.3)
+    assert lost["here", "above"] == pytest.approx(18.3)
+    assert lost["above", "there"] == pytest.approx(18.3)
     assert lost["above", "behind"] == pytest.approx(18.3 + 6.9)
 
 
