@@ -21,7 +21,6 @@ from netsim.links.loss import Bernoulli
 from netsim.radio import mac as python_twin
 from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Schedule
-from netsim.radio.phy import key_on
 from netsim.transport.path import Bursts, Path
 from netsim.transport.transmitter import Transmitter
 from netsim.util import draws
@@ -365,14 +364,14 @@ cdef class Receiver:
 cdef class SinrReceiver(Receiver):
     """One node's receiver with a `Phy`; see `netsim.radio.sinr.SinrReceiver`."""
 
-    cdef object log_success, noise, seed, key
+    cdef object log_success, noise, seed, key, name
     cdef double turnaround, cca, usual_floor, lock_above, weight, busy_from, deaf_until, concurrent
     cdef bint senses_power, as_ns3, forgets
     cdef int64_t unseen
     cdef Signal locked
 
-    def __init__(self, phy, radio, seed, key):
-        self.log_success, self.seed, self.key = phy.log_success, seed, key
+    def __init__(self, phy, radio, seed, key, name):
+        self.log_success, self.seed, self.key, self.name = phy.log_success, seed, key, name
         self.noise = None if phy.noise is None else phy.floor
         self.turnaround, self.cca = radio.turnaround, radio.cca
         self.senses_power, self.as_ns3 = radio.sensing is None, phy.cca == "ns3"
@@ -581,7 +580,7 @@ cdef class SinrReceiver(Receiver):
 
     cdef double noise_at(self, double time) except? -1.0:
         """Return the noise (mW) at ``time`` (s) by the phy's noise model."""
-        return self.noise(self.seed, self.key, time)
+        return self.noise(self.seed, self.key, self.name, time)
 
 
 cdef bint outranks(Signal one, Signal other) noexcept:
@@ -993,7 +992,7 @@ cdef class Mac:
             self.receiver = Receiver()
             self.receiver.captures_above = radio.captures_above
         else:
-            self.receiver = SinrReceiver(phy, radio, medium.seed, draws.name_key(name))
+            self.receiver = SinrReceiver(phy, radio, medium.seed, draws.name_key(name), name)
         self.gain, self.listening = 1.0, True
         self.tells_power = phy is not None or radio.powers is not None
         self.heard_from = 10.0 ** (radio.weakest_dbm / 10.0)
@@ -1483,7 +1482,8 @@ cdef class Mac:
             if link.index >= 0 or self.has_phy:
                 link.mac.begin_reception(signal, now, end, bits, is_ack and is_target)
             if self.fading is not None:
-                signal.power *= <double>self.fading(self.medium.seed, key_on(channel, link.key), signal.start)
+                ends = self.name, link.mac.name
+                signal.power *= <double>self.fading(self.medium.seed, link.key, channel, ends, signal.start)
             link.mac.receiver.hear(signal, now, width)
             reached.append(signal)
             if is_target:

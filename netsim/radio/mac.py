@@ -22,7 +22,6 @@ from netsim.core.framing import damaged, without_sender
 from netsim.core.records import ACCESS_FAILED, ASLEEP, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
 from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Schedule
-from netsim.radio.phy import key_on
 from netsim.radio.settings import Access
 from netsim.radio.signals import Receiver, Signal
 from netsim.radio.sinr import SinrReceiver
@@ -257,7 +256,7 @@ class Mac:
         self._name_key = draws.name_key(name)
         self._phy = phy = self._radio.phy
         if phy is not None:
-            self.receiver = SinrReceiver(phy, self._radio, medium.seed, self._name_key)
+            self.receiver = SinrReceiver(phy, self._radio, medium.seed, self._name_key, name)
         # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
@@ -664,7 +663,7 @@ class Mac:
             signal.bits, signal.channel, signal.content = bits, channel, content
             if index >= 0 or self._phy is not None:
                 mac._begin_reception(signal, now, end, bits, is_ack and is_target)
-            signal.power *= self._gain(each.key, channel, signal.start)
+            signal.power *= self._gain(each, channel, signal.start)
             mac.receiver.hear(signal, now, width)
             emission.reached.append(signal)
             if is_target:
@@ -692,11 +691,11 @@ class Mac:
             return None
         return without_sender(pending.frame.data), pending.index
 
-    def _gain(self, key: int, channel: int, time: float) -> float:
+    def _gain(self, link: RadioLink, channel: int, time: float) -> float:
         """Return the fading of a signal that begins at ``time`` (s), as a ratio of powers."""
         if self._phy is None or self._phy.fading is None:
             return 1.0
-        return self._phy.gain(self.medium.seed, key_on(channel, key), time)
+        return self._phy.gain(self.medium.seed, link.key, channel, (self.name, link.mac.name), time)
 
     def _log(self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int, power: float) -> None:
         """Log an emission on link ``to`` (−1: all); ``power`` (mW) is the received power on that link."""

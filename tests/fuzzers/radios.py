@@ -102,6 +102,18 @@ class Flickers:
         return 30.0 * generator(seed, (node_key, time), "noise").random() - 95.0
 
 
+class FlickersByName:
+    """The same, asked by the names of nodes."""
+
+    def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
+        """Return up to 10 dB, or as much less; each direction of a link has its own."""
+        return 20.0 * generator(0, (sender, receiver, time), "gain").random() - 10.0
+
+    def noise_at(self, node: Hashable, time: float) -> float:
+        """Return from −95 to −65 dBm."""
+        return 30.0 * generator(0, (node, time), "noise").random() - 95.0
+
+
 def a_phy(rng: Rng) -> Phy:
     """Return a physical layer: noise floors, locks and carrier sense among the powers of `a_radio`."""
     return Phy(
@@ -114,8 +126,8 @@ def a_phy(rng: Rng) -> Phy:
         interference_db=float(rng.choice([0.0, 8.5])),
         concurrent_s=float(rng.choice([0.0, 0.5e-6, 1e-3, 1.0])),
         transmit_dbm=float(rng.choice([0.0, -20.0])),
-        fading=pick(rng, None, None, Flickers()),
-        noise=pick(rng, None, None, Flickers()),
+        fading=pick(rng, None, None, Flickers(), FlickersByName()),
+        noise=pick(rng, None, None, Flickers(), FlickersByName()),
     )
 
 
