@@ -646,10 +646,7 @@ def test_a_frames_power_is_that_of_all_its_senders() -> None:
         ({"bandwidth": 0}, "^bandwidth = 0: must be a number >= 1$"),
         ({"cca": "all"}, "^cca = 'all': must be"),
         ({"concurrent_s": -1e-6}, "^concurrent_s = -1e-06: must be a number >= 0$"),
-        (
-            {"fading": 3.0},
-            r"^fading = 3\.0: must be an object with gain_db\(seed, link_key, time\) or gain_at\(sender, receiver, time\), or None$",
-        ),
+        ({"fading": 3.0}, r"^fading = 3\.0: must be an object with gain_db\(.* or gain_at\(.*, or None$"),
         ({"noise": Counted}, r"^noise = Counted: must be called: Counted\(\.\.\.\)$"),
     ],
 )
