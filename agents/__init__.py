@@ -39,11 +39,15 @@ from netsim.agents.projections.estimate import Ensemble
 from netsim.agents.projections.orders import network_graph, projectors
 from netsim.agents.protocols.collector import Collector
 from netsim.agents.protocols.ctp import CTP
+from netsim.agents.protocols.dissemination import Dissemination
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.ftsp import FTSP
 from netsim.agents.protocols.glossy import Glossy
 from netsim.agents.protocols.lpl import LPL, ContikiMAC, XMac
+from netsim.agents.protocols.neighbors import Neighbor, Neighbors
+from netsim.agents.protocols.requests import Requests
 from netsim.agents.protocols.rpl import RPL
+from netsim.agents.protocols.sampling import Sampler
 from netsim.agents.protocols.trickle import Trickle
 from netsim.agents.protocols.tsch import TSCH
 from netsim.agents.schedule import Scheduled
@@ -89,6 +93,7 @@ __all__ = [
     "Deep",
     "Dictionary",
     "Diffusion",
+    "Dissemination",
     "Divergence",
     "DoublingPenalty",
     "Dual",
@@ -117,6 +122,8 @@ __all__ = [
     "MultiPath",
     "MulticlassHinge",
     "MulticlassLoss",
+    "Neighbor",
+    "Neighbors",
     "OneVsRest",
     "OnlineClasses",
     "OnlineCost",
@@ -128,7 +135,9 @@ __all__ = [
     "RandomFourier",
     "Relative",
     "RelaxedADMM",
+    "Requests",
     "RunningSums",
+    "Sampler",
     "Scheduled",
     "Sharing",
     "SharingAgent",

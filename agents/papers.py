@@ -45,6 +45,7 @@ CHANG = (
     "E. J. H. Chang. Echo algorithms: depth parallel operations on general graphs. IEEE Transactions on Software "
     "Engineering SE-8(4):391-401, 1982."
 )
+COAP = "Z. Shelby, K. Hartke and C. Bormann. The Constrained Application Protocol (CoAP). RFC 7252, 2014."
 COKE = (
     "P. Xu, Y. Wang, X. Chen and Z. Tian. COKE: Communication-censored decentralized kernel learning. Journal of "
     "Machine Learning Research 22, 2021."
@@ -57,6 +58,10 @@ CRDT = (
 CTP = (
     "O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis. Collection tree protocol. ACM Conference on Embedded "
     "Networked Sensor Systems (SenSys), 2009."
+)
+DELUGE = (
+    "J. W. Hui and D. Culler. The dynamic behavior of a data dissemination protocol for network programming at scale. "
+    "ACM Conference on Embedded Networked Sensor Systems (SenSys), 2004."
 )
 DIGING = (
     "A. Nedić, A. Olshevsky and W. Shi. Achieving geometric convergence for distributed optimization over time-varying "

@@ -29,6 +29,7 @@ from .deployment import Deployment
 from .errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
 from .faults import Faults
 from .links import Link, latency, loss, rate
+from .mote import Mote, Part
 from .network import Network
 from .radio import Energy, Radio, presets
 from .recorder import Recorder
@@ -69,8 +70,10 @@ __all__ = [
     "Link",
     "Links",
     "Method",
+    "Mote",
     "NetsimError",
     "Network",
+    "Part",
     "Problem",
     "Radio",
     "Recorder",

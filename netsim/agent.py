@@ -30,11 +30,14 @@ _ABSENT = object()
 
 
 class _NoContext:
-    """The context of an agent in no network; `attach` sets the instance's own, which comes before this."""
+    """The context of an agent that `attach` has not given one of its own: none, or its place in a `netsim.Mote`."""
 
     def __get__(self, agent: "Agent | None", kind: "type[Agent]") -> Any:
         if agent is None:
             return self
+        if (mote := vars(agent).get("mote")) is not None:
+            context = vars(agent)["_netsim"] = mote._context_of(agent)
+            return context
         raise AgentError(f"{kind.__qualname__} has not joined a network yet: use this inside run()")
 
 
@@ -87,6 +90,10 @@ class Agent:
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, Agent]", graph: "nx.Graph[Any]") -> None:
         """Raise BadInput, or warn, if what must hold for all agents of a protocol together does not."""
+
+    def _members(self) -> "dict[str, Any]":
+        """Return the parts of a `netsim.Mote` by name; of any other agent, none."""
+        return {}
 
     @property
     def name(self) -> Hashable:
@@ -395,9 +402,7 @@ class Agent:
         return Heard(context.inbox.take_true(deadline))
 
     def _check_neighbor(self, to: Hashable) -> None:
-        if to not in self._netsim.outbox.link_index_of:
-            shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
-            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}")
+        self._netsim.check_neighbor(to)
 
 
 _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__")) - {
@@ -405,6 +410,7 @@ _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__"))
     "answer",
     "needs_links_both_ways",
     "_check_together",
+    "_members",
 } | {"_netsim"}
 _NAMES = _RESERVED - {"_netsim"}
 
@@ -431,6 +437,9 @@ def attach(agent: Agent, context: Context) -> None:
     if not _NAMES.isdisjoint(vars(agent)):
         raise _name_clash(type(agent), min(_NAMES & vars(agent).keys()))
     agent._netsim = context
+    for part in agent._members().values():
+        # It finds its place by its mote's.
+        vars(part).pop("_netsim", None)
 
 
 def has_run(agent: Agent) -> bool:

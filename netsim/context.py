@@ -65,6 +65,8 @@ class Context:
     captions: Captions | None = None
     # Number of `compute` calls that took the network's compute times.
     steps: int = 0
+    # Of a `netsim.Mote`: its parts' contexts, by name.
+    parts: dict[str, Any] | None = None
     # Whether the agent's node is down.
     down: bool = False
     # The first round that the agent took part in; 0 before.
@@ -78,6 +80,15 @@ class Context:
     def note_restart(self) -> None:
         """Note that the agent's code starts again, or late, so that it skips the rounds that have passed."""
         self._passed = None
+
+    def check_neighbor(self, to: Hashable) -> None:
+        """Raise AgentError unless the agent has a link to a node."""
+        if to not in self.outbox.link_index_of:
+            shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
+            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}")
+
+    def claim_radio(self) -> None:
+        """Note that the agent switches its radio; of a mote's parts only one may (`netsim.Mote`)."""
 
     async def straggle(self) -> None:
         """Wait for a straggler's delay, unless the agent is down or the run is over, and nothing will be sent."""

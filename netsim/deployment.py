@@ -290,6 +290,22 @@ class Deployment:
             raise check.refuse("position", position, f"{len(before)} numbers in metres, as Deployment's positions are")
         return (*values.tolist(), *before[len(values) :])
 
+    def place_of(self, node: Hashable, time: float) -> Place:
+        """Return where (m) a mote is at ``time`` (s), by the ``moves`` of the deployment.
+
+        Raises
+        ------
+        BadInput
+            If there is no such mote.
+        """
+        self._must_be_here("node", node)
+        place, ways = self.positions[node], [move for move in self.moves if move.agent == node]
+        for at, _, there in self._steps(0, place, ways) if ways else ():
+            if at > time:
+                break
+            place = there
+        return place
+
     # --- motes that move ----------------------------------------------------------------------------------------------
 
     def _met(self, graph: "nx.Graph[Any]") -> Iterator[tuple[Any, Any]]:

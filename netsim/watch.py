@@ -280,7 +280,7 @@ def sources_of(watched: Watched) -> dict[str, Callable[[Any], Any]]:
             raise check.refuse("watch, column", column, "printable text")
         if column in _RESERVED or column in functions:
             raise check.refuse("watch, column", column, "a name that is not in use")
-        if not callable(source) and not (isinstance(source, str) and source.isidentifier()):
+        if not callable(source) and not (isinstance(source, str) and all(map(str.isidentifier, source.split(".")))):
             raise check.refuse(f"watch[{column!r}]", source, "the name of an attribute, or a function of an agent")
         functions[column] = source if callable(source) else operator.attrgetter(source)
     return functions

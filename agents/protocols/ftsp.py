@@ -10,7 +10,6 @@ import numpy as np
 
 from netsim.agents.papers import FTSP as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, maybe, number, whole
-from netsim.agents.protocols.mac import must_send_at_once
 from netsim.util import check
 
 __all__ = ["FTSP"]
@@ -19,12 +18,13 @@ __all__ = ["FTSP"]
 _MOST_STAMPS = 10**6
 
 BEACON = "t"
-_TRIES = 8
 # Numbers of beacons and times (s) of clocks are below.
 _MOST, _LATEST = 2**62, 1e12
 # A time that differs by more (s) from the estimate is another clock's: stamps are exact, and a line through three of
 # them is off by microseconds after the silence in which a root is replaced.
 _JUMP = 1e-4
+# Within so many seconds of a time, waiting for it is over.
+_NEAR = 1e-7
 
 
 class FTSP(Speaker):
@@ -40,8 +40,8 @@ class FTSP(Speaker):
       time is on its way.
     * Stamps that contradict another root's, or a root whose time has jumped, leave the regression.
 
-    A stamp must hold for the moment at which its frame leaves, so the medium must send at once: ``Radio(access=
-    "aloha")``. The agent senses the carrier itself. Stamps are exact here, without the jitter of interrupts.
+    A beacon carries the age of its time as it leaves (`netsim.radio.RadioHandle.transmit`), so any access to the
+    channel will do. Stamps are exact to a microsecond here, without the jitter of interrupts.
 
     Parameters
     ----------
@@ -70,6 +70,7 @@ class FTSP(Speaker):
     """
 
     paper: ClassVar[str] = PAPER
+    uses_radio: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, Form]] = {
         BEACON: fields(is_name, whole(0, _MOST), maybe(number(-_LATEST, _LATEST))),
     }
@@ -96,13 +97,24 @@ class FTSP(Speaker):
     def global_time(self, local: float | None = None) -> float:
         """Return the root's time (s) at a time of the own clock, by default now."""
         local = self.now if local is None else local
+        ahead, drift, middle = self._line()
+        return local + ahead + drift * (local - middle)
+
+    async def until(self, time: float) -> None:
+        """Sleep until the root's clock shows a time (s), by the estimate at waking up."""
+        while (left := time - self.global_time()) > _NEAR:
+            # The estimate may change meanwhile, and the clocks run at different rates.
+            await asyncio.sleep(min(left / (1 + self._line()[1]), self.period))
+
+    def _line(self) -> tuple[float, float, float]:
+        """Return by how much (s) the root's clock is ahead at an own time, the growth of that, and the own time (s)."""
         if not self._stamps:
-            return local
+            return 0.0, 0.0, 0.0
         times, ahead = np.array(self._stamps).T
         middle, spread = times.mean(), times - times.mean()
         squares = float(spread @ spread)
         drift = float(spread @ (ahead - ahead.mean())) / squares if squares else 0.0
-        return float(local + ahead.mean() + drift * (local - middle))
+        return float(ahead.mean()), drift, float(middle)
 
     @property
     def is_synchronised(self) -> bool:
@@ -119,7 +131,6 @@ class FTSP(Speaker):
 
     async def run(self) -> None:
         """Send beacons, take beacons, and do the application's work."""
-        must_send_at_once(self)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.work())
             group.create_task(self._listen())
@@ -138,24 +149,19 @@ class FTSP(Speaker):
             self.root = self.name
         if self.root is None:
             return
-        for _ in range(_TRIES):
-            if not self.radio.busy():
-                break
-            await asyncio.sleep(self.rng.uniform(0, 0.01))
         if self.root == self.name:
             # A root that has lost its state goes on above the numbers from before.
             self._number = max(self._number + 1, int(self.now // self.period))
             self._heard[self.root] = self._number
-        if self._knows_time:
-            await self.broadcast(BEACON, [self.root, self._number, self.global_time()])
-        else:
-            await self.broadcast(BEACON, [self.root, self._heard[self.root], None])
+        now = self.now
+        said = [self._number, self.global_time(now)] if self._knows_time else [self._heard[self.root], None]
+        await self.radio.transmit(BEACON, [self.root, *said], event=now)
 
     async def _listen(self) -> None:
         async for frame in self.inbox:
-            if self.is_own(frame):
+            if self.is_own(frame) and frame.event is not None:
                 root, number, time = frame.payload
-                self._hear(root, number, time, self.now - self.radio.airtime(frame))
+                self._hear(root, number, time, frame.event)
 
     def _hear(self, root: Any, number: int, time: float | None, began: float) -> None:
         """Take a beacon that began at a time (s) of the own clock, if it is new and its root is not worse."""

@@ -80,7 +80,7 @@ def fields(*forms: Form) -> Form:
     return form
 
 
-class Speaker(Cited, netsim.Agent):
+class Speaker(Cited, netsim.Part):
     """Base of protocols that share the air with others: each takes the frames of its own kinds.
 
     Attributes

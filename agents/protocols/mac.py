@@ -28,6 +28,7 @@ class Mac(Speaker):
     """
 
     kinds: ClassVar[Mapping[str, Form]] = {DATA: _MESSAGE, ALL: _MESSAGE}
+    switches_radio: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()

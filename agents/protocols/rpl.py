@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import netsim
 from netsim.agents.papers import RPL as PAPER
 from netsim.agents.protocols.collector import Collector, Message, Packet
+from netsim.agents.protocols.downward import MODES, Downward
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, nothing, whole
 from netsim.agents.protocols.trickle import Trickle, checked
@@ -28,7 +29,7 @@ _MOST_VERSION = 2**31 - 1
 
 
 class RPL(Collector):
-    """RPL for upward routes: each node has a rank, which grows from hop to hop, and a preferred parent.
+    """RPL: each node has a rank, which grows from hop to hop, and a preferred parent; ``downward`` leads back.
 
     * A *DIO* carries its sender's rank, by `Trickle`. A node without a rank asks for DIOs by a *DIS*, which resets its
       neighbours' timers.
@@ -45,7 +46,11 @@ class RPL(Collector):
       ``probing`` seconds on average, and more often without a rank, a DIO to the candidate that was measured longest
       ago measures its link.
 
-    Downward routes (DAO), several DODAGs and instances, and metric containers are left out.
+    * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`): stored at each node, or at
+      the root only, which then writes the whole route into each message.
+
+    Routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers are left
+    out.
 
     Parameters
     ----------
@@ -61,6 +66,10 @@ class RPL(Collector):
         MinHopRankIncrease, DAGMaxRankIncrease and PARENT_SWITCH_THRESHOLD, in units of rank.
     probing, solicit : float
         Mean seconds between probes, and between a node's DIS while it has no rank.
+    downward : {"storing", "non-storing"}, optional
+        The mode of operation for downward routes; None: there are none. All nodes need the same.
+    refresh : float
+        Mean seconds after which a node repeats its DAO.
     **forwarding
         As for `Collector`.
 
@@ -72,6 +81,8 @@ class RPL(Collector):
         Of the DODAG.
     dios, dises : int
         Messages sent, probes among the DIOs.
+    down : Downward or None
+        The downward routes while the node runs: ``down.send(target, value)`` at the root, ``down.received`` at a mote.
 
     Notes
     -----
@@ -86,9 +97,10 @@ class RPL(Collector):
         **Collector.kinds,
         DIO: fields(whole(0, _MOST_VERSION), whole(0, INFINITE_RANK)),
         DIS: nothing,
+        **Downward.kinds,
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  an editor shows every parameter
         self,
         is_sink: bool = False,
         *,
@@ -100,6 +112,8 @@ class RPL(Collector):
         switch: int = 192,
         probing: float = 90.0,
         solicit: float = 30.0,
+        downward: str | None = None,
+        refresh: float = 300.0,
         attempts: int = 8,
         **forwarding: Any,
     ) -> None:
@@ -110,6 +124,9 @@ class RPL(Collector):
         self.switch = check.integer("switch", switch, low=0)
         self.probing = check.finite("probing", probing, above=0)
         self.solicit = check.finite("solicit", solicit, above=0)
+        self.downward = None if downward is None else check.one_of("downward", downward, MODES)
+        self.refresh = check.finite("refresh", refresh, above=0)
+        self.down: Downward | None = None
         self.rank = self.min_hop_increase if self.is_sink else INFINITE_RANK
         self.version = self.dios = self.dises = 0
 
@@ -128,7 +145,13 @@ class RPL(Collector):
         self._lowest = self._advertised = self.rank
         self._answers: asyncio.Queue[Hashable] = asyncio.Queue()
         always = [self.trickle.run(), self._answer()]
+        if self.downward is not None:
+            self.down = Downward(self, self.downward, self.refresh)
+            always += self.down.control()
         return always if self.is_sink else [*always, self._solicit(), self._probe()]
+
+    def take_command(self, value: Any) -> None:
+        """Take what the root sent down to this node. To be overridden."""
 
     def repair(self) -> None:
         """Of the root: begin a new version of the DODAG, which all nodes join anew (global repair)."""
@@ -173,7 +196,11 @@ class RPL(Collector):
         self.choose()
 
     def hear(self, frame: netsim.Frame | Message) -> None:
-        """Take a DIO or a DIS."""
+        """Take a message of RPL's own."""
+        if frame.kind in Downward.kinds:
+            if self.down is not None:
+                self.down.hear(frame)
+            return
         if frame.kind == DIS:
             self.trickle.reset()
             return

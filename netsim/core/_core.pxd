@@ -132,6 +132,10 @@ cdef class Frame:
     # signal), `noise` and `interference`: these powers in mW.
     cdef bint measured
     cdef double power, noise, interference
+    # `stamped`: whether the frame came over a radio. `first_bit` and `moment`: by the receiver's own clock (s), when its
+    # signal began to arrive, and the sender's event; NaN: none.
+    cdef bint stamped
+    cdef double first_bit, moment
     cdef object value
     cdef bint read
     # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
@@ -145,7 +149,7 @@ cdef class Frame:
     cdef void fetch(self) noexcept
     cdef object checksum(self)
     cdef object decoded(self)
-    cdef Frame heard(self, double power, double noise, double interference)
+    cdef Frame heard(self, double first_bit, double moment)
 
 
 cdef struct Entry:
@@ -227,7 +231,7 @@ cdef class BroadcastPath:
                     int64_t taken, int64_t wire, int64_t each) except -1
     cdef int spread(self, double now, int64_t number, int32_t kind_id, Frame frame, double deadline) except -1
     cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
-                               double deadline, outcome) except -1
+                               double deadline, outcome, event=*) except -1
     cdef uint8_t* begin_extension(self, Frame frame, str kind, int64_t round_number, int number, int64_t size,
                                   int64_t room) except NULL
     cdef uint8_t* begin(self, Frame frame, str kind, int64_t round_number, int64_t room) except NULL

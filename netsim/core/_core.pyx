@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.list cimport PyList_New
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 cimport cython
@@ -391,11 +391,14 @@ cdef class Frame:
     """A received message; see `netsim.core.frame.Frame`."""
 
     def __init__(self, str kind, sender, int64_t round, double sent_at, bytes data, bint plain=True, request=None,
-                 bint is_reply=False, int64_t sequence=0, signal=None):
+                 bint is_reply=False, int64_t sequence=0, reception=None):
         self.kind = kind
-        self.measured = signal is not None
-        if self.measured:
-            self.power, self.noise, self.interference = signal
+        self.stamped = reception is not None
+        if self.stamped:
+            signal, self.first_bit, event = reception
+            self.moment, self.measured = NAN if event is None else event, signal is not None
+            if self.measured:
+                self.power, self.noise, self.interference = signal
         self.sender = sender
         self.round = round
         self.sent_at = sent_at
@@ -487,17 +490,32 @@ cdef class Frame:
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
-    def received(self, tuple signal):
-        """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver."""
-        return self.heard(signal[0], signal[1], signal[2])
+    @property
+    def began(self):
+        """When the frame's first bit arrived, by the receiver's own clock (s); None unless it came over a radio."""
+        return self.first_bit if self.stamped else None
 
-    cdef Frame heard(self, double power, double noise, double interference):
+    @property
+    def event(self):
+        """The sender's ``event`` by the receiver's own clock (s); None if `RadioHandle.transmit` got none."""
+        return self.moment if self.stamped and self.moment == self.moment else None
+
+    def received(self, signal, double began, event=None):
+        """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver."""
+        cdef Frame frame = self.heard(began, NAN if event is None else event)
+        if signal is not None:
+            frame.measured = True
+            frame.power, frame.noise, frame.interference = signal
+        return frame
+
+    cdef Frame heard(self, double first_bit, double moment):
+        """Return a copy for one receiver, with times by its own clock, and without powers."""
         cdef Frame frame = Frame.__new__(Frame)
         frame.kind, frame.sender, frame.round, frame.sent_at = self.kind, self.sender, self.round, self.sent_at
         frame.written, frame.plain, frame.request = self.written, self.plain, self.request
         frame.head, frame.vector, frame.trailer = self.head, self.vector, self.trailer
-        frame.is_reply, frame.sequence, frame.measured = self.is_reply, self.sequence, True
-        frame.power, frame.noise, frame.interference = power, noise, interference
+        frame.is_reply, frame.sequence = self.is_reply, self.sequence
+        frame.stamped, frame.first_bit, frame.moment = True, first_bit, moment
         frame.start, frame.length, frame.single, frame.extension = self.start, self.length, self.single, self.extension
         frame.sent = self if self.plain else None
         return frame
@@ -511,7 +529,10 @@ cdef class Frame:
     def __reduce__(self):
         fields = (self.kind, self.sender, self.round, self.sent_at, self.data, self.plain, self.request, self.is_reply,
                   self.sequence)
-        return Frame, (*fields, (self.power, self.noise, self.interference)) if self.measured else fields
+        if not self.stamped:
+            return Frame, fields
+        signal = (self.power, self.noise, self.interference) if self.measured else None
+        return Frame, (*fields, (signal, self.began, self.event))
 
 
 # --- arrivals ---------------------------------------------------------------------------------------------------------
@@ -1146,19 +1167,19 @@ cdef class BroadcastPath:
         return self.degree
 
     cpdef int64_t offer_to_mac(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link_index,
-                               double deadline, outcome) except -1:
+                               double deadline, outcome, event=None) except -1:
         """Pass a frame for one link, or for all, to the MAC layer, count it, and return how many links accepted it."""
         cdef bint to_all = link_index == ALL_LINKS
         cdef int64_t index, number = self.sent, taken = self.degree if to_all else 1
         cdef int64_t first = self.first if to_all else self.first + link_index
         cdef int cause
         self.sent = number + 1
-        cause = self.take(frame.sent_at, number, kind_id, frame, link_index, outcome, deadline)
+        cause = self.take(frame.sent_at, number, kind_id, frame, link_index, outcome, deadline, event)
         if cause:
             for index in range(first, first + taken):
                 self.tally.count_outcome(frame.sent_at, (index << self.tally.shift) + number, kind_id, cause)
             if outcome is not None:
-                outcome.set_result(Delivery.ended(False, 0, 0, cause))
+                outcome.set_result(Delivery.of_cause(False, 0, 0, cause))
             taken = 0
         # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted
         # even if the agent has no neighbours or its links are cut, because the broadcast is on the air.

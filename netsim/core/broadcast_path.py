@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BroadcastPath", "Take"]
 
-Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None", float], int]
+Take = Callable[[float, int, int, Frame, int, "asyncio.Future[Delivery] | None", float, float | None], int]
 """`netsim.radio.mac.Mac.take`: passes a frame to a MAC layer; returns 0, or the number of the cause of a rejection."""
 
 
@@ -136,21 +136,23 @@ class BroadcastPath:
         link_index: int,
         deadline: float,
         outcome: "asyncio.Future[Delivery] | None",
+        event: float | None = None,
     ) -> int:
         """Pass a frame for one link, or for all (`TO_ALL`), to the MAC layer and count it.
 
-        Returns how many links accepted it. ``outcome`` receives the `Delivery` once it is known.
+        Returns how many links accepted it. ``outcome`` receives the `Delivery` once it is known. ``event`` is a moment
+        (s) by the sender's own clock, whose age travels with the frame.
         """
         assert self.take is not None
         number, now = self.sent, frame.sent_at
         self.sent += 1
         links = range(len(self.receivers)) if link_index == TO_ALL else (link_index,)
-        cause = self.take(now, number, kind_id, frame, link_index, outcome, deadline)
+        cause = self.take(now, number, kind_id, frame, link_index, outcome, deadline, event)
         if cause:
             for index in links:
                 self.tally.ended(now, self._first + index * self._step + number, kind_id, cause)
             if outcome is not None:
-                outcome.set_result(Delivery.ended(False, 0, 0, cause))
+                outcome.set_result(Delivery.of_cause(False, 0, 0, cause))
         taken = 0 if cause else len(links)
         link = TO_ALL if link_index == TO_ALL else (self._first >> self.tally.shift) + link_index
         # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted

@@ -1,10 +1,12 @@
-"""The outcome of a message that its sender wants acknowledged: the result of `netsim.Agent.deliver`."""
+"""The outcome of a message: the results of `netsim.Agent.deliver` and of `netsim.radio.RadioHandle.transmit`."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from netsim.core.records import ALL_CAUSES
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "Sent"]
 
 
 class Delivery(int):
@@ -24,32 +26,107 @@ class Delivery(int):
         acknowledgements were lost has the reason "delivered", but the result is 0.
     energy_j : float or None
         Joules that the sender spent on sending the message; None without an energy model.
+    began, ended : float
+        When the last transmission began and ended, by the sender's own clock (s); NaN if there was none.
+    channel : int
+        The channel of the last transmission; −1 if there was none.
+    complete : bool
+        Whether the sender went through with it: to the acknowledgement or, where nothing acknowledges it, to the end of
+        its last fragment.
     """
 
     attempts: int
     backoffs: int
     reason: str
     energy_j: float | None
+    began: float
+    ended: float
+    channel: int
+    complete: bool
 
     def __new__(
-        cls, acknowledged: bool, attempts: int, backoffs: int, reason: str, energy_j: float | None
+        cls,
+        acknowledged: bool,
+        attempts: int,
+        backoffs: int,
+        reason: str,
+        energy_j: float | None = None,
+        began: float = math.nan,
+        ended: float = math.nan,
+        channel: int = -1,
+        complete: bool = False,
     ) -> "Delivery":
         """Return the integer 1 or 0 (``acknowledged``), with the other arguments as attributes."""
         self = super().__new__(cls, acknowledged)
         self.attempts, self.backoffs, self.reason, self.energy_j = attempts, backoffs, reason, energy_j
+        self.began, self.ended, self.channel, self.complete = began, ended, channel, complete
         return self
 
     @classmethod
-    def ended(
-        cls, acknowledged: bool, attempts: int, backoffs: int, cause: int, energy_j: float | None = None
+    def of_cause(
+        cls,
+        acknowledged: bool,
+        attempts: int,
+        backoffs: int,
+        cause: int,
+        energy_j: float | None = None,
+        began: float = math.nan,
+        ended: float = math.nan,
+        channel: int = -1,
+        complete: bool = False,
     ) -> "Delivery":
         """Return a result whose ``reason`` is the cause with the number ``cause`` in `ALL_CAUSES`."""
-        return cls(acknowledged, attempts, backoffs, ALL_CAUSES[cause], energy_j)
+        return cls(acknowledged, attempts, backoffs, ALL_CAUSES[cause], energy_j, began, ended, channel, complete)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return bool(self), self.attempts, self.backoffs, self.reason, self.energy_j
+        when = self.began, self.ended, self.channel, self.complete
+        return bool(self), self.attempts, self.backoffs, self.reason, self.energy_j, *when
 
     def __repr__(self) -> str:
         spent = "" if self.energy_j is None else f", {self.energy_j:.3g} J"
         result = "acknowledged" if self else "not acknowledged"
         return f"<{result}: {self.reason}, attempts {self.attempts}, back-offs {self.backoffs}{spent}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The result of `netsim.radio.RadioHandle.transmit`: what became of a message once it has left the air.
+
+    Attributes
+    ----------
+    on_air : bool
+        Whether the message was transmitted, whether or not it arrived; of a fragmented one that nothing acknowledges,
+        whether all of it was.
+    acknowledged : bool or None
+        Whether it was acknowledged; None if nothing acknowledges it: a broadcast, or a `netsim.Radio` without ``acks``.
+    began, ended : float
+        When its last transmission began and ended, by the sender's own clock (s); NaN if there was none. Of a
+        fragmented message, that of its last fragment.
+    channel : int
+        The channel of the last transmission; −1 if there was none.
+    attempts, backoffs : int
+        How many fragments were sent, repetitions included, and how many random back-offs the sender waited.
+    reason : str
+        Why the message was given up, as in the ledger; "" if it was acknowledged or, where nothing acknowledges it, was
+        on the air.
+    energy_j : float or None
+        Joules that the sender spent on sending the message; None without an energy model.
+    """
+
+    on_air: bool
+    acknowledged: bool | None
+    began: float
+    ended: float
+    channel: int
+    attempts: int
+    backoffs: int
+    reason: str
+    energy_j: float | None
+
+    @classmethod
+    def of(cls, outcome: Delivery, *, is_acknowledged: bool) -> "Sent":
+        """Return the result for a message with this outcome."""
+        when, tries = (outcome.began, outcome.ended, outcome.channel), (outcome.attempts, outcome.backoffs)
+        acknowledged = bool(outcome) if is_acknowledged else None
+        on_air = outcome.complete or (is_acknowledged and outcome.attempts > 0)
+        return cls(on_air, acknowledged, *when, *tries, "" if outcome.complete else outcome.reason, outcome.energy_j)

@@ -23,6 +23,12 @@ __all__ = ["Frame", "FrameEncoder", "message_hash"]
 
 _UNREAD = object()
 
+Powers = tuple[float, float, float]
+"""The power of signal, noise and interference at a receiver, in mW; 0 where not known."""
+
+Reception = tuple[Powers | None, float, float | None]
+"""How a frame arrived over a radio: powers, and by the receiver's clock (s) when it began and the sender's event."""
+
 # Types whose values msgpack can always write. An int may be too large, and a str may contain lone surrogates.
 _PLAIN = frozenset({float, bool, type(None)})
 
@@ -49,7 +55,7 @@ class Frame:
     frames has the same order in every run.
     """
 
-    __slots__ = ("_data", "_kind", "_payload", "_round", "_sender", "_sent", "_sent_at", "_signal", "_special")
+    __slots__ = ("_data", "_kind", "_payload", "_reception", "_round", "_sender", "_sent", "_sent_at", "_special")
 
     def __init__(
         self,
@@ -62,7 +68,7 @@ class Frame:
         request: int | None = None,
         is_reply: bool = False,
         sequence: int = 0,
-        signal: "tuple[float, float, float] | None" = None,
+        reception: "Reception | None" = None,
     ) -> None:
         self._kind = kind
         self._sender = sender
@@ -71,8 +77,7 @@ class Frame:
         self._data = data
         self._payload: Any = _UNREAD
         self._special = None if plain else (request, is_reply, sequence)
-        # Power of signal, noise and interference at this receiver, in mW; None before reception, 0 where not known.
-        self._signal = signal
+        self._reception = reception
         # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
         self._sent: Frame | None = None
 
@@ -136,14 +141,16 @@ class Frame:
         `rssi_dbm`, `snr_db` and `lqi` are measured at this frame's receiver. For a fragmented frame they are those of
         its last fragment.
         """
-        return None if self._signal is None else 10.0 * math.log10(self._signal[0])
+        powers = self._powers
+        return None if powers is None else 10.0 * math.log10(powers[0])
 
     @property
     def snr_db(self) -> float | None:
         """Signal power over noise plus mean interference (dB); None unless a `netsim.Radio` has a phy."""
-        if self._signal is None or not self._signal[1]:
+        powers = self._powers
+        if powers is None or not powers[1]:
             return None
-        power, noise, interference = self._signal
+        power, noise, interference = powers
         return 10.0 * math.log10(power / (noise + interference))
 
     @property
@@ -156,23 +163,41 @@ class Frame:
         snr = self.snr_db
         return None if snr is None else round(255 * min(max(snr / 40.0, 0.0), 1.0))
 
+    @property
+    def began(self) -> float | None:
+        """When the frame's first bit arrived, by the receiver's own clock (s); None unless it came over a radio.
+
+        For a fragmented frame `began` and `event` are by its last fragment.
+        """
+        return None if self._reception is None else self._reception[1]
+
+    @property
+    def event(self) -> float | None:
+        """The sender's ``event`` by the receiver's own clock (s); None if `RadioHandle.transmit` got none."""
+        return None if self._reception is None else self._reception[2]
+
+    @property
+    def _powers(self) -> Powers | None:
+        return None if self._reception is None else self._reception[0]
+
     def copy(self) -> "Frame":
         """Return a copy of the frame; the copy decodes the payload again, so the two share no payload."""
         return Frame(*self._fields())
 
-    def received(self, signal: "tuple[float, float, float]") -> "Frame":
+    def received(self, signal: Powers | None, began: float, event: float | None = None) -> "Frame":
         """Return a copy for one receiver, with the power of signal, noise and interference (mW) at that receiver.
 
-        Copies of a `plain` frame share its payload, which is decoded once.
+        ``began`` and ``event`` are times by the receiver's own clock (s). Copies of a `plain` frame share its payload,
+        which is decoded once.
         """
         frame = self.copy()
-        frame._signal, frame._sent = signal, self if self.plain else None
+        frame._reception, frame._sent = (signal, began, event), self if self.plain else None
         return frame
 
     def _fields(self) -> tuple[Any, ...]:
         of_all = self._kind, self._sender, self._round, self._sent_at, self._data
         special = self.plain, self.request, self.is_reply, self.sequence
-        return (*of_all, *special) if self._signal is None else (*of_all, *special, self._signal)
+        return (*of_all, *special) if self._reception is None else (*of_all, *special, self._reception)
 
     def __hash__(self) -> int:
         return message_hash(self._sender, self._kind, self._round, self._sent_at, self.sequence, self.request)

@@ -88,16 +88,16 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
             raise BadInput(
                 f"agents[{name!r}]: must be a distinct object; it is the same object as agents[{seen[id(agent)]!r}]"
             )
+    _check_parts(agents)
+    checks: dict[Any, dict[Any, Agent]] = {}
+    for name, agent in ((name, each) for name, whole in agents.items() for each in (whole, *whole._members().values())):
         if has_run(agent):
             why = "this one has already run; to continue from its last state, pass copy.deepcopy(agents)"
             raise BadInput(f"agents[{name!r}]: must be a new agent for each run; {why}")
         if agent.needs_links_both_ways and (link := one_way_link(graph)) is not None:
             kind = type(agent).__name__
             raise BadInput(f"agents[{name!r}]: {kind} needs links in both directions; link {link!r} has none back")
-    _check_parts(agents)
-    checks: dict[Any, dict[Any, Agent]] = {}
-    for name, agent in agents.items():
-        checks.setdefault(type(agent)._check_together.__func__, {})[name] = agent  # type: ignore[attr-defined]
+        checks.setdefault(type(agent)._check_together.__func__, {})[name] = agent
     for together in checks.values():
         type(next(iter(together.values())))._check_together(together, graph)
 
@@ -178,7 +178,10 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         if mac is not None:
             outbox.acknowledges = mac.acknowledges
             mac.down, mac.subscribers, mac.bursts = outbox.down, outbox.subscribers, outbox.bursts
-            context.radio, context.energy = RadioHandle(mac, loop), EnergyAccount(mac, loop) if mac.meter else None
+            context.radio, context.energy = (
+                RadioHandle(mac, loop, context),
+                EnergyAccount(mac, loop) if mac.meter else None,
+            )
         attach(agents[name], context)
     for name, outbox in run.outboxes.items():
         # `set_sequence_handler` adds the inbox to its senders' outboxes, so all outboxes must exist before the call.

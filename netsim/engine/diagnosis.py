@@ -17,6 +17,9 @@ from netsim.transport.inbox import Inbox
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
 """Maps each task to the name of its agent."""
 
+IN_PART = "in part "
+"""The beginning of the note on an error of a mote's part, which names the part."""
+
 SHOWN = 5
 """Maximum number of agents that the error for a deadlock names."""
 
@@ -33,8 +36,9 @@ def agent_error(
     while isinstance(first, BaseExceptionGroup):
         more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
         first = first.exceptions[0]
+    part = next((f", {note}," for note in getattr(first, "__notes__", ()) if note.startswith(IN_PART)), "")
     place = (when(context) if at is None else at) + _line(first.__traceback__)
-    found = AgentError(f"agent {name!r} raised {type(first).__name__}{how}{place}: {one_line(first)}{more}")
+    found = AgentError(f"agent {name!r}{part} raised {type(first).__name__}{how}{place}: {one_line(first)}{more}")
     found.__cause__ = error if more else first
     return found
 

@@ -18,16 +18,16 @@ from netsim.core.framing import damaged, without_sender
 from netsim.core import records
 from netsim.links.latency import Uniform
 from netsim.links.loss import Bernoulli
+from netsim.radio import mac as python_twin
 from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Schedule
-from netsim.radio.phy import key_on
 from netsim.transport.path import Bursts, Path
 from netsim.transport.transmitter import Transmitter
 from netsim.util import draws
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.math cimport INFINITY, ceil, exp, fabs, floor, nextafter
+from libc.math cimport INFINITY, NAN, ceil, exp, fabs, floor, nextafter, rint
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
 
@@ -38,6 +38,10 @@ cdef int ACCESS_FAILED = records.ACCESS_FAILED, ASLEEP = records.ASLEEP, COLLIDE
 cdef int CORRUPTED = records.CORRUPTED, HALF_DUPLEX = records.HALF_DUPLEX, LINK_DOWN = records.LINK_DOWN
 cdef int LOST = records.LOST, QUEUE_FULL = records.QUEUE_FULL, RECEIVER_DOWN = records.RECEIVER_DOWN
 cdef int REFUSED = records.REFUSED
+
+
+cdef int STAMP_BITS = python_twin.STAMP_BITS
+cdef double MICROSECOND = python_twin.MICROSECOND, MOST_UNITS = 2.0**python_twin.STAMP_BITS - 1
 
 
 cdef inline double time_tolerance(double now) noexcept nogil:
@@ -360,14 +364,14 @@ cdef class Receiver:
 cdef class SinrReceiver(Receiver):
     """One node's receiver with a `Phy`; see `netsim.radio.sinr.SinrReceiver`."""
 
-    cdef object log_success, noise, seed, key
+    cdef object log_success, noise, seed, key, name
     cdef double turnaround, cca, usual_floor, lock_above, weight, busy_from, deaf_until, concurrent
     cdef bint senses_power, as_ns3, forgets
     cdef int64_t unseen
     cdef Signal locked
 
-    def __init__(self, phy, radio, seed, key):
-        self.log_success, self.seed, self.key = phy.log_success, seed, key
+    def __init__(self, phy, radio, seed, key, name):
+        self.log_success, self.seed, self.key, self.name = phy.log_success, seed, key, name
         self.noise = None if phy.noise is None else phy.floor
         self.turnaround, self.cca = radio.turnaround, radio.cca
         self.senses_power, self.as_ns3 = radio.sensing is None, phy.cca == "ns3"
@@ -576,7 +580,7 @@ cdef class SinrReceiver(Receiver):
 
     cdef double noise_at(self, double time) except? -1.0:
         """Return the noise (mW) at ``time`` (s) by the phy's noise model."""
-        return self.noise(self.seed, self.key, time)
+        return self.noise(self.seed, self.key, self.name, time)
 
 
 cdef bint outranks(Signal one, Signal other) noexcept:
@@ -617,6 +621,13 @@ cdef class PendingFrame:
     cdef int64_t index, retries, received, attempts, backoffs
     cdef double gain, watts
     cdef int then
+    # The event's time by the sender's own clock (NaN: none), and its age (s) at the latest transmission.
+    cdef double moment, age
+    # The true times (s) of the latest transmission (NaN: none), and its channel.
+    cdef double began, ends
+    cdef int channel
+    # See `netsim.radio.mac.PendingFrame`.
+    cdef Frame received_as
     cdef bint begun
     cdef int cause, ended
 
@@ -634,11 +645,18 @@ cdef class PendingFrame:
         cdef bytes data = self.frame.whole()
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
-    cdef int set_outcome(self, bint acknowledged, bint metered) except -1:
+    cdef int set_outcome(self, bint acknowledged, bint metered, clock, bint complete) except -1:
         if self.outcome is not None and not self.outcome.done():
             energy = self.energy if metered else None
-            self.outcome.set_result(Delivery.ended(acknowledged, self.attempts, self.backoffs, self.ended, energy))
+            when = local(clock, self.began), local(clock, self.ends), self.channel
+            self.outcome.set_result(Delivery.of_cause(acknowledged, self.attempts, self.backoffs, self.ended, energy,
+                                                      *when, complete))
         return 0
+
+
+cdef double local(clock, double time) except? -1.0:
+    """Return what a node's own clock shows at a true time (s)."""
+    return time if clock is None else clock.local(time)
 
 
 cdef struct Draws:
@@ -909,7 +927,7 @@ cdef class Mac:
     cdef readonly FastSchedule schedule
     cdef public bint on, listening
     cdef double heard_from
-    cdef readonly object medium, name, wiring, inbox
+    cdef readonly object medium, name, wiring, inbox, clock
     cdef readonly int64_t number
     # The number of the node's first link among all links of the network.
     cdef int64_t first
@@ -936,7 +954,7 @@ cdef class Mac:
     cdef dict keys
     # The node's `Radio`, the `Link` of its transmitter, and its `Transmitter`.
     cdef object radio, link, transmitter
-    cdef Access access
+    cdef Access way
     cdef readonly bint acknowledges
     cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
     cdef int64_t max_sifs_bits
@@ -959,7 +977,7 @@ cdef class Mac:
     def __init__(self, medium, number, name, wiring, inbox, clock=None):
         radio, link = medium.radio, wiring.radio
         self.medium, self.radio, self.link = medium, radio, link
-        self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
+        self.number, self.name, self.wiring, self.inbox, self.clock = number, name, wiring, inbox, clock
         self.first = wiring.first
         self.events, self.tally, self.log = medium.events, medium.tally, medium.airtime.log
         streams = ("loss", "latency", "ack loss", "ack latency")[: 4 if radio.acks else 2]
@@ -974,7 +992,7 @@ cdef class Mac:
             self.receiver = Receiver()
             self.receiver.captures_above = radio.captures_above
         else:
-            self.receiver = SinrReceiver(phy, radio, medium.seed, draws.name_key(name))
+            self.receiver = SinrReceiver(phy, radio, medium.seed, draws.name_key(name), name)
         self.gain, self.listening = 1.0, True
         self.tells_power = phy is not None or radio.powers is not None
         self.heard_from = 10.0 ** (radio.weakest_dbm / 10.0)
@@ -987,7 +1005,7 @@ cdef class Mac:
         self.on = True
         self.links, self.deaf, self.sensers, self.distances, self.link_index_of = [], [], [], [], {}
         self.transmitter = Transmitter(link, medium.round_period)
-        self.access = ACCESS.index(radio.access)
+        self.way = ACCESS.index(radio.access_of(name))
         self.acknowledges, self.ack_kind = radio.acks, medium.ack_kind
         self.min_be, self.max_be, self.max_csma_backoffs = radio.min_be, radio.max_be, radio.max_csma_backoffs
         self.max_frame_retries, self.slot = radio.max_frame_retries, radio.slot or 0.0
@@ -1124,6 +1142,11 @@ cdef class Mac:
         return None
 
     @property
+    def access(self):
+        """The node's channel access method."""
+        return ACCESS[self.way]
+
+    @property
     def counts(self):
         """The node's counts so far."""
         return Counts(self.frames, self.retries, self.acks, self.duplicates, self.no_ack, self.busy,
@@ -1131,7 +1154,7 @@ cdef class Mac:
 
     # --- taking frames ------------------------------------------------------------------------------------------------
 
-    def take(self, double now, int64_t number, int32_t kind, Frame frame, int to, outcome, double late_at):
+    def take(self, double now, int64_t number, int32_t kind, Frame frame, int to, outcome, double late_at, event=None):
         """Queue a frame at ``now`` (s); return 0, or the cause of its rejection."""
         cdef PendingFrame pending
         cdef Py_ssize_t n_links = len(self.wiring.links)
@@ -1140,7 +1163,7 @@ cdef class Mac:
         self.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
-        fragments = self.transmitter.fragments(frame.size())
+        fragments = self.transmitter.fragments(frame.size() + (0 if event is None else STAMP_BITS // 8))
         bits = sum(fragments)
         if len(self.queue) >= self.most_queued or self.queued_bits + bits > self.most_queued_bits:
             return QUEUE_FULL
@@ -1153,6 +1176,9 @@ cdef class Mac:
         pending.outcome, pending.late_at, pending.fragments, pending.bits = outcome, late_at, fragments, bits
         pending.since, pending.not_before = now, not_before
         pending.gain, pending.watts, pending.then = self.gain, self.watts(), -1
+        pending.moment = NAN if event is None else event
+        pending.began = pending.ends = NAN
+        pending.channel = -1
         pending.failed = bytearray(n_links)
         if to < 0:
             pending.open, pending.n_open = bytearray(b"\x01") * n_links, n_links
@@ -1181,13 +1207,13 @@ cdef class Mac:
     cdef bint is_present(self, PendingFrame pending) except -1:
         return len(self.queue) > 0 and self.queue[0] is pending
 
-    cdef int finish(self, double now, bint acknowledged) except -1:
+    cdef int finish(self, double now, bint acknowledged, bint complete) except -1:
         """Remove the current frame from the queue, set its outcome and begin with the next one."""
         cdef PendingFrame pending = self.queue.popleft()
         self.queued_bits -= pending.bits
         if self.meter is not None:
             self.meter.last_frame = pending.energy
-        pending.set_outcome(acknowledged, self.meter is not None)
+        pending.set_outcome(acknowledged, self.meter is not None, self.clock, complete)
         if pending.then >= 0:
             self.tune_to(pending.then, now)
         if self.queue:
@@ -1251,10 +1277,10 @@ cdef class Mac:
 
     cdef int seek_access(self, double at, int64_t retries) except -1:
         cdef double first, later
-        if self.access == ALOHA:
+        if self.way == ALOHA:
             later = self.units(retries - 1) * self.unit_backoff if retries else 0.0
             return self.at(self.awake_from(at + later), self.event(START))
-        if self.access == SLOTTED_ALOHA:
+        if self.way == SLOTTED_ALOHA:
             at = self.awake_from(at)
             later = self.units(retries - 1) if retries else 0.0
             first = ceil((at - time_tolerance(at)) / self.slot)
@@ -1289,7 +1315,7 @@ cdef class Mac:
     cdef int start(self, double now) except -1:
         """Send the current fragment, unless the radio is off or still sending, or the battery is empty."""
         cdef PendingFrame pending = self.queue[0]
-        cdef double seconds
+        cdef double seconds, units
         if self.is_battery_empty(now) or self.waits_until_on():
             return 0
         if self.receiver.sends_until > now + time_tolerance(now):
@@ -1302,6 +1328,10 @@ cdef class Mac:
         self.turn += 1
         pending.begun = True
         pending.attempts += 1
+        pending.began, pending.ends, pending.channel = now, now + seconds, self.receiver.channel
+        if pending.moment == pending.moment:
+            units = rint((local(self.clock, now) - pending.moment) / MICROSECOND)
+            pending.age = min(max(units, 0.0), MOST_UNITS) * MICROSECOND
         if self.transmit_share > 0.0:
             self.silent_until = now + seconds + seconds * (1.0 / self.transmit_share - 1.0)
         return self.transmit(pending, now, now + seconds)
@@ -1358,18 +1388,18 @@ cdef class Mac:
     cdef int fragment_done(self, double now) except -1:
         cdef PendingFrame pending = self.queue[0]
         cdef double space
-        if self.access == CSMA:
+        if self.way == CSMA:
             space = self.sifs if <int64_t>pending.fragments[pending.index] <= self.max_sifs_bits else self.lifs
             self.silent_until = max(self.silent_until, now + space)
         if pending.is_last():
-            return self.finish(now, pending.to >= 0 and self.acknowledges)
+            return self.finish(now, pending.to >= 0 and self.acknowledges, True)
         pending.index += 1
         pending.retries = 0
         return self.contend(now)
 
     cdef int give_up(self, double now, int cause) except -1:
         self.end_all(self.queue[0], now, cause)
-        return self.finish(now, False)
+        return self.finish(now, False, False)
 
     # --- on the air ---------------------------------------------------------------------------------------------------
 
@@ -1452,7 +1482,8 @@ cdef class Mac:
             if link.index >= 0 or self.has_phy:
                 link.mac.begin_reception(signal, now, end, bits, is_ack and is_target)
             if self.fading is not None:
-                signal.power *= <double>self.fading(self.medium.seed, key_on(channel, link.key), signal.start)
+                ends = self.name, link.mac.name
+                signal.power *= <double>self.fading(self.medium.seed, link.key, channel, ends, signal.start)
             link.mac.receiver.hear(signal, now, width)
             reached.append(signal)
             if is_target:
@@ -1563,7 +1594,8 @@ cdef class Mac:
         """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
         cdef Frame frame = pending.frame
         cdef double time = now, late_at = pending.late_at
-        cdef bint corrupted = False
+        cdef bint corrupted = False, shared
+        cdef double began = local(link.mac.clock, signal.start)
         path = link.path
         if path is not None:
             time, corrupted = path.arrive(now)
@@ -1575,8 +1607,16 @@ cdef class Mac:
             if received is None:
                 return CORRUPTED
             frame, late_at = received, -INFINITY
-        if self.tells_power:
-            frame = frame.heard(signal.power + signal.joined, signal.floor, signal.noise)
+        shared = not (self.tells_power or corrupted)
+        if shared and pending.received_as is not None and pending.received_as.first_bit == began:
+            frame = pending.received_as
+        else:
+            frame = frame.heard(began, began - pending.age if pending.moment == pending.moment else NAN)
+            if self.tells_power:
+                frame.measured = True
+                frame.power, frame.noise, frame.interference = signal.power + signal.joined, signal.floor, signal.noise
+            if shared:
+                pending.received_as = frame
         link.arrivals.add(time, self.key(link.index, pending), pending.kind, frame)
         if not frame.plain or time >= late_at:
             link.arrivals.careful = True
@@ -1623,4 +1663,4 @@ cdef class Mac:
         waiting, self.queue = self.queue, deque()
         for pending in waiting:
             self.end_all(pending, now, (pending.cause or LOST) if pending.begun else REFUSED)
-            pending.set_outcome(False, self.meter is not None)
+            pending.set_outcome(False, self.meter is not None, self.clock, False)

@@ -6,15 +6,19 @@ The handle passes each call to the node's MAC layer (`netsim.radio.mac`).
 import asyncio
 import inspect
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, overload
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from netsim.accounting.captions import check_label
 from netsim.clock.clock import Loop
 from netsim.core import Frame
+from netsim.core.delivery import Delivery, Sent
 from netsim.errors import AgentError
+from netsim.radio.mac import MICROSECOND, STAMP_BITS, local
 from netsim.radio.phy import doubt_power
 from netsim.radio.settings import MOST_DBM, Access
 from netsim.util import check
+from netsim.wire.payloads import encodable
 
 if TYPE_CHECKING:
     from netsim.radio.mac import Mac
@@ -35,15 +39,20 @@ class RadioHandle:
     """
 
     # With slots, a misspelt assignment such as ``radio.chanel = 1`` raises an error.
-    __slots__ = ("_listens", "_loop", "_mac", "_reference")
+    __slots__ = ("_context", "_listens", "_loop", "_mac", "_reference")
 
-    def __init__(self, mac: "Mac", loop: Loop) -> None:
-        self._mac, self._loop = mac, loop
+    def __init__(self, mac: "Mac", loop: Loop, context: Any) -> None:
+        # ``context`` is the agent's `netsim.context.Context`, or that of a part of a `netsim.Mote`.
+        self._mac, self._loop, self._context = mac, loop, context
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else phy.transmit_dbm
         # The number of calls of `listen` in progress that keep the radio on although the agent had switched it off. The
         # last of these calls to end switches the radio off again.
         self._listens = 0
+
+    def of(self, context: Any) -> "RadioHandle":
+        """Return a handle of the same radio for a part of a mote, with the part's context."""
+        return RadioHandle(self._mac, self._loop, context)
 
     @property
     def state(self) -> State:
@@ -79,12 +88,13 @@ class RadioHandle:
 
     @channel.setter
     def channel(self, channel: int) -> None:
+        self._context.claim_radio()
         self._mac.tune(check.integer("channel", channel, low=0, high=MOST_CHANNEL), self._loop.now())
 
     @property
     def access(self) -> Access:
-        """The channel access method, ``Radio.access``."""
-        return self._mac.medium.radio.access
+        """The node's channel access method, by ``Radio.access``."""
+        return self._mac.access
 
     @property
     def cca(self) -> float:
@@ -150,12 +160,63 @@ class RadioHandle:
                 f"agent {mac.name!r} cannot switch its radio: it has a duty cycle; give Radio(duty_cycle={{...}}) only "
                 "for other nodes"
             )
+        self._context.claim_radio()
         if on == mac.listening:
             return
         mac.listen(on, now)
         if mac.meter is not None:
             mac.meter.listen(on, now)
             mac.medium.watch.plan(mac, now)
+
+    async def transmit(
+        self,
+        kind: str,
+        payload: Any = None,
+        to: Hashable | None = None,
+        *,
+        event: float | None = None,
+        raw_data: bool = False,
+        label: str | None = None,
+    ) -> Sent:
+        """Send a message, and return what became of it once it has left the air, or was given up.
+
+        A message to one neighbour, where the medium acknowledges, has left the air once it was acknowledged, or after
+        the last time-out. Messages of `broadcast`, `send` and `transmit` leave in the order in which they were sent.
+
+        Parameters
+        ----------
+        kind, payload, raw_data, label
+            As in `netsim.Agent.broadcast`.
+        to : hashable, optional
+            The neighbour; None: all neighbours.
+        event : float, optional
+            A moment by the agent's own clock (s), not after now. How long ago it was at the frame's first bit travels
+            with the frame, rounded to 1 us, in 32 bits more; `netsim.Frame.event` is the moment by the receiver's own
+            clock, but for the signal's delay and the drift between the clocks since the event. Source: M. Maróti and
+            J. Sallai, "Packet-level time synchronization", TinyOS TEP 133, 2008.
+
+        Raises
+        ------
+        AgentError
+            If ``to`` is not a neighbour.
+        BadInput
+            If ``event`` is later than now, or longer ago than 32 bits hold (4295 s).
+        """
+        context, loop = self._context, self._loop
+        if to is not None:
+            context.check_neighbor(to)
+        if event is not None:
+            now = local(self._mac.clock, loop.now())
+            event = check.finite("event", event, low=now - (2**STAMP_BITS - 1) * MICROSECOND, high=now)
+        if label is not None:
+            check_label(label)
+        if context.delay:
+            await context.straggle()
+        outcome: asyncio.Future[Delivery] = loop.create_future()
+        number = context.outbox.sent
+        context.outbox.transmit(to, kind, encodable(payload), context.round, raw_data, event, outcome)
+        context.caption(number, label, payload)
+        return Sent.of(await outcome, is_acknowledged=to is not None and self._mac.acknowledges)
 
     def airtime(self, frame: Frame) -> float:
         """Return the time on the air (s) of a frame that fits into one fragment."""
@@ -210,7 +271,8 @@ class RadioHandle:
         seconds = check.finite("seconds", seconds, low=0)
         if until is not None and (not callable(until) or inspect.iscoroutinefunction(until)):
             raise check.refuse("until", until, "a function of a frame, or None")
-        frames, inbox = list[Frame](), self._mac.inbox
+        frames, inbox = list[Frame](), self._context.inbox
+        frame: Frame
         holds = self._listens > 0 or not self._mac.listening
         if holds:
             self._listens += 1

@@ -22,7 +22,7 @@ from netsim.core.framing import damaged, without_sender
 from netsim.core.records import ACCESS_FAILED, ASLEEP, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
 from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Schedule
-from netsim.radio.phy import key_on
+from netsim.radio.settings import Access
 from netsim.radio.signals import Receiver, Signal
 from netsim.radio.sinr import SinrReceiver
 from netsim.transport.inbox import Inbox
@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from netsim.radio.medium import Medium
     from netsim.transport.outbox import Wiring
 
-__all__ = ["Aloha", "Csma", "Emission", "Mac", "PendingFrame", "RadioLink", "SlottedAloha"]
+__all__ = ["STAMP_BITS", "Aloha", "Csma", "Emission", "Mac", "PendingFrame", "RadioLink", "SlottedAloha"]
+
+STAMP_BITS = 32
+"""The bits of the age of an event, in microseconds, as TinyOS TEP 133 has it."""
+
+MICROSECOND = 1e-6
 
 
 # --- access to the channel --------------------------------------------------------------------------------------------
@@ -165,6 +170,16 @@ class PendingFrame:
     watts: float = 0.0
     # The channel to which the radio tunes after this frame; −1: the radio keeps its channel.
     then: int = -1
+    # The moment (s) by the sender's own clock whose age travels with the frame (None: none), and that age (s), rounded
+    # to microseconds, at the first bit of the latest transmission.
+    event: float | None = None
+    age: float = 0.0
+    # The true times (s) at which the latest transmission began and ended, and its channel; NaN and −1: there was none.
+    began: float = math.nan
+    ends: float = math.nan
+    channel: int = -1
+    # Without powers, the copy of the frame for receivers; those at which it began at the same time share it.
+    received_as: Frame | None = None
     # {link index: cause of the first failure of a fragment}. With acknowledgements, a cause is entered only if the
     # neighbour was switched off, and so lost the fragments that it had received.
     failed: dict[int, int] = field(default_factory=dict)
@@ -184,11 +199,14 @@ class PendingFrame:
         data = self.frame.data
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
-    def set_outcome(self, acknowledged: bool, metered: bool) -> None:
+    def set_outcome(self, acknowledged: bool, metered: bool, clock: LocalClock | None, complete: bool) -> None:
         """Complete the future of an agent that awaits this frame's outcome."""
         if self.outcome is not None and not self.outcome.done():
-            energy = self.energy if metered else None
-            self.outcome.set_result(Delivery.ended(acknowledged, self.attempts, self.backoffs, self.ended, energy))
+            energy, began, ends = self.energy if metered else None, local(clock, self.began), local(clock, self.ends)
+            counts = self.attempts, self.backoffs, self.ended
+            self.outcome.set_result(
+                Delivery.of_cause(acknowledged, *counts, energy, began, ends, self.channel, complete)
+            )
 
 
 @dataclass(slots=True, eq=False)
@@ -204,6 +222,11 @@ class RadioLink:
     power: float
     delay: float
     key: int = 0
+
+
+def local(clock: LocalClock | None, time: float) -> float:
+    """Return what a node's own clock shows at a true time (s)."""
+    return time if clock is None else clock.local(time)
 
 
 # --- the layer --------------------------------------------------------------------------------------------------------
@@ -226,7 +249,8 @@ class Mac:
         self.medium, self._radio, self.link = medium, medium.radio, wiring.radio
         # Whether unicast frames are acknowledged.
         self.acknowledges = medium.radio.acks
-        self.number, self.name, self.wiring, self.inbox = number, name, wiring, inbox
+        self.number, self.name, self.wiring, self.inbox, self.clock = number, name, wiring, inbox, clock
+        self.access: Access = self._radio.access_of(name)
         # The paths of all links, by link index. Acknowledgements have separate paths with their own random streams.
         self.paths = self._paths("")
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
@@ -234,7 +258,7 @@ class Mac:
         self._name_key = draws.name_key(name)
         self._phy = phy = self._radio.phy
         if phy is not None:
-            self.receiver = SinrReceiver(phy, self._radio, medium.seed, self._name_key)
+            self.receiver = SinrReceiver(phy, self._radio, medium.seed, self._name_key, name)
         # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
@@ -281,7 +305,7 @@ class Mac:
         self.distances: list[float] = []
         key = np.array([self._name_key], dtype=np.uint64)
         stream = draws.Stream(int(draws.stream_keys(medium.seed, key, "back-off")[0]))
-        self._access = ACCESS[self._radio.access](self, stream)
+        self._access = ACCESS[self.access](self, stream)
         self._transmitter = Transmitter(self.link, medium.round_period)
         # The frames to send, in order; the first is called the current frame.
         self._queue: deque[PendingFrame] = deque()
@@ -392,12 +416,13 @@ class Mac:
         to: int,
         outcome: "asyncio.Future[Delivery] | None",
         late_at: float,
+        event: float | None = None,
     ) -> int:
         """Queue a frame at ``now`` (s); return 0, or the cause of its rejection. For parameters see `PendingFrame`."""
         self.medium.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
-        fragments = self._transmitter.fragments(len(frame.data))
+        fragments = self._transmitter.fragments(len(frame.data) + (0 if event is None else STAMP_BITS // 8))
         bits, link = sum(fragments), self.link
         if len(self._queue) >= (link.queue or math.inf) or self._queued_bits + bits > (link.queue_bits or math.inf):
             return QUEUE_FULL
@@ -407,7 +432,7 @@ class Mac:
             return REFUSED
         opened = set(range(len(self.wiring.links))) if to < 0 else {to}
         pending = PendingFrame(number, kind, frame, to, outcome, late_at, fragments, now, not_before, opened)
-        pending.gain, pending.watts = self.gain, self._watts
+        pending.gain, pending.watts, pending.event = self.gain, self._watts, event
         if opened:
             self._open[number] = pending
         self._queued_bits += bits
@@ -429,13 +454,13 @@ class Mac:
     def _is_present(self, pending: PendingFrame) -> bool:
         return bool(self._queue) and self._queue[0] is pending
 
-    def _finish(self, now: float, acknowledged: bool) -> None:
+    def _finish(self, now: float, acknowledged: bool, complete: bool) -> None:
         """Remove the current frame from the queue, set its outcome and begin with the next one."""
         pending = self._queue.popleft()
         self._queued_bits -= sum(pending.fragments)
         if self.meter is not None:
             self.meter.last_frame = pending.energy
-        pending.set_outcome(acknowledged, self.meter is not None)
+        pending.set_outcome(acknowledged, self.meter is not None, self.clock, complete)
         if pending.then >= 0:
             self._tune(pending.then, now)
         if self._queue:
@@ -499,6 +524,10 @@ class Mac:
         pending.begun = True
         pending.attempts += 1
         end = now + seconds
+        pending.began, pending.ends, pending.channel = now, end, self.receiver.channel
+        if pending.event is not None:
+            units = round((local(self.clock, now) - pending.event) / MICROSECOND)
+            pending.age = min(max(units, 0), 2**STAMP_BITS - 1) * MICROSECOND
         if self._radio.transmit_share is not None:
             self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
         self._transmit(pending, now, end)
@@ -558,11 +587,11 @@ class Mac:
 
     def _fragment_done(self, now: float) -> None:
         pending, radio = self._queue[0], self._radio
-        if radio.access == "csma":
+        if self.access == "csma":
             space = radio.sifs if pending.bits <= radio.max_sifs_bits else radio.lifs
             self._silent_until = max(self._silent_until, now + space)
         if pending.is_last:
-            self._finish(now, acknowledged=pending.to >= 0 and radio.acks)
+            self._finish(now, acknowledged=pending.to >= 0 and radio.acks, complete=True)
             return
         pending.index += 1
         pending.retries = 0
@@ -570,7 +599,7 @@ class Mac:
 
     def _give_up(self, now: float, cause: int) -> None:
         self._end_all(self._queue[0], now, cause)
-        self._finish(now, acknowledged=False)
+        self._finish(now, acknowledged=False, complete=False)
 
     # --- on the air ---------------------------------------------------------------------------------------------------
 
@@ -635,7 +664,8 @@ class Mac:
             if index >= 0 or self._phy is not None:
                 mac._begin_reception(signal, now, end, bits, is_ack and is_target)
             if self._phy is not None and self._phy.fading is not None:
-                signal.power *= self._phy.gain(medium.seed, key_on(channel, each.key), signal.start)
+                ends = self.name, mac.name
+                signal.power *= self._phy.gain(medium.seed, each.key, channel, ends, signal.start)
             mac.receiver.hear(signal, now, width)
             emission.reached.append(signal)
             if is_target:
@@ -757,8 +787,15 @@ class Mac:
                 return CORRUPTED
             # The round number in the frame may be damaged, so the receiver must check whether the frame is late.
             frame, late_at = received, -math.inf
-        if self._tells_power:
-            frame = frame.received((signal.power + signal.joined, signal.floor, signal.noise))
+        began = local(signal.mac.clock, signal.start)
+        event = None if pending.event is None else began - pending.age
+        if self._tells_power or corrupted:
+            powers = (signal.power + signal.joined, signal.floor, signal.noise) if self._tells_power else None
+            frame = frame.received(powers, began, event)
+        elif pending.received_as is None or pending.received_as.began != began:
+            frame = pending.received_as = frame.received(None, began, event)
+        else:
+            frame = pending.received_as
         key = self._key(link_index, pending)
         self.wiring.inboxes[link_index].arrivals.push(time, key, pending.kind, frame, late_at)
         self._close(pending, link_index)
@@ -797,4 +834,4 @@ class Mac:
         waiting, self._queue = self._queue, deque()
         for pending in waiting:
             self._end_all(pending, now, (pending.cause or LOST) if pending.begun else REFUSED)
-            pending.set_outcome(False, self.meter is not None)
+            pending.set_outcome(False, self.meter is not None, self.clock, complete=False)

@@ -50,7 +50,7 @@ class Medium:
         self.radio, self.tally, self.names, self.seed = radio, shared.tally, names, seed
         self.round_period, self.kinds = shared.rounds.period, shared.encoder.kinds
         # Use the Python classes if the compiled module does not have this access method.
-        twins = COMPILED if COMPILED is not None and radio.access in COMPILED.ACCESS else None
+        twins = COMPILED if COMPILED is not None and radio.accesses <= {*COMPILED.ACCESS} else None
         self.events: EventQueue = EventQueue(shared.loop) if twins is None else twins.EventQueue(shared.loop)
         self._mac: type[Mac] = Mac if twins is None else twins.Mac
         self._loop = shared.loop

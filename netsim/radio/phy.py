@@ -7,7 +7,7 @@ probability Π (1 − BER)^bits over the stretches. `netsim.radio.sinr` computes
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -118,6 +118,22 @@ class Noise(Protocol):
         ...
 
 
+class NamedFading(Protocol):
+    """A fading model that knows nodes by their names."""
+
+    def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
+        """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains."""
+        ...
+
+
+class NamedNoise(Protocol):
+    """A noise model that knows nodes by their names."""
+
+    def noise_at(self, node: Hashable, time: float) -> float:
+        """Return the noise (dBm) at a node at ``time`` (s); equal arguments must give equal noise."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Phy:
     """Reception by signal to interference and noise: ``Radio(phy=Phy(...), powers=...)``.
@@ -157,12 +173,12 @@ class Phy:
         The transmit power to which ``Radio.powers`` refer; without ``Radio.powers``, every node is received 60 dB below
         this power.
     fading : object, optional
-        An object whose method ``gain_db(seed, link_key, time)`` returns a signal's gain in dB; it is called once per
-        signal.
+        An object whose method ``gain_db(seed, link_key, time)``, or ``gain_at(sender, receiver, time)`` with the nodes'
+        names, returns a signal's gain in dB; it is called once per signal.
     noise : object, optional
-        An object whose method ``noise_dbm(seed, node_key, time)`` returns the noise in dBm, which replaces the constant
-        noise floor. It is called when a frame begins and when a channel assessment ends; in an assessment the noise
-        adds to the received powers.
+        An object whose method ``noise_dbm(seed, node_key, time)``, or ``noise_at(node, time)`` with the node's name,
+        returns the noise in dBm, which replaces the constant noise floor. It is called when a frame begins and when a
+        channel assessment ends; in an assessment the noise adds to the received powers.
 
     Raises
     ------
@@ -180,8 +196,8 @@ class Phy:
     interference_db: float = 0.0
     concurrent_s: float = 0.0
     transmit_dbm: float = 0.0
-    fading: Fading | None = None
-    noise: Noise | None = None
+    fading: "Fading | NamedFading | None" = None
+    noise: "Noise | NamedNoise | None" = None
 
     def __post_init__(self) -> None:
         made: object = lora
@@ -194,11 +210,15 @@ class Phy:
         doubt_power("transmit_dbm", self.transmit_dbm)
         check.one_of("cca", self.cca, get_args(Cca))
         check.one_of("chunks", self.chunks, get_args(Chunks))
-        for name, method in (("fading", "gain_db"), ("noise", "noise_dbm")):
+        methods = {
+            "fading": ("gain_db(seed, link_key, time)", "gain_at(sender, receiver, time)"),
+            "noise": ("noise_dbm(seed, node_key, time)", "noise_at(node, time)"),
+        }
+        for name, calls in methods.items():
             value: Any = getattr(self, name)
             check.called(name, value)
-            if value is not None and not callable(getattr(value, method, None)):
-                raise check.refuse(name, value, f"an object with {method}(seed, key, time), or None")
+            if value is not None and not any(callable(getattr(value, each.split("(")[0], None)) for each in calls):
+                raise check.refuse(name, value, f"an object with {' or '.join(calls)}, or None")
 
     @property
     def noise_dbm(self) -> float:
@@ -210,17 +230,26 @@ class Phy:
         """The received power (dBm) of all nodes if ``Radio.powers`` is not given."""
         return self.transmit_dbm - DEFAULT_LOSS
 
-    def gain(self, seed: int, link_key: int, time: float) -> float:
-        """Return the factor by which ``fading`` multiplies a link's power at ``time`` (s)."""
-        assert self.fading is not None
-        gain = self.fading.gain_db(seed, link_key, time)
-        return float(10.0 ** (check.number(f"fading.gain_db at {time:g} s", gain, high=_MOST_GAIN) / 10.0))
+    def gain(self, seed: int, link_key: int, channel: int, ends: tuple[Hashable, Hashable], time: float) -> float:
+        """Return the factor by which ``fading`` multiplies a link's power on a channel at ``time`` (s).
 
-    def floor(self, seed: int, node_key: int, time: float) -> float:
-        """Return the power (mW) of the model ``noise`` at a node at ``time`` (s)."""
-        assert self.noise is not None
-        noise = self.noise.noise_dbm(seed, node_key, time)
-        name = f"noise.noise_dbm at {time:g} s"
+        ``ends`` are the names of the sender and of the receiver.
+        """
+        model: Any = self.fading
+        if hasattr(model, "gain_at"):
+            gain, call = model.gain_at(*ends, time), "gain_at"
+        else:
+            gain, call = model.gain_db(seed, key_on(channel, link_key), time), "gain_db"
+        return float(10.0 ** (check.number(f"fading.{call} at {time:g} s", gain, high=_MOST_GAIN) / 10.0))
+
+    def floor(self, seed: int, node_key: int, node: Hashable, time: float) -> float:
+        """Return the power (mW) of the model ``noise`` at a node, with its name, at ``time`` (s)."""
+        model: Any = self.noise
+        if hasattr(model, "noise_at"):
+            noise, call = model.noise_at(node, time), "noise_at"
+        else:
+            noise, call = model.noise_dbm(seed, node_key, time), "noise_dbm"
+        name = f"noise.{call} at {time:g} s"
         return float(10.0 ** (check.number(name, noise, low=-_MOST_GAIN, high=_MOST_GAIN) / 10.0))
 
     def log_success(self, sinr: float) -> float:

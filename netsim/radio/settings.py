@@ -113,9 +113,10 @@ class Radio:
 
     Parameters
     ----------
-    access : {"aloha", "slotted_aloha", "csma"}
+    access : {"aloha", "slotted_aloha", "csma"} or mapping
         "aloha": a node sends at once. "slotted_aloha": a node sends at the next multiple of ``slot``. "csma": a node
-        sends when it has found the channel clear, by the unslotted CSMA-CA of IEEE 802.15.4-2020, 6.2.5.1.
+        sends when it has found the channel clear, by the unslotted CSMA-CA of IEEE 802.15.4-2020, 6.2.5.1. Or
+        {node: access}; all other nodes use "csma".
     slot : float, optional
         The length of a slot of slotted ALOHA, in seconds.
     min_be, max_be : int
@@ -186,7 +187,7 @@ class Radio:
         If a value is outside its range, or requires another value that is missing.
     """
 
-    access: Access = "csma"
+    access: Access | Mapping[Any, Access] = "csma"
     slot: float | None = None
     min_be: int = 3
     max_be: int = 5
@@ -212,7 +213,9 @@ class Radio:
     energy: Energy | Mapping[Any, Energy] | None = None
 
     def __post_init__(self) -> None:
-        check.one_of("access", self.access, get_args(Access))
+        given = self.access.items() if isinstance(self.access, Mapping) else [(None, self.access)]
+        for node, access in given:
+            check.one_of("access" if node is None else f"access[{node!r}]", access, get_args(Access))
         self._check_access()
         self._check_hearing()
         for name in ("airtime", "duty_cycle", "energy"):
@@ -225,7 +228,7 @@ class Radio:
             check.instance("energy", each, Energy, "a netsim.Energy", optional=True)
 
     def _check_access(self) -> None:
-        if (self.slot is None) == (self.access == "slotted_aloha"):
+        if (self.slot is None) == ("slotted_aloha" in self.accesses):
             raise BadInput(f"slot = {self.slot}: must go with access = 'slotted_aloha', and that with it")
         check.fields(self, check.finite, "slot", above=0, optional=True)
         check.fields(self, check.integer, "max_be", low=0, high=_MOST_EXPONENT)
@@ -287,6 +290,7 @@ class Radio:
         for node in (node for cycle in self._cycles for node in cycle.offsets):
             if node not in graph:
                 raise check.refuse("duty_cycle: offsets: node", node, "a node of the network's graph")
+        self._check_nodes(graph)
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
             # The loop below only checks that both names of a pair are nodes. A `Powers` may have a million pairs, but
@@ -301,7 +305,7 @@ class Radio:
     def _doubt_times(self, link: Link) -> None:
         """Warn of a rate that is too low for ``cca``, and of a duty cycle whose windows are shorter than any frame."""
         rate = link.rate if self.airtime is None else None
-        if isinstance(rate, int | float) and self.access == "csma" and rate * self.cca < _LEAST_OF_A_BIT:
+        if isinstance(rate, int | float) and "csma" in self.accesses and rate * self.cca < _LEAST_OF_A_BIT:
             bit = f"a bit takes {1e3 / rate:g} ms, an assessment of the channel (cca) {1e3 * self.cca:g} ms"
             check.doubt(f"rate = {rate:g} bit/s: {bit}; were kbit/s meant?")
         for cycle in self._cycles:
@@ -323,11 +327,23 @@ class Radio:
             if not energy.can_reach(farthest):
                 allowed = f"smaller: what a bit costs over the {farthest:g} m from node {node!r} is beyond all numbers"
                 raise check.refuse("exponent", energy.exponent, allowed)
-        for name in ("energy", "duty_cycle"):
+
+    def _check_nodes(self, graph: "nx.Graph[Any]") -> None:
+        """Raise BadInput if a setting is given for a node that the network does not have."""
+        for name in ("access", "energy", "duty_cycle"):
             each = getattr(self, name)
             extra = [node for node in each if node not in graph] if isinstance(each, Mapping) else []
             if extra:
                 raise check.refuse(f"{name}: node", extra[0], "a node of the network's graph")
+
+    @property
+    def accesses(self) -> set[Access]:
+        """The channel access methods that nodes may use."""
+        return {*self.access.values(), "csma"} if isinstance(self.access, Mapping) else {self.access}
+
+    def access_of(self, node: Hashable) -> Access:
+        """Return a node's channel access method."""
+        return self.access.get(node, "csma") if isinstance(self.access, Mapping) else self.access
 
     def energy_of(self, node: Hashable) -> Energy | None:
         """Return a node's energy model; None if its energy is not metered."""

@@ -7,6 +7,7 @@ accumulate.
 """
 
 import math
+from collections.abc import Hashable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,12 @@ __all__ = ["SinrReceiver"]
 class SinrReceiver(Receiver):
     """One node's receiver: it receives (RX), sends (TX) or turns between them; in RX it is idle or locked on a frame.
 
-    ``seed`` is the network's seed and ``key`` the node's key, for the noise model.
+    ``seed`` is the network's seed, ``key`` and ``name`` the node's, for the noise model.
     """
 
-    def __init__(self, phy: Phy, radio: "Radio", seed: int, key: int) -> None:
+    def __init__(self, phy: Phy, radio: "Radio", seed: int, key: int, name: Hashable) -> None:
         super().__init__()
-        self._phy, self._seed, self._key = phy, seed, key
+        self._phy, self._seed, self._key, self._name = phy, seed, key, name
         self._turnaround, self._cca = radio.turnaround, radio.cca
         self._senses_power = radio.sensing is None
         self._floor = 10.0 ** (phy.noise_dbm / 10.0)
@@ -115,7 +116,7 @@ class SinrReceiver(Receiver):
 
     def _noise_at(self, time: float) -> float:
         """Return the noise (mW) at ``time`` (s) by the phy's noise model."""
-        return self._phy.floor(self._seed, self._key, time)
+        return self._phy.floor(self._seed, self._key, self._name, time)
 
     def hears(self, now: float) -> bool:
         """Return whether the receiver is locked on a frame; see `Receiver.hears`."""

@@ -187,20 +187,46 @@ class Outbox:
 
         On a `netsim.Radio`, the result of ``outcome`` is set to a `Delivery` once it is known.
         """
-        shared, link_index = self._shared, self.link_index_of[to]
-        now = shared.loop.now()
-        self._check_and_count_send(kind, now)
-        deadline = shared.rounds.deadline(round_number)
-        if now >= deadline and shared.rounds.is_closing(round_number, now):
-            round_number, deadline = 0, math.inf
-        kind_id = self.kinds.get(kind)
-        if kind_id is None:
-            kind_id = self._kind_id(kind)
+        link_index = self.link_index_of[to]
+        now, kind_id, round_number, deadline = self._begin(kind, round_number)
         frame = self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
         taken = self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome) > 0
         if link_index in self.subscribers:
             self.subscribers[link_index].watch()
         return taken
+
+    def transmit(
+        self,
+        to: Hashable | None,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        raw_data: bool,
+        event: float | None,
+        outcome: asyncio.Future[Delivery],
+    ) -> None:
+        """Send a message over a `netsim.Radio`, to one neighbour or, with None, to all; see `send`.
+
+        ``event`` is a moment (s) by the agent's own clock, whose age travels with the frame.
+        """
+        link_index = TO_ALL if to is None else self.link_index_of[to]
+        now, kind_id, round_number, deadline = self._begin(kind, round_number)
+        # Receivers with other rounds may close a round earlier, as in `_offer`.
+        deadline = -math.inf if self._rounds_differ else deadline
+        frame = self._broadcast_path.frame(now, kind, round_number, payload)
+        self._broadcast_path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
+        for index in sorted(self.subscribers) if to is None else {link_index} & self.subscribers.keys():
+            self.subscribers[index].watch()
+
+    def _begin(self, kind: str, round_number: int) -> tuple[float, int, int, float]:
+        """Count a message; return the time (s), the kind's number, the message's round, and that round's end (s)."""
+        rounds, now = self._shared.rounds, self._shared.loop.now()
+        self._check_and_count_send(kind, now)
+        deadline = rounds.deadline(round_number)
+        if now >= deadline and rounds.is_closing(round_number, now):
+            round_number, deadline = 0, math.inf
+        kind_id = self.kinds.get(kind)
+        return now, self._kind_id(kind) if kind_id is None else kind_id, round_number, deadline
 
     @property
     def link_index_of(self) -> dict[Hashable, int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from netsim import AgentError, BadInput, Network, Run, presets
-from netsim.agents import FTSP, LPL, TSCH, ContikiMAC, Glossy, XMac
+from netsim.agents import LPL, TSCH, ContikiMAC, Glossy, XMac
 from netsim.faults import Crash
 from tests.parts import slow
 
@@ -79,7 +79,7 @@ def test_messages_after_a_crash_are_new(kind: type[LPL]) -> None:
     assert [value for _, _, value in agents[1].took] == [0, 1, 2, 3, 4] * 2
 
 
-@pytest.mark.parametrize("agent", [LPL(), XMac(), ContikiMAC(), TSCH(is_root=True), FTSP(), Glossy(is_initiator=True)])
+@pytest.mark.parametrize("agent", [LPL(), XMac(), ContikiMAC(), TSCH(is_root=True), Glossy(is_initiator=True)])
 def test_a_medium_that_chooses_when_to_send_is_refused(agent: Any) -> None:
     network = Network(nx.empty_graph(1), PRESET.link, medium=PRESET.medium)
     says = rf'agent 0: {type(agent).__name__} chooses .* netsim.Radio\(access="aloha"\), not access="csma"'

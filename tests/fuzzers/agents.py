@@ -67,6 +67,8 @@ class Habits:
     alike: bool = False
     # On a radio, whether it changes channel and power behind its messages.
     retunes: bool = False
+    # On a radio, whether it waits until its messages have left the air, outside rounds.
+    transmits: bool = False
 
 
 @dataclass
@@ -76,6 +78,10 @@ class Notes:
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    # Of messages that were transmitted: when they were asked for, kind, event, and what became of them.
+    sent: list[tuple[float, str, float | None, Any]] = field(default_factory=list)
+    # Of each frame that was received over a radio: sender, kind, when it was sent, when it began here, and its event.
+    stamps: list[tuple[Hashable, str, float, float, float | None]] = field(default_factory=list)
     # Who listens to its inbox ends when nothing more can come, which is later where a look is still to come.
     left_at: float = field(default=float("inf"), repr=False)
     unread: int = field(default=0, repr=False)
@@ -228,6 +234,9 @@ class Noting(netsim.Agent):
             return
         to = None if self.rng.random() < 0.6 else self.other()
         call, payload = self.intend(to, KINDS[self.rng.integers(len(KINDS))])
+        if self.habits.transmits and not self.round:
+            await self.transmit(call, payload)
+            return
         if to is None:
             took: int = await self.broadcast(call.kind, payload, raw_data=call.raw)
         else:
@@ -239,6 +248,17 @@ class Noting(netsim.Agent):
             # The message may still be in the queue, which it leaves as it was asked for.
             self.radio.channel = int(self.rng.integers(3)) // 2
             self.radio.power_dbm -= float(self.rng.integers(-3, 4))
+
+    async def transmit(self, call: Call, payload: Any) -> None:
+        """Send a message, with an event or without, and note when and how it left the air."""
+        event = self.now - float(self.rng.choice([0.0, 1e-6, 0.3])) if self.rng.random() < 0.5 else None
+        sent = await self.radio.transmit(call.kind, payload, call.to, event=event, raw_data=call.raw)
+        call.finished = True
+        self.feel()
+        self.notes.sent.append((call.at, call.kind, event, sent))
+        payloads.spoil(payload)
+        if sent.on_air and not call.at <= sent.began <= sent.ended <= self.now + 1e-9:
+            self.notes.wrong.append(f"{call} left the air at another time: {sent}")
 
     async def ask(self) -> None:
         """Ask a neighbour, and wait for the reply for a time."""
@@ -262,6 +282,8 @@ class Noting(netsim.Agent):
         content = copy.deepcopy(frame.payload)
         got = Got(frame.sender, frame.kind, frame.round, frame.sent_at, content, self.now, len(frame.data))
         self.notes.got.append(got)
+        if frame.began is not None:
+            self.notes.stamps.append((frame.sender, frame.kind, frame.sent_at, frame.began, frame.event))
         self.feel()
         payloads.spoil(frame.payload)
 

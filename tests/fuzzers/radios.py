@@ -57,7 +57,10 @@ def some_sleep(rng: Rng, graph: "nx.Graph[Any]", period: float) -> DutyCycle | M
 
 def a_radio(rng: Rng, graph: "nx.Graph[Any]", period: float, frame: float) -> Radio:
     """Return a medium; ``frame`` is about the time of a frame on the air, in seconds."""
-    access = pick(rng, "aloha", "slotted_aloha", "csma", "csma")
+    ways = "aloha", "slotted_aloha", "csma", "csma"
+    mixed = {node: pick(rng, *ways) for node in graph if rng.random() < 0.7}
+    access = mixed if rng.random() < 0.3 else pick(rng, *ways)
+    slotted = "slotted_aloha" in ([*access.values()] if isinstance(access, dict) else [access])
     pairs = [(a, b) for a in graph for b in graph if a != b]
     others = nx.DiGraph([pairs[i] for i in rng.integers(0, len(pairs), 4)] if pairs else [])
     others.add_nodes_from(graph)
@@ -66,7 +69,7 @@ def a_radio(rng: Rng, graph: "nx.Graph[Any]", period: float, frame: float) -> Ra
     phy = a_phy(rng) if rng.random() < 0.4 else None
     return Radio(
         access=access,
-        slot=float(rng.choice([frame, 3 * frame, period / 8])) if access == "slotted_aloha" else None,
+        slot=float(rng.choice([frame, 3 * frame, period / 8])) if slotted else None,
         min_be=int(rng.integers(0, 4)),
         max_csma_backoffs=int(rng.integers(0, 5)),
         unit_backoff=float(rng.choice([frame, frame / 3])),
@@ -99,6 +102,18 @@ class Flickers:
         return 30.0 * generator(seed, (node_key, time), "noise").random() - 95.0
 
 
+class FlickersByName:
+    """The same, asked by the names of nodes."""
+
+    def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
+        """Return up to 10 dB, or as much less; each direction of a link has its own."""
+        return 20.0 * generator(0, (sender, receiver, time), "gain").random() - 10.0
+
+    def noise_at(self, node: Hashable, time: float) -> float:
+        """Return from −95 to −65 dBm."""
+        return 30.0 * generator(0, (node, time), "noise").random() - 95.0
+
+
 def a_phy(rng: Rng) -> Phy:
     """Return a physical layer: noise floors, locks and carrier sense among the powers of `a_radio`."""
     return Phy(
@@ -111,8 +126,8 @@ def a_phy(rng: Rng) -> Phy:
         interference_db=float(rng.choice([0.0, 8.5])),
         concurrent_s=float(rng.choice([0.0, 0.5e-6, 1e-3, 1.0])),
         transmit_dbm=float(rng.choice([0.0, -20.0])),
-        fading=pick(rng, None, None, Flickers()),
-        noise=pick(rng, None, None, Flickers()),
+        fading=pick(rng, None, None, Flickers(), FlickersByName()),
+        noise=pick(rng, None, None, Flickers(), FlickersByName()),
     )
 
 
@@ -173,6 +188,8 @@ class RadioCase(Case):
         self.retunes = generator(seed, "retunes", "case").random() < 0.3
         if self.retunes:
             self.habits = {node: replace(habits, retunes=True) for node, habits in self.habits.items()}
+        elif generator(seed, "transmits", "case").random() < 0.4:
+            self.habits = {node: replace(habits, transmits=True) for node, habits in self.habits.items()}
 
 
 def check_seed(seed: int) -> Played:
@@ -187,6 +204,7 @@ def check_seed(seed: int) -> Played:
         # A node that dies may hold unread frames.
         received_is_what_was_delivered(played)
     check_air(played, case.retunes)
+    stamps_are_those_of_the_air(played)
     check_same(played, RadioCase(seed).play(watched=True))
     return played
 
@@ -211,6 +229,42 @@ def what_was_on_the_air_was_asked_for(played: Played) -> None:
     for _, _, sender, _, kind, message, _, _, _, channel, *_ in played.run.air.log or ():
         if kind != acks:
             assert channel == played.agents[names[sender]].channels[message][1], (names[sender], message)
+
+
+def stamps_are_those_of_the_air(played: Played) -> None:
+    """A frame began at its receiver when the air's log says, and its event is as old there as at its sender.
+
+    Clocks differ in offset and drift, so times are compared on the simulation's clock.
+    """
+    clocks = {fault.agent: fault.clock for fault in played.network.faults if isinstance(fault, ClockSkew)}
+
+    def true(node: Hashable, time: float) -> float:
+        return clocks[node].true(time) if node in clocks else time
+
+    log, events = rows_of(played.run.on_air), dict[Any, float | None]()
+    begins: dict[Any, list[float]] = defaultdict(list)
+    for row in log:
+        begins[row["sender"]].append(row["start_s"])
+    for node, agent in played.agents.items():
+        for at, kind, event, sent in agent.notes.sent:
+            events[node, kind, at] = event if (node, kind, at) not in events else math.nan
+            if sent.on_air:
+                assert np.isclose(begins[node], true(node, sent.began), rtol=0, atol=1e-9).any(), sent
+    for node, agent in played.agents.items():
+        for sender, kind, sent_at, began, event in agent.notes.stamps:
+            latest = played.link(sender, node).latency_model
+            first = true(node, began) - latest.fixed if latest.fixed is not None else None
+            if first is not None:
+                assert np.isclose(begins[sender], first, rtol=0, atol=1e-8).any(), (node, sender, kind, began)
+            # The sender noted the time by its own clock.
+            at = clocks[sender].local(sent_at) if sender in clocks else sent_at
+            meant = events.get((sender, kind, at))
+            if meant is None or math.isnan(meant):
+                assert meant is not None or event is None, (node, sender, kind, event)
+            elif first is not None:
+                assert event is not None
+                start = clocks[sender].local(first) if sender in clocks else first
+                assert abs((began - event) - (start - meant)) < 1e-6, (node, sender, kind, event)
 
 
 def what_was_on_the_air_is_what_was_counted(played: Played) -> None:

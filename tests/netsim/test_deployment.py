@@ -535,3 +535,13 @@ def test_a_guard_time_too_short_for_the_drift_loses_frames() -> None:
 def test_moves_and_clocks_are_faults_of_the_network() -> None:
     network = there_and_back(offset={0: 1.0}).network(faults=Faults([Crash(0, at=50.0)]))
     assert [type(fault).__name__ for fault in network.faults] == ["ClockSkew", "Move", "Crash", "Move"]
+
+
+def test_a_mote_is_where_its_moves_took_it() -> None:
+    moves = [Move("walks", (10, 0), at=5.0, until=15.0), Move("walks", (0, 7), at=20.0)]
+    site = Deployment({"walks": (0, 0), "stays": (3, 4)}, moves=moves, connected=False)
+    places = [site.place_of("walks", time) for time in (0, 5, 10, 15, 19, 20, 99)]
+    assert places == [(0, 0), (0, 0), (5, 0), (10, 0), (10, 0), (0, 7), (0, 7)]
+    assert site.place_of("stays", 99) == (3, 4)
+    with pytest.raises(BadInput, match="node = 'gone': must be one that has a position"):
+        site.place_of("gone", 0)

@@ -97,7 +97,7 @@ def test_a_long_vector_is_pickled_and_copied_with_its_frame() -> None:
     vector = RNG.normal(size=20_000)
     agents, _ = exchanged([[vector], [vector]])
     frame = agents[1].heard[0][0]
-    for again in (pickle.loads(pickle.dumps(frame)), frame.copy(), frame.received((1.0, 0.0, 0.0))):
+    for again in (pickle.loads(pickle.dumps(frame)), frame.copy(), frame.received((1.0, 0.0, 0.0), 0.5)):
         assert again.data == frame.data
         assert same_bits(again.payload, vector)
     vector[:] = 0.0

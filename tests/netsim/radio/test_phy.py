@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import networkx as nx
@@ -646,7 +646,7 @@ def test_a_frames_power_is_that_of_all_its_senders() -> None:
         ({"bandwidth": 0}, "^bandwidth = 0: must be a number >= 1$"),
         ({"cca": "all"}, "^cca = 'all': must be"),
         ({"concurrent_s": -1e-6}, "^concurrent_s = -1e-06: must be a number >= 0$"),
-        ({"fading": 3.0}, r"^fading = 3\.0: must be an object with gain_db\(seed, key, time\), or None$"),
+        ({"fading": 3.0}, r"^fading = 3\.0: must be an object with gain_db\(.* or gain_at\(.*, or None$"),
         ({"noise": Counted}, r"^noise = Counted: must be called: Counted\(\.\.\.\)$"),
     ],
 )
@@ -757,3 +757,45 @@ def test_copies_of_a_frame_with_powers_of_their_own_share_a_payload_that_cannot_
     assert (one.payload is other.payload) is shared
     assert np.array_equal(one.payload, other.payload)
     assert np.array_equal(one.payload, payload)
+
+
+class Recorded:
+    """Noise and gains of single nodes, by name."""
+
+    def __init__(self) -> None:
+        self.asked = list[Any]()
+
+    def noise_at(self, node: Hashable, time: float) -> float:
+        """Return loud noise at one mote from 5 s on."""
+        return -50.0 if node == ("loud", 1) and time >= 5 else -100.0
+
+    def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
+        """Return a deep fade of one direction of one link."""
+        self.asked.append((sender, receiver, time))
+        return -100.0 if (sender, receiver) == ("base", "far") else 0.0
+
+
+@pytest.mark.usefixtures("twin")
+def test_models_of_noise_and_fading_may_know_nodes_by_name() -> None:
+    class Says(Agent):
+        async def run(self) -> None:
+            for _ in range(10):
+                await asyncio.sleep(1)
+                if self.name == "base":
+                    await self.broadcast("k")
+
+    model, names = Recorded(), ["base", ("loud", 1), "far", "near"]
+    listeners: dict[Any, Any] = {name: Listener() for name in names[1:]}
+    radio = Radio(access="aloha", phy=Phy(noise=model, fading=model))
+    graph = nx.star_graph(names)
+    Network(graph, Link(rate=250e3, header_bits=136), medium=radio).run({"base": Says(), **listeners}, until=12)
+    assert [len(each.frames) for each in listeners.values()] == [4, 0, 10]
+    assert set(model.asked) == {("base", name, float(k)) for name in names[1:] for k in range(1, 11)}
+
+
+@pytest.mark.parametrize("name", ["noise", "fading"])
+def test_a_model_without_its_method_is_refused(name: str) -> None:
+    with pytest.raises(
+        BadInput, match=rf"^{name} = .*: must be an object with .*_d.*\(seed, .*\) or .*_at\(.*\), or None$"
+    ):
+        Phy(**{name: object()})

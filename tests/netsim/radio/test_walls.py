@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,3 +124,51 @@ def test_walls_that_are_none() -> None:
         LogDistance(walls=[(0, 0, 1, 1, 3.0)])  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="walls: must go with positions of two or three coordinates"):
         LogDistance(walls=Walls([(0, 0, 1, 1, 3.0)])).powers({0: (0.0,), 1: (5.0,)})
+
+
+def test_floors_cost_what_cost_231_says() -> None:
+    """L = k^((k + 2)/(k + 1) − 0.46) · L_f: 18.3, 33.5, 43.6 dB for one, two, three floors of 18.3 dB."""
+    building = Walls(storey=3.0)
+    heights = np.array([1.0, 2.9, 3.1, 7.0, 11.9, -0.5])
+    here, there = np.zeros((6, 3)), np.column_stack([np.full(6, 9.0), np.zeros(6), heights])
+    here[:, 2] = 1.0
+    counts = [0, 0, 1, 2, 3, 1]
+    expected = [18.3 * k ** ((k + 2) / (k + 1) - 0.46) if k else 0.0 for k in counts]
+    assert building.loss_between(here, there).tolist() == pytest.approx(expected)
+    assert building.loss_between(there, here).tolist() == pytest.approx(expected)
+    assert Walls(storey=3.0, floor_db=10).loss_between(here[2:3], there[2:3]).tolist() == [10.0]
+    assert expected[3:5] == pytest.approx([33.5, 43.6], abs=0.1)
+
+
+def test_floors_and_walls_add_up_and_places_in_the_plane_have_no_floors() -> None:
+    building = Walls([(5, -1, 5, 1, 6.9)], storey=3.0)
+    ends = np.array([[0.0, 0.0, 1.0]]), np.array([[9.0, 0.0, 4.0]])
+    assert building.loss_between(*ends).tolist() == pytest.approx([6.9 + 18.3])
+    assert building.loss_between(*(each[:, :2] for each in ends)).tolist() == [6.9]
+
+
+def test_a_building_of_two_storeys_hears_less_from_above(tmp_path: Path) -> None:
+    plan = tmp_path / "walls.csv"
+    plan.write_text("x1,y1,x2,y2,loss_db\n5,-1,5,1,6.9\n")
+    building = Walls.from_csv(plan, storey=3.0)
+    places = {"here": (0, 0, 1), "there": (4, 0, 1), "above": (4, 0, 4), "behind": (9, 0, 1)}
+    model = LogDistance(walls=building)
+    open_air = LogDistance().powers(places)
+    lost = {ends: open_air[ends] - power for ends, power in model.powers(places).items()}
+    assert lost["here", "there"] == pytest.approx(0)
+    assert lost["here", "above"] == pytest.approx(18.3)
+    assert lost["above", "there"] == pytest.approx(18.3)
+    assert lost["above", "behind"] == pytest.approx(18.3 + 6.9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"storey": 0}, "storey = 0: must be"),
+        ({"storey": math.inf}, "storey = inf: must be"),
+        ({"storey": 3, "floor_db": -1}, "floor_db = -1: must be"),
+    ],
+)
+def test_a_wrong_floor_is_refused(settings: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Walls(**settings)

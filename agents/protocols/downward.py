@@ -1,0 +1,210 @@
+"""Routes from the root down to the motes, which RPL's destination advertisements (DAO) set up."""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from netsim.agents.protocols.collector import Heard
+from netsim.agents.protocols.kinds import Form, anything, fields, is_name, maybe, whole
+from netsim.agents.protocols.mac import first_number
+
+if TYPE_CHECKING:
+    import netsim
+    from netsim.agents.protocols.collector import Message
+    from netsim.agents.protocols.rpl import RPL
+
+__all__ = ["MODES", "Downward"]
+
+MODES = "storing", "non-storing"
+
+DAO, DOWN = "dao", "dn"
+
+_HOP_LIMIT = 64
+_MOST = 2**62
+_SENT_LATELY = 32  # commands that are known to be duplicates
+_DELAY = 1.0  # mean seconds from a change of parent to the advertisement of it: RFC 6550's DEFAULT_DAO_DELAY
+
+
+@dataclass
+class _Command:
+    """A message on its way down: in non-storing mode ``route`` are the nodes after the one that has it."""
+
+    target: Hashable
+    number: int
+    hops: int
+    route: list[Hashable] | None
+    value: Any
+
+
+def _is_route(value: Any) -> bool:
+    return type(value) is list and len(value) <= _HOP_LIMIT and all(map(is_name, value))
+
+
+class Downward:
+    """The downward routes of one node of RPL.
+
+    A node that has chosen another parent sends a DAO to it: its name, its parent's, and a number that grows. Each node
+    passes it on to its own parent, up to the root. In storing mode each node on the way notes from which neighbour it
+    came, and sends what is for its name there. In non-storing mode only the root notes the parents, and writes the
+    whole route into what it sends.
+
+    Attributes
+    ----------
+    routes : dict
+        In storing mode {target: neighbour}; in non-storing mode, at the root, {target: parent}.
+    received : dict
+        {number: `Heard`} of what came down to this node.
+    lost : dict
+        {number: reason} of what this node gave up.
+    daos : int
+        Advertisements that this node has sent, those of others included.
+    """
+
+    kinds: ClassVar[Mapping[str, Form]] = {
+        DAO: fields(is_name, maybe(is_name), whole(0, _MOST)),
+        DOWN: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), maybe(_is_route), anything),
+    }
+
+    def __init__(self, node: "RPL", mode: str, refresh: float) -> None:
+        self._node, self._mode, self._refresh = node, mode, refresh
+        self.routes: dict[Hashable, Hashable] = {}
+        self.received: dict[int, Heard] = {}
+        self.lost: dict[int, str] = {}
+        self.daos = 0
+        # By target, the number of its last DAO, and its parent then.
+        self._known: dict[Hashable, tuple[int, Hashable]] = {}
+        self._number = first_number(node.now)
+        self._up: deque[Hashable] = deque()
+        self._down: deque[_Command] = deque()
+        self._seen: deque[int] = deque(maxlen=_SENT_LATELY)
+        self._parent: Hashable = None
+        self._woken = asyncio.Event()
+
+    def control(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what the node runs."""
+        below = [self._forward()]
+        return below if self._node.is_sink else [*below, self._advertise(), self._report()]
+
+    # --- advertisements -----------------------------------------------------------------------------------------------
+
+    async def _advertise(self) -> None:
+        """Advertise a new parent a moment later, and each parent now and then."""
+        node = self._node
+        while True:
+            wait = self._refresh if node.parent is not None and node.parent == self._parent else _DELAY
+            begun, parent = node.now, node.parent
+            while node.now < begun + wait * node.rng.uniform(0.5, 1.5) and node.parent == parent:
+                await asyncio.sleep(min(wait, _DELAY))
+            if node.parent is None or node.parent != parent:
+                continue
+            self._parent = parent
+            self._number += 1
+            self._known[node.name] = self._number, parent
+            # The new parent knows nobody below this node yet.
+            for target in (node.name, *(self.routes if self._mode == MODES[0] else ())):
+                self._queue(target)
+
+    def _queue(self, target: Hashable) -> None:
+        if target not in self._up:
+            self._up.append(target)
+        self._woken.set()
+
+    async def _report(self) -> None:
+        """Send advertisements to the parent, each until it is acknowledged."""
+        node, attempts = self._node, 0
+        while True:
+            while node.parent is None or not self._up:
+                self._woken.clear()
+                await (self._woken.wait() if not self._up else asyncio.sleep(_DELAY))
+            target, parent = self._up[0], node.parent
+            number, above = self._known[target]
+            self.daos += 1
+            outcome = await node.unicast(parent, DAO, [target, above, number])
+            node.measure(parent, outcome)
+            attempts += 1
+            if outcome or attempts >= node.attempts:
+                attempts = 0
+                if self._up and self._up[0] == target:
+                    self._up.popleft()
+            node.choose()
+            await asyncio.sleep(node.rng.uniform(*node.pause))
+
+    def _hear_dao(self, sender: Hashable, target: Hashable, parent: Hashable, number: int) -> None:
+        if target == self._node.name or number < self._known.get(target, (-1, None))[0]:
+            return
+        self._known[target] = number, parent
+        if self._mode == MODES[0]:
+            self.routes[target] = sender
+        elif self._node.is_sink:
+            self.routes[target] = parent
+        if not self._node.is_sink:
+            self._queue(target)
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def send(self, target: Hashable, value: Any) -> bool:
+        """Send a value down to a node; return False if there is no route to it, or no room in the queue."""
+        route = None if self._mode == MODES[0] else self._source_route(target)
+        if (route is None and target not in self.routes) or len(self._down) >= self._node.queue:
+            return False
+        self._number += 1
+        self._down.append(_Command(target, self._number, 0, route, value))
+        self._woken.set()
+        return True
+
+    def _source_route(self, target: Hashable) -> list[Hashable] | None:
+        """Return the nodes from the root's child down to a target; None if some parent is not known."""
+        route = [target]
+        while (parent := self.routes.get(route[0])) is not None and len(route) < _HOP_LIMIT:
+            if parent == self._node.name:
+                return route
+            if parent in route:
+                return None
+            route.insert(0, parent)
+        return None
+
+    def hear(self, frame: "netsim.Frame | Message") -> None:
+        """Take a DAO, or a command."""
+        if frame.kind == DAO:
+            self._hear_dao(frame.sender, *frame.payload)
+            return
+        command = _Command(*frame.payload)
+        command.hops += 1
+        if command.number in self._seen:
+            return
+        self._seen.append(command.number)
+        if command.target == self._node.name:
+            self.received[command.number] = Heard(command.value, self._node.now, command.hops)
+            self._node.take_command(command.value)
+        elif command.hops >= _HOP_LIMIT:
+            self.lost[command.number] = "hop limit"
+        elif len(self._down) >= self._node.queue:
+            self.lost[command.number] = "queue full"
+        else:
+            self._down.append(command)
+            self._woken.set()
+
+    async def _forward(self) -> None:
+        node = self._node
+        while True:
+            while not self._down:
+                self._woken.clear()
+                await self._woken.wait()
+            command, attempts = self._down[0], 0
+            to = self.routes.get(command.target) if command.route is None else next(iter(command.route), None)
+            outcome = None
+            while to is not None and to in node.neighbors and not outcome and attempts < node.attempts:
+                left = None if command.route is None else command.route[1:]
+                fields = [command.target, command.number, command.hops, left, command.value]
+                outcome = await node.unicast(to, DOWN, fields)
+                node.measure(to, outcome)
+                attempts += 1
+                await asyncio.sleep(node.rng.uniform(*node.pause))
+            self._down.popleft()
+            if not outcome:
+                self.lost[command.number] = "no route" if outcome is None else f"not acknowledged ({outcome.reason})"
+                if command.route is None and self.routes.get(command.target) == to:
+                    # Until the target's next DAO comes another way.
+                    self.routes.pop(command.target, None)

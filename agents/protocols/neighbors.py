@@ -1,0 +1,131 @@
+"""A table of neighbours, with the strength of their signals and the shares of frames that arrive, both ways."""
+
+import asyncio
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import netsim
+from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, whole
+from netsim.util import check
+
+__all__ = ["Neighbor", "Neighbors"]
+
+HELLO = "h"
+
+_NUMBERS = 2**16
+_SHARES = 100  # shares travel as whole percents
+_MOST = 64  # neighbours that a frame tells of
+
+
+@dataclass
+class Neighbor:
+    """What is known of one neighbour.
+
+    Attributes
+    ----------
+    rssi_dbm : float or None
+        Moving average of the power of its frames; None if the medium has no powers.
+    arrives : float
+        Moving average of the share of its frames that arrived here.
+    is_heard : float or None
+        The share of this node's frames that arrived there, as the neighbour says; None if it has not said.
+    last : float
+        When its last frame arrived, by the own clock (s).
+    """
+
+    number: int
+    rssi_dbm: float | None
+    last: float
+    arrives: float = 1.0
+    is_heard: float | None = None
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether both hear each other at least every other time."""
+        return min(self.arrives, self.is_heard or 0.0) >= 0.5
+
+
+class Neighbors(Speaker):
+    """Broadcasts a hello once a period, with what it hears of others, and keeps a table of those who do so, too.
+
+    Parameters
+    ----------
+    period : float
+        Mean seconds between two hellos.
+    size : int
+        Neighbours in the table, at most 64; while it is full, others stay out until one has been silent for
+        ``patience`` periods.
+    patience : int
+        Periods after which a silent neighbour leaves the table.
+    weight : float
+        Of the past in the moving averages, in [0, 1).
+
+    Attributes
+    ----------
+    table : dict
+        {name: `Neighbor`}.
+    foreign : Counter
+        By kind, the frames that it heard and ignored.
+    """
+
+    kinds: ClassVar[Mapping[str, Form]] = {
+        HELLO: fields(whole(0, _NUMBERS - 1), lambda told: type(told) is list and all(map(_TOLD, told)))
+    }
+
+    def __init__(self, period: float = 10.0, *, size: int = 16, patience: int = 5, weight: float = 0.8) -> None:
+        super().__init__()
+        self.period = check.finite("period", period, above=0)
+        self.size = check.integer("size", size, low=1, high=_MOST)
+        self.patience = check.integer("patience", patience, low=1)
+        self.weight = check.number("weight", weight, low=0, high=math.nextafter(1, 0))
+        self.table: dict[Hashable, Neighbor] = {}
+
+    async def run(self) -> None:
+        """Say hello, and listen to others."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            number = 0
+            while True:
+                await asyncio.sleep(self.period * self.rng.uniform(0.5, 1.5))
+                self._forget()
+                told = [[name, round(_SHARES * each.arrives)] for name, each in self.table.items()]
+                await self.broadcast(HELLO, [number, told])
+                number = (number + 1) % _NUMBERS
+
+    def _forget(self) -> None:
+        oldest = self.now - self.patience * self.period
+        self.table = {name: each for name, each in self.table.items() if each.last >= oldest}
+
+    async def _listen(self) -> None:
+        async for frame in self.inbox:
+            if self.is_own(frame):
+                self._hear(frame)
+
+    def _hear(self, frame: netsim.Frame) -> None:
+        number, told = frame.payload
+        rssi = getattr(frame, "rssi_dbm", None)
+        known = self.table.get(frame.sender)
+        if known is None:
+            if len(self.table) >= self.size:
+                self._forget()
+                if len(self.table) >= self.size:
+                    return
+            known = self.table[frame.sender] = Neighbor(number, rssi, self.now)
+        else:
+            # After a gap as long as patience lasts, the neighbour began anew.
+            missed = (number - known.number - 1) % _NUMBERS
+            for arrived in [*[0.0] * (missed if missed < self.patience else 0), 1.0]:
+                known.arrives = self._average(known.arrives, arrived)
+            if rssi is not None:
+                known.rssi_dbm = rssi if known.rssi_dbm is None else self._average(known.rssi_dbm, rssi)
+            known.number, known.last = number, self.now
+        shares = {name: share for name, share in told if name == self.name}
+        known.is_heard = shares[self.name] / _SHARES if shares else None
+
+    def _average(self, before: float, new: float) -> float:
+        return self.weight * before + (1 - self.weight) * new
+
+
+_TOLD = fields(is_name, whole(0, _SHARES))

@@ -1,0 +1,358 @@
+"""Motes of several parts: routing, time, dissemination, an application, all on one radio.
+
+On the path agent → outbox → link → inbox → agent, a mote stands between the inbox and its parts: it hands each frame to
+the part that owns the frame's kind. Each part is an agent, which can also run alone.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Coroutine, Hashable
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
+
+import numpy as np
+
+from netsim.agent import Agent
+from netsim.context import Context
+from netsim.core import Frame
+from netsim.core.delivery import Delivery
+from netsim.engine.diagnosis import IN_PART
+from netsim.errors import AgentError, BadInput, RunOver
+from netsim.radio.handle import RadioHandle
+from netsim.round_agent import RoundAgent
+from netsim.transport.inbox import Inbox
+from netsim.util import check, draws
+
+__all__ = ["MacLayer", "Message", "Mote", "Part"]
+
+MAC = "mac"
+"""The name of the MAC layer among a mote's parts."""
+
+
+class Part(Agent):
+    """Base of agents of your own that are made to be parts of a `Mote`.
+
+    Attributes
+    ----------
+    kinds : collection of str
+        Of the class: the kinds of the frames that the part gets; by default none.
+    switches_radio : bool
+        Of the class: whether the part switches the radio on and off, or sets its channel. A mote has one such part.
+    uses_radio : bool
+        Of the class: whether the part uses the radio itself, as by `netsim.radio.RadioHandle.transmit`, and therefore
+        cannot stand above a MAC layer.
+    mote : Mote
+        The whole, with the other parts: ``self.mote.routing.report(21.5)``.
+    """
+
+    kinds: ClassVar[Collection[str]] = ()
+    switches_radio: ClassVar[bool] = False
+    uses_radio: ClassVar[bool] = False
+    mote: "Mote"
+
+
+class MacLayer(Protocol):
+    """What a mote needs of a MAC layer, such as `netsim.agents.ContikiMAC`, besides what it needs of every part."""
+
+    async def post(self, to: Hashable, value: Any) -> Delivery:
+        """Send a value to a neighbour, and return what became of it."""
+
+    async def announce(self, value: Any) -> bool:
+        """Send a value to all neighbours."""
+
+    def take(self, sender: Hashable, value: Any) -> None:
+        """Take a value that arrived; the mote puts a function of its own in place of this."""
+
+
+class Message(NamedTuple):
+    """What arrives over a MAC layer of an agent's in place of a frame."""
+
+    sender: Hashable
+    kind: str
+    payload: Any
+
+
+class PartInbox(asyncio.Queue[Any]):
+    """The frames for one part, in order of arrival: a queue over which ``async for`` iterates, as over an `Inbox`."""
+
+    _END = object()
+
+    def __init__(self, part: str, whole: Inbox) -> None:
+        super().__init__()
+        self._part, self._whole, self._iterators = part, whole, 0
+
+    def __len__(self) -> int:
+        return self.qsize()
+
+    async def get(self) -> Any:
+        """Wait for the next frame and return it."""
+        while (frame := await super().get()) is self._END:
+            # It is for a task that iterates.
+            self.put_nowait(frame)
+        return frame
+
+    def __aiter__(self) -> "PartInbox":
+        return self
+
+    async def __anext__(self) -> Any:
+        self._iterators += 1
+        try:
+            frame = await super().get()
+        finally:
+            self._iterators -= 1
+        if frame is self._END:
+            raise StopAsyncIteration
+        return frame
+
+    def end_iteration(self) -> None:
+        """End every ``async for`` that waits for a frame, because none can arrive any more."""
+        for _ in range(self._iterators):
+            self.put_nowait(self._END)
+
+    def drop_late_frames(self, until: float) -> None:
+        """Refuse rounds, whose frames this inbox does not sort."""
+        raise AgentError(f"part {self._part!r}: a part of a mote has no rounds; use asyncio.sleep")
+
+    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
+        """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
+        return await self._whole.wait_for_reply(request, timeout)
+
+
+class _PartContext:
+    """A mote's context as one part has it: with its own inbox, random numbers, radio handle and outbox.
+
+    All else, such as the name, the neighbours and the battery, is the mote's; an attribute that is set is the mote's.
+    """
+
+    _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "radio", "rng"})
+    # The mote's method would send through the mote's outbox.
+    send = Context.send
+
+    def __init__(self, base: Context, mote: "Mote", part: str) -> None:
+        self.base, self.mote, self.part = base, mote, part
+        self.rng: np.random.Generator = draws.generator(base.seed, base.name, f"part {part}")
+        self.inbox = PartInbox(part, base.inbox)
+        self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
+        self.outbox: Any = base.outbox
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._OWN:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.base, name, value)
+
+    def claim_radio(self) -> None:
+        """Raise AgentError if another part of the mote switches the radio; from now on this one does."""
+        self.mote._claim_radio(self.part)
+
+
+class _MacOutbox:
+    """The outbox of all parts above a MAC layer, which sends over that layer in tasks of the mote."""
+
+    acknowledges = True
+
+    def __init__(self, layer: MacLayer, context: Context, group: asyncio.TaskGroup) -> None:
+        self._layer, self._context, self._group = layer, context, group
+        self.sending: set[asyncio.Task[Any]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context.outbox, name)
+
+    def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
+        """Have the MAC layer send a message to all neighbours; return how many there are."""
+        self._check(raw_data, None)
+        self._begin(self._layer.announce([kind, payload]))
+        return len(self._context.neighbors)
+
+    def send(
+        self,
+        to: Hashable,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        raw_data: bool,
+        request: int | None = None,
+        is_reply: bool = False,
+        outcome: "asyncio.Future[Delivery] | None" = None,
+    ) -> bool:
+        """Have the MAC layer send a message to a neighbour."""
+        self._check(raw_data, request)
+        self._begin(self._post(to, [kind, payload], outcome))
+        return True
+
+    def transmit(self, *args: Any) -> None:
+        """Refuse: a MAC layer decides itself when a frame leaves, and how often."""
+        raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
+
+    def _begin(self, sends: Coroutine[Any, Any, Any]) -> None:
+        task = self._group.create_task(sends)
+        self.sending.add(task)
+        task.add_done_callback(self.sending.discard)
+
+    async def _post(self, to: Hashable, value: Any, outcome: "asyncio.Future[Delivery] | None") -> None:
+        result = await self._layer.post(to, value)
+        if outcome is not None and not outcome.done():
+            outcome.set_result(result)
+
+    def _check(self, raw_data: bool, request: int | None) -> None:
+        what = "raw data is not counted" if raw_data else "there are no requests" if request is not None else ""
+        if what:
+            raise AgentError(f"agent {self._context.name!r}: above a MAC part {what}")
+
+
+class Mote(Agent):
+    """An agent of several parts: ``Mote(time=FTSP(), routing=CTP(), app=Sampler())``.
+
+    Each part is an agent of its own: it has its tasks, its stream of random numbers, and an inbox with the frames of
+    its ``kinds`` only. Name, neighbours, clock, radio, battery and faults are the mote's. A part that returns has
+    ended, and the others go on; the mote ends with the last. A part that raises fails the mote. After a
+    `netsim.faults.Crash` all parts begin again.
+
+    Parameters
+    ----------
+    mac : MAC layer, optional
+        The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the radio's. Parts above it use
+        `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and get a `Message` in place of each frame.
+    **parts : Agent
+        The parts by name, each of which becomes an attribute of the mote.
+
+    Attributes
+    ----------
+    mac : MAC layer or None
+        As given.
+    parts : dict
+        The parts by name, without the MAC layer.
+    foreign : Counter
+        By kind, the frames that no part owns, which are dropped.
+
+    Raises
+    ------
+    BadInput
+        If there is no part, one is no agent or has no ``kinds``, its name is one of the mote's own, it needs rounds or
+        answers requests, two own the same kind, or two switch the radio.
+
+    Notes
+    -----
+    `netsim.Network.watch` reads the states of parts by dotted names: ``network.watch(["routing.cost"])``.
+    """
+
+    def __init__(self, *, mac: Any = None, **parts: Any) -> None:
+        if not parts:
+            raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
+        self.mac, self.parts, self.foreign = mac, parts, Counter[str]()
+        # By kind, the part that owns it.
+        self._owners: dict[str, str] = {}
+        for name, part in self._members().items():
+            _check_part(name, part, has_mac=mac is not None)
+            for kind in part.kinds:
+                if (owner := self._owners.setdefault(kind, name)) != name:
+                    raise BadInput(f"Mote: kind {kind!r}: must belong to one part; it is of {owner} and of {name}")
+            setattr(self, name, part)
+            part.mote = self
+        switching = [name for name, part in self._members().items() if getattr(part, "switches_radio", False)]
+        if len(switching) > 1:
+            raise BadInput(f"Mote: the radio must be switched by one part; {' and '.join(switching)} do so")
+        # The part that switches the radio; None until one does.
+        self._switches: str | None = switching[0] if switching else None
+
+    # --- in the network -----------------------------------------------------------------------------------------------
+
+    def _members(self) -> dict[str, Any]:
+        """Return the parts by name, the MAC layer first."""
+        return self.parts if self.mac is None else {MAC: self.mac, **self.parts}
+
+    def _context_of(self, part: Agent) -> Context:
+        """Return a part's context, which stays the same if the mote's state is restored after a crash."""
+        context = self._netsim
+        name = next(name for name, each in self._members().items() if each is part)
+        places = context.parts = context.parts or {}
+        if name not in places:
+            places[name] = _PartContext(context, self, name)
+        return cast(Context, places[name])
+
+    def _claim_radio(self, part: str) -> None:
+        self._switches = self._switches or part
+        if self._switches != part:
+            raise AgentError(
+                f"agent {self.name!r}: part {part!r} cannot switch the radio or set its channel: part "
+                f"{self._switches!r} does so"
+            )
+
+    # --- the run ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run all parts until they have ended, and hand out frames meanwhile."""
+        async with asyncio.TaskGroup() as group:
+            sending = set[asyncio.Task[Any]]()
+            if self.mac is not None:
+                above = _MacOutbox(self.mac, self._netsim, group)
+                self.mac.take, sending = self._take, above.sending
+            for name, part in self._members().items():
+                context: Any = part._netsim
+                context.inbox = PartInbox(name, self.inbox)
+                if self.mac is not None and name != MAC:
+                    context.outbox = above
+            below = [group.create_task(self._sort())]
+            tasks = {name: group.create_task(_named(name, part)) for name, part in self._members().items()}
+            if MAC in tasks:
+                below.append(tasks.pop(MAC))
+            waiting = [*tasks.values()]
+            while waiting := [task for task in (*waiting, *sending) if not task.done()]:
+                await asyncio.wait(waiting)
+            for task in below:
+                task.cancel()
+
+    async def _sort(self) -> None:
+        async for frame in self.inbox:
+            self._hand_out(frame)
+        for part in self._members().values():
+            part.inbox.end_iteration()
+
+    def _take(self, sender: Hashable, value: Any) -> None:
+        """Take what arrived over the MAC layer; anything may arrive."""
+        if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str):
+            self._hand_out(Message(sender, *value))
+        else:
+            self.foreign["(message)"] += 1
+
+    def _hand_out(self, frame: Frame | Message) -> None:
+        owner = self._owners.get(frame.kind)
+        if owner is None:
+            self.foreign[frame.kind] += 1
+        else:
+            self._members()[owner].inbox.put_nowait(frame)
+
+
+def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
+    """Raise BadInput unless an agent can be the part of this name."""
+    kind = type(part).__name__
+    check.instance(f"Mote: {name}", part, Agent, "an agent")
+    is_layer = hasattr(part, "post") and hasattr(part, "announce")
+    if isinstance(part, Mote):
+        raise BadInput(f"Mote: {name}: must be no mote")
+    if name == MAC and not is_layer:
+        raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {kind}")
+    if name != MAC and is_layer:
+        raise BadInput(f"Mote: {name}: must be no MAC layer: give it as mac=")
+    if name != MAC and (hasattr(Mote, name) or name in ("parts", "foreign")):
+        raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
+    if not hasattr(part, "kinds"):
+        raise BadInput(f"Mote: {name}: {kind} must declare its kinds, the kinds of frames that it gets, as Part does")
+    if isinstance(part, RoundAgent) or type(part).answer is not Agent.answer:
+        has = "rounds" if isinstance(part, RoundAgent) else "a method answer"
+        raise BadInput(f"Mote: {name}: must be an agent without {has}, which {kind} has")
+    if has_mac and getattr(part, "uses_radio", False) and name != MAC:
+        raise BadInput(f"Mote: {name}: {kind} must be without a MAC layer below, for it uses the radio itself")
+
+
+async def _named(name: str, part: Agent) -> None:
+    """Run a part, and note its name on an error of its."""
+    try:
+        await part.run()
+    except RunOver:
+        raise
+    except Exception as error:
+        error.add_note(f"{IN_PART}{name!r}")
+        raise
