@@ -19,7 +19,7 @@ from netsim.engine.diagnosis import IN_PART
 from netsim.errors import AgentError, BadInput, RunOver
 from netsim.radio.handle import RadioHandle
 from netsim.round_agent import RoundAgent
-from netsim.transport.inbox import Inbox
+from netsim.transport.inbox import PartInbox
 from netsim.util import check, draws
 
 __all__ = ["MacLayer", "Message", "Mote", "Part"]
@@ -71,59 +71,13 @@ class Message(NamedTuple):
     payload: Any
 
 
-class PartInbox(asyncio.Queue[Any]):
-    """The frames for one part, in order of arrival: a queue over which ``async for`` iterates, as over an `Inbox`."""
-
-    _END = object()
-
-    def __init__(self, part: str, whole: Inbox) -> None:
-        super().__init__()
-        self._part, self._whole, self._iterators = part, whole, 0
-
-    def __len__(self) -> int:
-        return self.qsize()
-
-    async def get(self) -> Any:
-        """Wait for the next frame and return it."""
-        while (frame := await super().get()) is self._END:
-            # It is for a task that iterates.
-            self.put_nowait(frame)
-        return frame
-
-    def __aiter__(self) -> "PartInbox":
-        return self
-
-    async def __anext__(self) -> Any:
-        self._iterators += 1
-        try:
-            frame = await super().get()
-        finally:
-            self._iterators -= 1
-        if frame is self._END:
-            raise StopAsyncIteration
-        return frame
-
-    def end_iteration(self) -> None:
-        """End every ``async for`` that waits for a frame, because none can arrive any more."""
-        for _ in range(self._iterators):
-            self.put_nowait(self._END)
-
-    def drop_late_frames(self, until: float) -> None:
-        """Refuse rounds, whose frames this inbox does not sort."""
-        raise AgentError(f"part {self._part!r}: a part of a mote has no rounds; use asyncio.sleep")
-
-    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
-        """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
-        return await self._whole.wait_for_reply(request, timeout)
-
-
 class _PartContext:
     """A mote's context as one part has it: with its own inbox, random numbers, radio handle and outbox.
 
     All else, such as the name, the neighbours and the battery, is the mote's; an attribute that is set is the mote's.
     """
 
-    _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "radio", "rng"})
+    _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "parts", "radio", "rng", "task"})
     # The mote's method would send through the mote's outbox.
     send = Context.send
 
@@ -133,6 +87,9 @@ class _PartContext:
         self.inbox = PartInbox(part, base.inbox)
         self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
         self.outbox: Any = base.outbox
+        # A part has no parts. What runs it; None before.
+        self.parts: None = None
+        self.task: asyncio.Task[None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
@@ -246,6 +203,8 @@ class Mote(Agent):
         self._owners: dict[str, str] = {}
         for name, part in self._members().items():
             _check_part(name, part, has_mac=mac is not None)
+            if (twice := next((other for other in self.parts if self.parts[other] is part), name)) != name:
+                raise BadInput(f"Mote: {name}: must be an object of its own; it is the same as {twice}")
             for kind in part.kinds:
                 if (owner := self._owners.setdefault(kind, name)) != name:
                     raise BadInput(f"Mote: kind {kind!r}: must belong to one part; it is of {owner} and of {name}")
@@ -295,20 +254,28 @@ class Mote(Agent):
                 if self.mac is not None and name != MAC:
                     context.outbox = above
             below = [group.create_task(self._sort())]
-            tasks = {name: group.create_task(_named(name, part)) for name, part in self._members().items()}
-            if MAC in tasks:
-                below.append(tasks.pop(MAC))
-            waiting = [*tasks.values()]
+            if self.mac is not None:
+                below.append(group.create_task(_named(MAC, self.mac)))
+            waiting = list[asyncio.Task[Any]]()
+            # Those that only call others begin last, when the others are ready.
+            for name, part in sorted(self.parts.items(), key=lambda each: not each[1].kinds):
+                context = part._netsim
+                context.task = group.create_task(_named(name, part))
+                waiting.append(context.task)
             while waiting := [task for task in (*waiting, *sending) if not task.done()]:
                 await asyncio.wait(waiting)
             for task in below:
                 task.cancel()
 
     async def _sort(self) -> None:
-        async for frame in self.inbox:
-            self._hand_out(frame)
-        for part in self._members().values():
-            part.inbox.end_iteration()
+        inbox = self.inbox
+        while True:
+            while not inbox._settled():
+                if not await inbox._block():
+                    # What parts iterate over ends; others may still send.
+                    for part in self._members().values():
+                        part._netsim.inbox.end_iteration()
+            self._hand_out(inbox._next())
 
     def _take(self, sender: Hashable, value: Any) -> None:
         """Take what arrived over the MAC layer; anything may arrive."""
@@ -322,7 +289,7 @@ class Mote(Agent):
         if owner is None:
             self.foreign[frame.kind] += 1
         else:
-            self._members()[owner].inbox.put_nowait(frame)
+            self._members()[owner].inbox.put(frame)
 
 
 def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
@@ -334,12 +301,16 @@ def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
         raise BadInput(f"Mote: {name}: must be no mote")
     if name == MAC and not is_layer:
         raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {kind}")
-    if name != MAC and is_layer:
-        raise BadInput(f"Mote: {name}: must be no MAC layer: give it as mac=")
-    if name != MAC and (hasattr(Mote, name) or name in ("parts", "foreign")):
+    if name != MAC and (is_layer or isinstance(getattr(part, MAC, None), Agent)):
+        has = "be no" if is_layer else "have no"
+        raise BadInput(f"Mote: {name}: must {has} MAC layer: give it as mac= of the mote")
+    if name != MAC and (hasattr(Mote, name) or name.startswith("_") or name in ("parts", "foreign", "mote")):
         raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
     if not hasattr(part, "kinds"):
         raise BadInput(f"Mote: {name}: {kind} must declare its kinds, the kinds of frames that it gets, as Part does")
+    is_several = isinstance(part.kinds, Collection) and not isinstance(part.kinds, str)
+    if not is_several or not all(isinstance(each, str) for each in part.kinds):
+        raise check.refuse(f"Mote: {name}: kinds", part.kinds, 'a collection of texts, such as ("alarm",)')
     if isinstance(part, RoundAgent) or type(part).answer is not Agent.answer:
         has = "rounds" if isinstance(part, RoundAgent) else "a method answer"
         raise BadInput(f"Mote: {name}: must be an agent without {has}, which {kind} has")

@@ -16,7 +16,8 @@ __all__ = ["Requests"]
 ASK, ANSWER = "q", "qa"
 
 _MOST = 2**62
-_FIELDS = fields(whole(0, _MOST), anything)
+# The first number is below 0 where the clock is.
+_FIELDS = fields(whole(-_MOST, _MOST), anything)
 _LONGER = 1.5  # ACK_RANDOM_FACTOR
 
 

@@ -150,6 +150,9 @@ def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Cont
 
 
 def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
+    for name, part in (context.parts or {}).items():
+        if part.task is not None and not part.task.done():
+            return f"{_waits_for(part.task, part)}, {IN_PART}{name!r}"
     own: Any = task.get_coro()
     # Name the coroutine that the agent's own code awaits, not the innermost one: asyncio's private coroutines differ
     # between versions.

@@ -226,7 +226,7 @@ def test_the_error_of_a_part_names_agent_and_part() -> None:
         (lambda: {"parts": Says()}, r"^Mote: parts: must have another name"),
         (lambda: {"run": Says()}, r"^Mote: run: must have another name"),
         (lambda: {"a": Mote(b=Says())}, r"^Mote: a: must be no mote$"),
-        (lambda: {"a": ContikiMAC()}, r"^Mote: a: must be no MAC layer: give it as mac=$"),
+        (lambda: {"a": ContikiMAC()}, r"^Mote: a: must be no MAC layer: give it as mac= of the mote$"),
         (lambda: {"mac": Says(), "a": CTP()}, r"^Mote: mac: must be a MAC layer, .* not Says$"),
         (lambda: {"mac": TSCH(), "a": Glossy()}, r"^Mote: the radio must be switched by one part; mac and a do so$"),
         (lambda: {"mac": LPL(), "time": FTSP()}, r"^Mote: time: FTSP must be without a MAC layer below"),
