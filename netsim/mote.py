@@ -5,6 +5,7 @@ the part that owns the frame's kind. Each part is an agent, which can also run a
 """
 
 import asyncio
+import copy
 from collections import Counter
 from collections.abc import Collection, Coroutine, Hashable
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
@@ -15,12 +16,14 @@ from netsim.agent import Agent
 from netsim.context import Context
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
+from netsim.core.records import REFUSED
 from netsim.engine.diagnosis import IN_PART
 from netsim.errors import AgentError, BadInput, RunOver
 from netsim.radio.handle import RadioHandle
 from netsim.round_agent import RoundAgent
 from netsim.transport.inbox import PartInbox
 from netsim.util import check, draws
+from netsim.wire.codec import encode
 
 __all__ = ["MacLayer", "Message", "Mote", "Part"]
 
@@ -119,9 +122,8 @@ class _MacOutbox:
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Have the MAC layer send a message to all neighbours; return how many there are."""
-        self._check(raw_data, None)
-        self._begin(self._layer.announce([kind, payload]))
-        return len(self._context.neighbors)
+        begun = self._begin(self._layer.announce(self._message(kind, payload, raw_data, None)))
+        return len(self._context.neighbors) if begun else 0
 
     def send(
         self,
@@ -135,28 +137,40 @@ class _MacOutbox:
         outcome: "asyncio.Future[Delivery] | None" = None,
     ) -> bool:
         """Have the MAC layer send a message to a neighbour."""
-        self._check(raw_data, request)
-        self._begin(self._post(to, [kind, payload], outcome))
-        return True
+        begun = self._begin(self._post(to, self._message(kind, payload, raw_data, request), outcome))
+        if not begun and outcome is not None:
+            outcome.set_result(Delivery.of_cause(False, 0, 0, REFUSED))
+        return begun
 
     def transmit(self, *args: Any) -> None:
         """Refuse: a MAC layer decides itself when a frame leaves, and how often."""
         raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
 
-    def _begin(self, sends: Coroutine[Any, Any, Any]) -> None:
-        task = self._group.create_task(sends)
+    def _begin(self, sends: Coroutine[Any, Any, Any]) -> bool:
+        """Begin to send, and return True; False if the mote has ended or its node is down."""
+        try:
+            task = self._group.create_task(sends)
+        except RuntimeError:
+            sends.close()
+            return False
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
+        return True
 
     async def _post(self, to: Hashable, value: Any, outcome: "asyncio.Future[Delivery] | None") -> None:
         result = await self._layer.post(to, value)
         if outcome is not None and not outcome.done():
             outcome.set_result(result)
 
-    def _check(self, raw_data: bool, request: int | None) -> None:
+    def _message(self, kind: str, payload: Any, raw_data: bool, request: int | None) -> list[Any]:
+        """Return what the MAC layer sends later, whatever becomes of the payload; raise if it cannot be sent."""
         what = "raw data is not counted" if raw_data else "there are no requests" if request is not None else ""
         if what:
             raise AgentError(f"agent {self._context.name!r}: above a MAC part {what}")
+        if type(kind) is not str:
+            raise check.refuse("kind", kind, "a str")
+        encode(payload)
+        return [kind, copy.deepcopy(payload)]
 
 
 class Mote(Agent):
@@ -262,8 +276,13 @@ class Mote(Agent):
                 context = part._netsim
                 context.task = group.create_task(_named(name, part))
                 waiting.append(context.task)
-            while waiting := [task for task in (*waiting, *sending) if not task.done()]:
-                await asyncio.wait(waiting)
+            for tasks in (waiting, sending):
+                while left := [task for task in tasks if not task.done()]:
+                    done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        if task.cancelled():
+                            # A part that was cancelled while the run goes on ends the mote, as it would end an agent.
+                            task.result()
             for task in below:
                 task.cancel()
 
