@@ -50,6 +50,8 @@ class Part(Agent):
     kinds: ClassVar[Collection[str]] = ()
     switches_radio: ClassVar[bool] = False
     uses_radio: ClassVar[bool] = False
+    # Whether the radio is on for this part's own frames only, so that no other part of the mote may get frames.
+    _is_alone: ClassVar[bool] = False
     mote: "Mote"
 
 
@@ -212,7 +214,8 @@ class Mote(Agent):
     def __init__(self, *, mac: Any = None, **parts: Any) -> None:
         if not parts:
             raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
-        self.mac, self.parts, self.foreign = mac, parts, Counter[str]()
+        self.mac, self.parts = mac, parts
+        self.foreign: Counter[str] = Counter()
         # By kind, the part that owns it.
         self._owners: dict[str, str] = {}
         for name, part in self._members().items():
@@ -227,6 +230,13 @@ class Mote(Agent):
         switching = [name for name, part in self._members().items() if getattr(part, "switches_radio", False)]
         if len(switching) > 1:
             raise BadInput(f"Mote: the radio must be switched by one part; {' and '.join(switching)} do so")
+        for alone in [name for name, part in self.parts.items() if getattr(part, "_is_alone", False)]:
+            if others := [name for name, part in self.parts.items() if part.kinds and name != alone]:
+                kind = type(self.parts[alone]).__name__
+                raise BadInput(
+                    f"Mote: {alone}: {kind} must be the only part that gets frames, for it has the radio off between "
+                    f"its own; {others[0]} gets some, too"
+                )
         # The part that switches the radio; None until one does.
         self._switches: str | None = switching[0] if switching else None
 
