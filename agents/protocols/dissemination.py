@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import netsim
 from netsim.agents.papers import DELUGE

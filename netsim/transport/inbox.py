@@ -325,7 +325,7 @@ class Inbox:
 
 
 class PartInbox:
-    """The frames for one part of a `netsim.Mote`, in order of arrival: ``async for`` iterates over them, as over an `Inbox`."""
+    """The frames for one part of a `netsim.Mote`; ``async for`` iterates over them as they arrive."""
 
     def __init__(self, part: str, whole: Inbox) -> None:
         self._part, self._whole = part, whole

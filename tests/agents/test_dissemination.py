@@ -11,7 +11,7 @@ import pytest
 import netsim
 from netsim import BadInput, Link, Mote, Network, Radio, topology
 from netsim.agents import Dissemination
-from netsim.faults import Crash, LinkDown
+from netsim.faults import Crash, Join, LinkDown
 
 LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 PAGE = 8 * 32
@@ -24,7 +24,14 @@ def image_of(size: int, seed: int = 1) -> bytes:
 
 
 def spread(
-    graph: Any, image: bytes | None, until: float = 60, *, loss: float = 0.0, does: Any = (), extra: Any = (), **options: Any
+    graph: Any,
+    image: bytes | None,
+    until: float = 60,
+    *,
+    loss: float = 0.0,
+    does: Any = (),
+    extra: Any = (),
+    **options: Any,
 ) -> tuple[Any, Any]:
     """Run Deluge on a graph whose node 0 has an image; ``does`` are (time, callback of the agents)."""
     link = LINK.with_loss(netsim.loss.bernoulli(loss)) if loss else LINK
@@ -93,6 +100,30 @@ def test_whoever_has_an_image_may_publish_the_next() -> None:
         does=[(30, lambda agents: agents[3].publish(images[1])), (60, lambda agents: agents[1].publish(b""))],
     )
     assert {(agent.version, agent.image) for agent in agents.values()} == {(3, b"")}
+
+
+@pytest.mark.parametrize("at", [1.2, 1.5, 1.8, 2.1])
+def test_a_shorter_image_overtakes_a_longer_one_that_is_being_sent(at: float) -> None:
+    image = image_of(12 * PAGE)
+    agents, _ = spread(nx.path_graph(3), image, 30, does=[(at, lambda agents: agents[0].publish(b"new"))])
+    assert agents[0].packets > 1
+    assert {agent.image for agent in agents.values()} == {b"new"}
+
+
+def test_an_image_may_be_published_before_the_node_begins() -> None:
+    agents, _ = spread(nx.path_graph(2), None, 20, faults=[Join(0, at=5)], does=[(3, publish_early)])
+    assert [(agent.version, agent.image) for agent in agents.values()] == [(1, b"early")] * 2
+
+
+def publish_early(agents: Any) -> None:
+    agents[0].publish(b"early")
+
+
+@pytest.mark.parametrize("name", ["packet", "page"])
+def test_other_sizes_at_some_nodes_are_refused(name: str) -> None:
+    agents = {node: Dissemination(**{name: 8 + node}) for node in range(2)}
+    with pytest.raises(BadInput, match=rf"agents\[1\]: {name} = 9: must be 8, as agent 0 has it"):
+        Network(nx.path_graph(2), LINK, medium=CSMA).run(agents, until=9)
 
 
 def test_parts_of_a_network_that_were_apart_agree_on_the_newest() -> None:

@@ -156,9 +156,7 @@ def test_a_full_queue_refuses(mode: str) -> None:
 def test_clocks_that_are_behind_change_nothing(mode: str) -> None:
     """Numbers begin with the clock, which may be below 0."""
     faults = [ClockSkew(node, offset=1000.0) for node in range(3)]
-    agents, given = play(
-        nx.path_graph(3), mode, 60, (40, lambda agents: agents[0].down.send(2, "x")), faults=faults
-    )
+    agents, given = play(nx.path_graph(3), mode, 60, (40, lambda agents: agents[0].down.send(2, "x")), faults=faults)
     assert given == [True]
     assert agents[2].commands == ["x"]
 

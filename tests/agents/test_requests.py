@@ -50,7 +50,9 @@ def mote(*asks: Any, timeout: float = 0.25, repeats: int = 4, **settings: Any) -
     return Mote(calls=Serves(timeout=timeout, repeats=repeats), app=Asks(asks, **settings))
 
 
-def play(motes: Any, *, loss: float = 0.0, until: float = 300, medium: Any = CSMA, graph: Any = None, **options: Any) -> Any:
+def play(
+    motes: Any, *, loss: float = 0.0, until: float = 300, medium: Any = CSMA, graph: Any = None, **options: Any
+) -> Any:
     link = LINK.with_loss(netsim.loss.bernoulli(loss)) if loss else LINK
     network = Network(graph or nx.complete_graph(len(motes)), link, medium=medium, seed=4, **options)
     return network.run(motes, until=until, trace=True)
@@ -163,7 +165,22 @@ def test_who_is_no_neighbour_cannot_be_asked() -> None:
 
 
 def test_garbage_of_its_kinds_stops_nobody() -> None:
-    odd: list[Any] = [None, 5, 2.5, "x", b"x", {}, [], [1], [[1], [2]], np.zeros(2), [-1, 0], [None] * 3, [1] * 9, [True, 1]]
+    odd: list[Any] = [
+        None,
+        5,
+        2.5,
+        "x",
+        b"x",
+        {},
+        [],
+        [1],
+        [[1], [2]],
+        np.zeros(2),
+        [-1, 0],
+        [None] * 3,
+        [1] * 9,
+        [True, 1],
+    ]
     says = [(kind, value) for kind in Requests.kinds for value in odd]
     motes = {0: mote(*((1, k) for k in range(9)), pause=1.0, repeats=8), 1: mote()}
     network = Network(nx.complete_graph(3), LINK, medium=CSMA, seed=4)

@@ -733,9 +733,7 @@ def test_glossy_and_an_application_share_a_mote() -> None:
         await asyncio.sleep(5)
         return part.mote.flood.hops
 
-    motes = play(
-        lambda node: Mote(flood=Glossy(is_initiator=node == 0), app=Calls(does)), medium=Radio(access="aloha")
-    )
+    motes = play(lambda node: Mote(flood=Glossy(is_initiator=node == 0), app=Calls(does)), medium=Radio(access="aloha"))
     assert [mote.app.found for mote in motes.values()] == [[0], [1]]
 
 
