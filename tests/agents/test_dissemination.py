@@ -11,7 +11,7 @@ import pytest
 import netsim
 from netsim import BadInput, Link, Mote, Network, Radio, topology
 from netsim.agents import Dissemination
-from netsim.faults import Crash, Join, LinkDown
+from netsim.faults import Crash, LinkDown
 
 LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 PAGE = 8 * 32
@@ -108,15 +108,6 @@ def test_a_shorter_image_overtakes_a_longer_one_that_is_being_sent(at: float) ->
     agents, _ = spread(nx.path_graph(3), image, 30, does=[(at, lambda agents: agents[0].publish(b"new"))])
     assert agents[0].packets > 1
     assert {agent.image for agent in agents.values()} == {b"new"}
-
-
-def test_an_image_may_be_published_before_the_node_begins() -> None:
-    agents, _ = spread(nx.path_graph(2), None, 20, faults=[Join(0, at=5)], does=[(3, publish_early)])
-    assert [(agent.version, agent.image) for agent in agents.values()] == [(1, b"early")] * 2
-
-
-def publish_early(agents: Any) -> None:
-    agents[0].publish(b"early")
 
 
 @pytest.mark.parametrize("name", ["packet", "page"])

@@ -28,6 +28,7 @@ from netsim.agents import (
     XMac,
 )
 from netsim.core import Frame
+from netsim.distributed.states import StateWriter
 from netsim.faults import Crash, Join, Leave
 from netsim.testing import Listener
 
@@ -683,10 +684,15 @@ def test_nodes_may_have_any_names() -> None:
 
 
 def test_a_journal_can_hold_a_mote() -> None:
-    """So that motes over wires can be deployed."""
+    """So motes over wires can be deployed."""
+    motes = {0: Mote(keeps=Keeps(), update=Dissemination(b"abc"), calls=Requests(), table=Neighbors())}
+    assert StateWriter(motes, lambda digest, data: None).state(0)
+
+
+def test_motes_before_a_run_can_be_pickled() -> None:
     mote = pickle.loads(pickle.dumps(Mote(keeps=Keeps(), update=Dissemination(b"abc"))))
+    assert mote.parts == {"keeps": mote.keeps, "update": mote.update}
     assert mote.update.mote is mote
-    assert "__orig_class__" not in vars(mote.foreign)
 
 
 def test_motes_split_over_processes() -> None:
