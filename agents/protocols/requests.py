@@ -58,7 +58,7 @@ class Requests(Speaker):
         self.timeout = check.finite("timeout", timeout, above=0)
         self.repeats = check.integer("repeats", repeats, low=0, high=60)
         self.memory = check.integer("memory", memory, low=1)
-        self.asked = self.repeated = self.answered = 0
+        self.asked = self.repeated = self.answered = self._number = 0
 
     # --- for the application ------------------------------------------------------------------------------------------
 
