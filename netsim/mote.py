@@ -41,8 +41,8 @@ class Part(Agent):
     switches_radio : bool
         Of the class: whether the part switches the radio on and off, or sets its channel. A mote has one such part.
     uses_radio : bool
-        Of the class: whether the part uses the radio itself, as by `netsim.radio.handle.RadioHandle.transmit`, and therefore
-        cannot stand above a MAC layer.
+        Of the class: whether the part uses the radio itself, as ``radio.transmit`` does, and therefore cannot stand
+        above a MAC layer.
     mote : Mote
         The whole, with the other parts: ``self.mote.routing.report(21.5)``.
     """
