@@ -5,6 +5,7 @@ the part that owns the frame's kind. Each part is an agent, which can also run a
 """
 
 import asyncio
+import copy
 from collections import Counter
 from collections.abc import Collection, Coroutine, Hashable
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
@@ -15,12 +16,14 @@ from netsim.agent import Agent
 from netsim.context import Context
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
+from netsim.core.records import REFUSED
 from netsim.engine.diagnosis import IN_PART
 from netsim.errors import AgentError, BadInput, RunOver
 from netsim.radio.handle import RadioHandle
 from netsim.round_agent import RoundAgent
-from netsim.transport.inbox import Inbox
+from netsim.transport.inbox import PartInbox
 from netsim.util import check, draws
+from netsim.wire.codec import encode
 
 __all__ = ["MacLayer", "Message", "Mote", "Part"]
 
@@ -38,8 +41,8 @@ class Part(Agent):
     switches_radio : bool
         Of the class: whether the part switches the radio on and off, or sets its channel. A mote has one such part.
     uses_radio : bool
-        Of the class: whether the part uses the radio itself, as by `netsim.radio.RadioHandle.transmit`, and therefore
-        cannot stand above a MAC layer.
+        Of the class: whether the part uses the radio itself, as ``radio.transmit`` does, and therefore cannot stand
+        above a MAC layer.
     mote : Mote
         The whole, with the other parts: ``self.mote.routing.report(21.5)``.
     """
@@ -47,6 +50,8 @@ class Part(Agent):
     kinds: ClassVar[Collection[str]] = ()
     switches_radio: ClassVar[bool] = False
     uses_radio: ClassVar[bool] = False
+    # Whether the radio is on for this part's own frames only, so that no other part of the mote may get frames.
+    _is_alone: ClassVar[bool] = False
     mote: "Mote"
 
 
@@ -71,59 +76,13 @@ class Message(NamedTuple):
     payload: Any
 
 
-class PartInbox(asyncio.Queue[Any]):
-    """The frames for one part, in order of arrival: a queue over which ``async for`` iterates, as over an `Inbox`."""
-
-    _END = object()
-
-    def __init__(self, part: str, whole: Inbox) -> None:
-        super().__init__()
-        self._part, self._whole, self._iterators = part, whole, 0
-
-    def __len__(self) -> int:
-        return self.qsize()
-
-    async def get(self) -> Any:
-        """Wait for the next frame and return it."""
-        while (frame := await super().get()) is self._END:
-            # It is for a task that iterates.
-            self.put_nowait(frame)
-        return frame
-
-    def __aiter__(self) -> "PartInbox":
-        return self
-
-    async def __anext__(self) -> Any:
-        self._iterators += 1
-        try:
-            frame = await super().get()
-        finally:
-            self._iterators -= 1
-        if frame is self._END:
-            raise StopAsyncIteration
-        return frame
-
-    def end_iteration(self) -> None:
-        """End every ``async for`` that waits for a frame, because none can arrive any more."""
-        for _ in range(self._iterators):
-            self.put_nowait(self._END)
-
-    def drop_late_frames(self, until: float) -> None:
-        """Refuse rounds, whose frames this inbox does not sort."""
-        raise AgentError(f"part {self._part!r}: a part of a mote has no rounds; use asyncio.sleep")
-
-    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
-        """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
-        return await self._whole.wait_for_reply(request, timeout)
-
-
 class _PartContext:
     """A mote's context as one part has it: with its own inbox, random numbers, radio handle and outbox.
 
     All else, such as the name, the neighbours and the battery, is the mote's; an attribute that is set is the mote's.
     """
 
-    _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "radio", "rng"})
+    _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "parts", "radio", "rng", "task"})
     # The mote's method would send through the mote's outbox.
     send = Context.send
 
@@ -133,6 +92,9 @@ class _PartContext:
         self.inbox = PartInbox(part, base.inbox)
         self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
         self.outbox: Any = base.outbox
+        # A part has no parts. What runs it; None before.
+        self.parts: None = None
+        self.task: asyncio.Task[None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
@@ -162,9 +124,8 @@ class _MacOutbox:
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Have the MAC layer send a message to all neighbours; return how many there are."""
-        self._check(raw_data, None)
-        self._begin(self._layer.announce([kind, payload]))
-        return len(self._context.neighbors)
+        begun = self._begin(self._layer.announce(self._message(kind, payload, raw_data, None)))
+        return len(self._context.neighbors) if begun else 0
 
     def send(
         self,
@@ -178,28 +139,40 @@ class _MacOutbox:
         outcome: "asyncio.Future[Delivery] | None" = None,
     ) -> bool:
         """Have the MAC layer send a message to a neighbour."""
-        self._check(raw_data, request)
-        self._begin(self._post(to, [kind, payload], outcome))
-        return True
+        begun = self._begin(self._post(to, self._message(kind, payload, raw_data, request), outcome))
+        if not begun and outcome is not None:
+            outcome.set_result(Delivery.of_cause(False, 0, 0, REFUSED))
+        return begun
 
     def transmit(self, *args: Any) -> None:
         """Refuse: a MAC layer decides itself when a frame leaves, and how often."""
         raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
 
-    def _begin(self, sends: Coroutine[Any, Any, Any]) -> None:
-        task = self._group.create_task(sends)
+    def _begin(self, sends: Coroutine[Any, Any, Any]) -> bool:
+        """Begin to send, and return True; False if the mote has ended or its node is down."""
+        try:
+            task = self._group.create_task(sends)
+        except RuntimeError:
+            sends.close()
+            return False
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
+        return True
 
     async def _post(self, to: Hashable, value: Any, outcome: "asyncio.Future[Delivery] | None") -> None:
         result = await self._layer.post(to, value)
         if outcome is not None and not outcome.done():
             outcome.set_result(result)
 
-    def _check(self, raw_data: bool, request: int | None) -> None:
+    def _message(self, kind: str, payload: Any, raw_data: bool, request: int | None) -> list[Any]:
+        """Return what the MAC layer sends later, whatever becomes of the payload; raise if it cannot be sent."""
         what = "raw data is not counted" if raw_data else "there are no requests" if request is not None else ""
         if what:
             raise AgentError(f"agent {self._context.name!r}: above a MAC part {what}")
+        if type(kind) is not str:
+            raise check.refuse("kind", kind, "a str")
+        encode(payload)
+        return [kind, copy.deepcopy(payload)]
 
 
 class Mote(Agent):
@@ -241,11 +214,14 @@ class Mote(Agent):
     def __init__(self, *, mac: Any = None, **parts: Any) -> None:
         if not parts:
             raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
-        self.mac, self.parts, self.foreign = mac, parts, Counter[str]()
+        self.mac, self.parts = mac, parts
+        self.foreign: Counter[str] = Counter()
         # By kind, the part that owns it.
         self._owners: dict[str, str] = {}
         for name, part in self._members().items():
             _check_part(name, part, has_mac=mac is not None)
+            if (twice := next((other for other in self.parts if self.parts[other] is part), name)) != name:
+                raise BadInput(f"Mote: {name}: must be an object of its own; it is the same as {twice}")
             for kind in part.kinds:
                 if (owner := self._owners.setdefault(kind, name)) != name:
                     raise BadInput(f"Mote: kind {kind!r}: must belong to one part; it is of {owner} and of {name}")
@@ -254,6 +230,13 @@ class Mote(Agent):
         switching = [name for name, part in self._members().items() if getattr(part, "switches_radio", False)]
         if len(switching) > 1:
             raise BadInput(f"Mote: the radio must be switched by one part; {' and '.join(switching)} do so")
+        for alone in [name for name, part in self.parts.items() if getattr(part, "_is_alone", False)]:
+            if others := [name for name, part in self.parts.items() if part.kinds and name != alone]:
+                kind = type(self.parts[alone]).__name__
+                raise BadInput(
+                    f"Mote: {alone}: {kind} must be the only part that gets frames, for it has the radio off between "
+                    f"its own; {others[0]} gets some, too"
+                )
         # The part that switches the radio; None until one does.
         self._switches: str | None = switching[0] if switching else None
 
@@ -295,20 +278,33 @@ class Mote(Agent):
                 if self.mac is not None and name != MAC:
                     context.outbox = above
             below = [group.create_task(self._sort())]
-            tasks = {name: group.create_task(_named(name, part)) for name, part in self._members().items()}
-            if MAC in tasks:
-                below.append(tasks.pop(MAC))
-            waiting = [*tasks.values()]
-            while waiting := [task for task in (*waiting, *sending) if not task.done()]:
-                await asyncio.wait(waiting)
+            if self.mac is not None:
+                below.append(group.create_task(_named(MAC, self.mac)))
+            waiting = list[asyncio.Task[Any]]()
+            # Those that only call others begin last, when the others are ready.
+            for name, part in sorted(self.parts.items(), key=lambda each: not each[1].kinds):
+                context = part._netsim
+                context.task = group.create_task(_named(name, part))
+                waiting.append(context.task)
+            for tasks in (waiting, sending):
+                while left := [task for task in tasks if not task.done()]:
+                    done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        if task.cancelled():
+                            # A part that was cancelled while the run goes on ends the mote, as it would end an agent.
+                            task.result()
             for task in below:
                 task.cancel()
 
     async def _sort(self) -> None:
-        async for frame in self.inbox:
-            self._hand_out(frame)
-        for part in self._members().values():
-            part.inbox.end_iteration()
+        inbox = self.inbox
+        while True:
+            while not inbox._settled():
+                if not await inbox._block():
+                    # What parts iterate over ends; others may still send.
+                    for part in self._members().values():
+                        part._netsim.inbox.end_iteration()
+            self._hand_out(inbox._next())
 
     def _take(self, sender: Hashable, value: Any) -> None:
         """Take what arrived over the MAC layer; anything may arrive."""
@@ -322,7 +318,7 @@ class Mote(Agent):
         if owner is None:
             self.foreign[frame.kind] += 1
         else:
-            self._members()[owner].inbox.put_nowait(frame)
+            self._members()[owner].inbox.put(frame)
 
 
 def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
@@ -334,12 +330,16 @@ def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
         raise BadInput(f"Mote: {name}: must be no mote")
     if name == MAC and not is_layer:
         raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {kind}")
-    if name != MAC and is_layer:
-        raise BadInput(f"Mote: {name}: must be no MAC layer: give it as mac=")
-    if name != MAC and (hasattr(Mote, name) or name in ("parts", "foreign")):
+    if name != MAC and (is_layer or isinstance(getattr(part, MAC, None), Agent)):
+        has = "be no" if is_layer else "have no"
+        raise BadInput(f"Mote: {name}: must {has} MAC layer: give it as mac= of the mote")
+    if name != MAC and (hasattr(Mote, name) or name.startswith("_") or name in ("parts", "foreign", "mote")):
         raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
     if not hasattr(part, "kinds"):
         raise BadInput(f"Mote: {name}: {kind} must declare its kinds, the kinds of frames that it gets, as Part does")
+    is_several = isinstance(part.kinds, Collection) and not isinstance(part.kinds, str)
+    if not is_several or not all(isinstance(each, str) for each in part.kinds):
+        raise check.refuse(f"Mote: {name}: kinds", part.kinds, 'a collection of texts, such as ("alarm",)')
     if isinstance(part, RoundAgent) or type(part).answer is not Agent.answer:
         has = "rounds" if isinstance(part, RoundAgent) else "a method answer"
         raise BadInput(f"Mote: {name}: must be an agent without {has}, which {kind} has")

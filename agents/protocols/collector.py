@@ -11,7 +11,7 @@ from netsim import BadInput
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_name, whole
 from netsim.agents.protocols.mac import Mac, first_number
-from netsim.agents.protocols.together import roots_of
+from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
 from netsim.util import check
 
@@ -107,6 +107,8 @@ class Collector(Speaker):
     kinds: ClassVar[Mapping[str, Form]] = {
         DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)
     }
+    # What all nodes of a protocol need the same.
+    _agreed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -147,7 +149,9 @@ class Collector(Speaker):
             if agent.mac is not None:
                 macs.setdefault(type(agent.mac), {})[name] = agent.mac
         for members in protocols.values():
-            kind = type(next(iter(members.values()))).__name__
+            made = type(next(iter(members.values())))
+            must_agree(members, *made._agreed)
+            kind = made.__name__
             why = f"the readings of {kind} go nowhere"
             for sinks in roots_of(members, graph, "is_sink", why):
                 check.doubt(f"is_sink: agents {', '.join(map(repr, sinks))} are sinks of one {kind}, made for one")

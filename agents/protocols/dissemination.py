@@ -3,13 +3,17 @@
 import asyncio
 import math
 from collections.abc import Hashable, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import netsim
 from netsim.agents.papers import DELUGE
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, whole
+from netsim.agents.protocols.together import must_agree
 from netsim.agents.protocols.trickle import Trickle, checked
 from netsim.util import check
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Dissemination"]
 
@@ -69,7 +73,8 @@ class Dissemination(Speaker):
     Notes
     -----
     Source: J. W. Hui and D. Culler, "The dynamic behavior of a data dissemination protocol for network programming
-    at scale", SenSys 2004. A page is served at once, without the paper's rounds and without preferring lower ones.
+    at scale", SenSys 2004. A page is served at once, without the paper's rounds and without preferring lower ones. Two
+    images of the same version, which two nodes published at once, mix: one node publishes.
     """
 
     paper: ClassVar[str] = DELUGE
@@ -101,12 +106,20 @@ class Dissemination(Speaker):
         self.completed_at: float | None = None
         self._pages: list[bytes] = []
         self._arrived: dict[int, bytes] = {}
+        # The pages that neighbours have, by name; the packets to send, by page.
+        self._offers: dict[Hashable, int] = {}
+        self._wanted: dict[int, int] = {}
         self.adverts = self.requests = self.packets = 0
+        version = check.integer("version", version, low=1, high=_MOST)
         if image is not None:
-            self._adopt(check.integer("version", version, low=1, high=_MOST), image)
+            self._adopt(version, image)
             self.completed_at = 0.0
 
     image: bytes | None
+
+    @classmethod
+    def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
+        must_agree(agents, "packet", "page")
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -119,6 +132,7 @@ class Dissemination(Speaker):
 
     def _adopt(self, version: int, image: bytes) -> None:
         self.version, self.image, self._size, self._arrived = version, image, len(image), {}
+        self._offers, self._wanted = {}, {}
         length = self.packet * self.page
         self._pages = [image[start : start + length] for start in range(0, len(image), length)]
         self.have = len(self._pages)
@@ -133,10 +147,8 @@ class Dissemination(Speaker):
     async def run(self) -> None:
         """Advertise, fetch and serve."""
         self.trickle = Trickle(self._advertise, self.rng, imin=self.imin, doublings=self.doublings, k=self.k)
-        # The pages that neighbours have, by name; the packets to send, by page; when (s) a packet of the page that this
-        # node fetches was asked for, or sent, last.
-        self._offers: dict[Hashable, int] = {}
-        self._wanted: dict[int, int] = {}
+        self._offers, self._wanted = {}, {}
+        # When (s) a packet of the page that this node fetches was asked for, or sent, last.
         self._heard_at = -math.inf
         self._offered, self._asked = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -156,9 +168,8 @@ class Dissemination(Speaker):
     def _hear_advert(self, frame: netsim.Frame) -> None:
         version, size, have = frame.payload
         if version > self.version:
-            self.version, self.image, self.have, self._size = version, None, 0, size
-            self._pages, self._arrived, self._offers, self._wanted = [], {}, {}, {}
-            self.completed_at = None
+            self._adopt(version, b"")
+            self.image, self._size, self.completed_at = None, size, None
             if not size:
                 self._complete()
         if (version, have) == (self.version, self.have):

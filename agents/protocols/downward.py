@@ -63,8 +63,8 @@ class Downward:
     """
 
     kinds: ClassVar[Mapping[str, Form]] = {
-        DAO: fields(is_name, maybe(is_name), whole(0, _MOST)),
-        DOWN: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), maybe(_is_route), anything),
+        DAO: fields(is_name, maybe(is_name), whole(-_MOST, _MOST)),
+        DOWN: fields(is_name, whole(-_MOST, _MOST), whole(0, _HOP_LIMIT), maybe(_is_route), anything),
     }
 
     def __init__(self, node: "RPL", mode: str, refresh: float) -> None:
@@ -132,7 +132,7 @@ class Downward:
             await asyncio.sleep(node.rng.uniform(*node.pause))
 
     def _hear_dao(self, sender: Hashable, target: Hashable, parent: Hashable, number: int) -> None:
-        if target == self._node.name or number < self._known.get(target, (-1, None))[0]:
+        if target == self._node.name or number < self._known.get(target, (-_MOST, None))[0]:
             return
         self._known[target] = number, parent
         if self._mode == MODES[0]:

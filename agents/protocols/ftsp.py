@@ -40,7 +40,7 @@ class FTSP(Speaker):
       time is on its way.
     * Stamps that contradict another root's, or a root whose time has jumped, leave the regression.
 
-    A beacon carries the age of its time as it leaves (`netsim.radio.RadioHandle.transmit`), so any access to the
+    A beacon carries the age of its time as it leaves (`netsim.radio.handle.RadioHandle.transmit`), so any access to the
     channel will do. Stamps are exact to a microsecond here, without the jitter of interrupts.
 
     Parameters

@@ -72,6 +72,7 @@ class Glossy(Speaker):
 
     paper: ClassVar[str] = PAPER
     switches_radio: ClassVar[bool] = True
+    _is_alone: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, Form]] = {FLOOD: fields(whole(0, _MOST), whole(0, _MOST_RELAYS), anything)}
 
     def __init__(

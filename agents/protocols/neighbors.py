@@ -17,6 +17,7 @@ HELLO = "h"
 _NUMBERS = 2**16
 _SHARES = 100  # shares travel as whole percents
 _MOST = 64  # neighbours that a frame tells of
+_TOLD = fields(is_name, whole(0, _SHARES))
 
 
 @dataclass
@@ -126,6 +127,3 @@ class Neighbors(Speaker):
 
     def _average(self, before: float, new: float) -> float:
         return self.weight * before + (1 - self.weight) * new
-
-
-_TOLD = fields(is_name, whole(0, _SHARES))

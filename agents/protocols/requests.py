@@ -16,7 +16,8 @@ __all__ = ["Requests"]
 ASK, ANSWER = "q", "qa"
 
 _MOST = 2**62
-_FIELDS = fields(whole(0, _MOST), anything)
+# The first number is below 0 where the clock is.
+_FIELDS = fields(whole(-_MOST, _MOST), anything)
 _LONGER = 1.5  # ACK_RANDOM_FACTOR
 
 
@@ -57,7 +58,7 @@ class Requests(Speaker):
         self.timeout = check.finite("timeout", timeout, above=0)
         self.repeats = check.integer("repeats", repeats, low=0, high=60)
         self.memory = check.integer("memory", memory, low=1)
-        self.asked = self.repeated = self.answered = 0
+        self.asked = self.repeated = self.answered = self._number = 0
 
     # --- for the application ------------------------------------------------------------------------------------------
 

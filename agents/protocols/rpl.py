@@ -1,4 +1,4 @@
-"""RPL without its downward routes: a DODAG rooted at the sink, advertised by Trickle, with ranks by ETX."""
+"""RPL: a DODAG rooted at the sink, advertised by Trickle, with ranks by ETX."""
 
 import asyncio
 import math
@@ -99,6 +99,7 @@ class RPL(Collector):
         DIS: nothing,
         **Downward.kinds,
     }
+    _agreed = ("downward",)
 
     def __init__(  # noqa: PLR0913  an editor shows every parameter
         self,

@@ -39,8 +39,9 @@ class Sampler(netsim.Part):
 
     async def run(self) -> None:
         """Sample once the mote knows the common time."""
-        time: Any = getattr(self.mote, "time", None)
-        routing: Any = getattr(self.mote, "routing", None)
+        mote: Any = getattr(self, "mote", None)
+        time: Any = getattr(mote, "time", None)
+        routing: Any = getattr(mote, "routing", None)
         if time is None or routing is None:
             raise netsim.BadInput("Sampler: must be in a mote with the parts time and routing")
         while True:

@@ -497,7 +497,7 @@ cdef class Frame:
 
     @property
     def event(self):
-        """The sender's ``event`` by the receiver's own clock (s); None if `RadioHandle.transmit` got none."""
+        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it is too old to travel."""
         return self.moment if self.stamped and self.moment == self.moment else None
 
     def received(self, signal, double began, event=None):

@@ -1,4 +1,4 @@
-"""The outcome of a message: the results of `netsim.Agent.deliver` and of `netsim.radio.RadioHandle.transmit`."""
+"""The outcome of a message: the results of `netsim.Agent.deliver` and of `netsim.radio.handle.RadioHandle.transmit`."""
 
 import math
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class Delivery(int):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The result of `netsim.radio.RadioHandle.transmit`: what became of a message once it has left the air.
+    """The result of `netsim.radio.handle.RadioHandle.transmit`: what became of a message once it has left the air.
 
     Attributes
     ----------

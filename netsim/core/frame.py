@@ -173,7 +173,7 @@ class Frame:
 
     @property
     def event(self) -> float | None:
-        """The sender's ``event`` by the receiver's own clock (s); None if `RadioHandle.transmit` got none."""
+        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it is too old to travel."""
         return None if self._reception is None else self._reception[2]
 
     @property

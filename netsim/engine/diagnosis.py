@@ -32,11 +32,12 @@ def agent_error(
     name: Hashable, error: BaseException, context: Context, how: str = "", at: str | None = None
 ) -> AgentError:
     """Return the error for an agent that raised: its name, source line, circumstances (``how``) and time (``at``)."""
-    first, more = error, ""
+    first, more, notes = error, "", [*getattr(error, "__notes__", ())]
     while isinstance(first, BaseExceptionGroup):
         more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
         first = first.exceptions[0]
-    part = next((f", {note}," for note in getattr(first, "__notes__", ()) if note.startswith(IN_PART)), "")
+        notes += getattr(first, "__notes__", ())
+    part = next((f", {note}," for note in notes if note.startswith(IN_PART)), "")
     place = (when(context) if at is None else at) + _line(first.__traceback__)
     found = AgentError(f"agent {name!r}{part} raised {type(first).__name__}{how}{place}: {one_line(first)}{more}")
     found.__cause__ = error if more else first
@@ -135,6 +136,9 @@ def uncancellable_error(name: Hashable, task: "asyncio.Task[Any]", context: Cont
 
 
 def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
+    for name, part in (context.parts or {}).items():
+        if part.task is not None and not part.task.done():
+            return f"{_waits_for(part.task, part)}, {IN_PART}{name!r}"
     own: Any = task.get_coro()
     # Name the coroutine that the agent's own code awaits, not the innermost one: asyncio's private coroutines differ
     # between versions.

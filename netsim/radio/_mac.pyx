@@ -1331,7 +1331,7 @@ cdef class Mac:
         pending.began, pending.ends, pending.channel = now, now + seconds, self.receiver.channel
         if pending.moment == pending.moment:
             units = rint((local(self.clock, now) - pending.moment) / MICROSECOND)
-            pending.age = min(max(units, 0.0), MOST_UNITS) * MICROSECOND
+            pending.age = max(units, 0.0) * MICROSECOND if units <= MOST_UNITS else NAN
         if self.transmit_share > 0.0:
             self.silent_until = now + seconds + seconds * (1.0 / self.transmit_share - 1.0)
         return self.transmit(pending, now, now + seconds)

@@ -192,8 +192,9 @@ class RadioHandle:
         event : float, optional
             A moment by the agent's own clock (s), not after now. How long ago it was at the frame's first bit travels
             with the frame, rounded to 1 us, in 32 bits more; `netsim.Frame.event` is the moment by the receiver's own
-            clock, but for the signal's delay and the drift between the clocks since the event. Source: M. Maróti and
-            J. Sallai, "Packet-level time synchronization", TinyOS TEP 133, 2008.
+            clock, but for the signal's delay and the drift between the clocks since the event. If the frame waits for
+            so long that 32 bits do not hold it, that is None. Source: M. Maróti and J. Sallai, "Packet-level time
+            synchronization", TinyOS TEP 133, 2008.
 
         Raises
         ------

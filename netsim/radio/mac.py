@@ -173,7 +173,7 @@ class PendingFrame:
     # The moment (s) by the sender's own clock whose age travels with the frame (None: none), and that age (s), rounded
     # to microseconds, at the first bit of the latest transmission.
     event: float | None = None
-    age: float = 0.0
+    age: float | None = None
     # The true times (s) at which the latest transmission began and ended, and its channel; NaN and −1: there was none.
     began: float = math.nan
     ends: float = math.nan
@@ -527,7 +527,7 @@ class Mac:
         pending.began, pending.ends, pending.channel = now, end, self.receiver.channel
         if pending.event is not None:
             units = round((local(self.clock, now) - pending.event) / MICROSECOND)
-            pending.age = min(max(units, 0), 2**STAMP_BITS - 1) * MICROSECOND
+            pending.age = max(units, 0) * MICROSECOND if units < 2**STAMP_BITS else None
         if self._radio.transmit_share is not None:
             self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
         self._transmit(pending, now, end)
@@ -788,7 +788,7 @@ class Mac:
             # The round number in the frame may be damaged, so the receiver must check whether the frame is late.
             frame, late_at = received, -math.inf
         began = local(signal.mac.clock, signal.start)
-        event = None if pending.event is None else began - pending.age
+        event = None if pending.age is None else began - pending.age
         if self._tells_power or corrupted:
             powers = (signal.power + signal.joined, signal.floor, signal.noise) if self._tells_power else None
             frame = frame.received(powers, began, event)

@@ -19,10 +19,11 @@ from netsim.core import ArrivalQueue, Copies, Frame, Tally
 from netsim.core.arrival_queue import Entry
 from netsim.core.framing import for_receiver
 from netsim.core.records import INBOX_FULL, LATE, RECEIVER_DOWN
+from netsim.errors import AgentError
 from netsim.links.reliability import ACK, NACK
 from netsim.transport.shared import Shared
 
-__all__ = ["Inbox", "RemoteEndpoint"]
+__all__ = ["Inbox", "PartInbox", "RemoteEndpoint"]
 
 # An ended agent never reads its frames. To free memory, they are dropped as soon as more than this many are queued.
 _MAX_UNSETTLED = 1000
@@ -321,6 +322,76 @@ class Inbox:
                 return await future
         finally:
             del self.replies[request]
+
+
+class PartInbox:
+    """The frames for one part of a `netsim.Mote`; ``async for`` iterates over them as they arrive."""
+
+    def __init__(self, part: str, whole: Inbox) -> None:
+        self._part, self._whole = part, whole
+        self._ready, self._blocked = deque[Any](), list[asyncio.Future[bool]]()
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def put(self, frame: Any) -> None:
+        """Add a frame, and wake a task that waits for it."""
+        self._ready.append(frame)
+        self._wake()
+
+    async def get(self) -> Any:
+        """Wait for the next frame and return it."""
+        while not self._ready:
+            await self._block()
+        return self._ready.popleft()
+
+    def __aiter__(self) -> "PartInbox":
+        return self
+
+    async def __anext__(self) -> Any:
+        self._whole.iterating += 1
+        try:
+            while not self._ready:
+                if not await self._block():
+                    raise StopAsyncIteration
+        finally:
+            self._whole.iterating -= 1
+        return self._ready.popleft()
+
+    @property
+    def wait_description(self) -> str:
+        """The end of the sentence "the part waits for …", if a task of it waits at this inbox; else empty."""
+        return "the reply to a request" if self._whole.replies else "a frame in its inbox" if self._blocked else ""
+
+    def end_iteration(self) -> None:
+        """End every ``async for`` that waits for a frame, because none can arrive any more."""
+        for future in self._blocked:
+            if not future.done():
+                future.set_result(False)
+
+    def _wake(self) -> None:
+        for future in itertools.islice(self._blocked, len(self._ready)):
+            if not future.done():
+                future.set_result(True)
+
+    async def _block(self) -> bool:
+        """Wait until there may be a frame to read (True) or none can arrive any more (False)."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._blocked.append(future)
+        try:
+            return await future
+        finally:
+            self._blocked.remove(future)
+            # If this task was cancelled as it was woken, the frame is for the next.
+            self._wake()
+
+    def drop_late_frames(self, until: float) -> None:
+        """Refuse rounds, whose frames this inbox does not sort."""
+        raise AgentError(f"part {self._part!r}: a part of a mote has no rounds; use asyncio.sleep")
+
+    async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
+        """Wait for the reply to a request; raises TimeoutError after ``timeout`` seconds."""
+        return await self._whole.wait_for_reply(request, timeout)
 
 
 class RemoteEndpoint:

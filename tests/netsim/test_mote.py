@@ -2,7 +2,10 @@
 
 import asyncio
 import copy
+import itertools
+import pickle
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import networkx as nx
@@ -11,9 +14,22 @@ import pytest
 
 import netsim
 from netsim import AgentError, BadInput, Link, Mote, Network, Part, Radio
-from netsim.agents import CTP, FTSP, LPL, RPL, TSCH, ContikiMAC, Glossy
+from netsim.agents import (
+    CTP,
+    FTSP,
+    LPL,
+    RPL,
+    TSCH,
+    ContikiMAC,
+    Dissemination,
+    Glossy,
+    Neighbors,
+    Requests,
+    XMac,
+)
 from netsim.core import Frame
-from netsim.faults import Crash
+from netsim.distributed.states import StateWriter
+from netsim.faults import Crash, Join, Leave
 from netsim.testing import Listener
 
 LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
@@ -226,7 +242,7 @@ def test_the_error_of_a_part_names_agent_and_part() -> None:
         (lambda: {"parts": Says()}, r"^Mote: parts: must have another name"),
         (lambda: {"run": Says()}, r"^Mote: run: must have another name"),
         (lambda: {"a": Mote(b=Says())}, r"^Mote: a: must be no mote$"),
-        (lambda: {"a": ContikiMAC()}, r"^Mote: a: must be no MAC layer: give it as mac=$"),
+        (lambda: {"a": ContikiMAC()}, r"^Mote: a: must be no MAC layer: give it as mac= of the mote$"),
         (lambda: {"mac": Says(), "a": CTP()}, r"^Mote: mac: must be a MAC layer, .* not Says$"),
         (lambda: {"mac": TSCH(), "a": Glossy()}, r"^Mote: the radio must be switched by one part; mac and a do so$"),
         (lambda: {"mac": LPL(), "time": FTSP()}, r"^Mote: time: FTSP must be without a MAC layer below"),
@@ -392,3 +408,449 @@ def test_motes_sample_at_a_common_time_and_report() -> None:
     for times in late.values():
         assert len(times) == 9
         assert np.ptp(times) < 1e-6
+
+
+# --- legal, if unusual, programs --------------------------------------------------------------------------------------
+
+
+class Keeps(Part):
+    """Keeps the payloads of a kind."""
+
+    kinds: ClassVar = ("k",)
+
+    def __init__(self) -> None:
+        self.got = list[Any]()
+
+    async def run(self) -> None:
+        async for frame in self.inbox:
+            self.got.append(frame.payload)
+
+
+class Calls(Part):
+    """Runs a coroutine function of the part."""
+
+    def __init__(self, does: Any) -> None:
+        self.does, self.found = does, list[Any]()
+
+    async def run(self) -> None:
+        self.found.append(await self.does(self))
+
+
+def both(does: Any, *, mac: Any = None, **options: Any) -> Any:
+    """Return two motes whose first part of node 0 does something, and which keep what they hear."""
+
+    async def nothing(part: Any) -> None:
+        """End at once."""
+
+    def make(node: int) -> Mote:
+        return Mote(app=Calls(nothing if node else does), keeps=Keeps(), mac=None if mac is None else mac())
+
+    return play(make, medium=CSMA if mac is None else DUTY, **options)
+
+
+def test_one_task_reads_the_inbox_and_another_iterates() -> None:
+    """As none can arrive any more the iteration ends, and the task that waits for one frame goes on waiting."""
+
+    class Reads(Part):
+        kinds: ClassVar = ("k",)
+
+        async def run(self) -> None:
+            async with asyncio.TaskGroup() as group:
+                waits = group.create_task(self.inbox.get())
+                await asyncio.sleep(1)
+                async for _ in self.inbox:
+                    pass
+                self.waited = not waits.done()
+                waits.cancel()
+
+    motes = {node: Mote(reads=Reads()) for node in range(2)}
+    Network(nx.path_graph(2), LINK, medium=CSMA).run(motes)
+    assert [mote.reads.waited for mote in motes.values()] == [True, True]
+
+
+@pytest.mark.parametrize("whole", [lambda part: part, lambda part: Mote(part=part)])
+def test_who_iterated_may_still_send_to_who_waits(whole: Any) -> None:
+    class Waits(Part):
+        kinds: ClassVar = ("k", "bye")
+
+        async def run(self) -> None:
+            self.got = [(await self.inbox.get()).kind for _ in range(2)]
+
+    class Leaves(Waits):
+        async def run(self) -> None:
+            await self.broadcast("k")
+            async for _ in self.inbox:
+                pass
+            await self.broadcast("bye")
+
+    waits = Waits()
+    Network(nx.path_graph(2), LINK, medium=CSMA).run({0: whole(waits), 1: whole(Leaves())})
+    assert waits.got == ["k", "bye"]
+
+
+def test_a_task_that_is_cancelled_as_it_is_woken_leaves_the_frame_to_the_next() -> None:
+    class Reads(Part):
+        kinds: ClassVar = ("z",)
+
+        async def run(self) -> None:
+            first, second = (asyncio.create_task(self.inbox.get()) for _ in range(2))
+            await asyncio.sleep(1)
+            self.inbox.put("frame")
+            first.cancel()
+            self.got = await second
+
+    motes = {0: Mote(reads=Reads())}
+    Network(nx.path_graph(1), LINK, medium=CSMA).run(motes)
+    assert motes[0].reads.got == "frame"
+
+
+def test_a_stalled_part_is_named_with_its_line() -> None:
+    async def does(part: Any) -> None:
+        await asyncio.Event().wait()
+
+    network = Network(nx.path_graph(2), LINK, medium=CSMA)
+    with pytest.raises(
+        netsim.errors.Stalled, match=r"agent 0 waits for Event.wait\(\) \(test_mote.py, line \d+\), in part 'app'$"
+    ):
+        network.run({0: Mote(app=Calls(does)), 1: Mote(keeps=Keeps())})
+
+
+def test_an_error_in_a_group_of_a_part_names_the_part() -> None:
+    async def fails() -> None:
+        raise ValueError("no more readings")
+
+    async def does(part: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+
+    with pytest.raises(AgentError, match=r"agent 0, in part 'app', raised ValueError at 0 s .*: no more readings"):
+        both(does)
+
+
+def test_a_part_that_is_cancelled_ends_the_mote_as_an_agent() -> None:
+    async def does(part: Any) -> None:
+        asyncio.current_task().cancel()  # type: ignore[union-attr]
+        await asyncio.sleep(1)
+
+    with pytest.raises(AgentError, match=r"agent 0 was cancelled at 0 s .* though the run goes on"):
+        both(does)
+
+
+def test_parts_that_call_others_may_be_given_first() -> None:
+    async def does(part: Any) -> Any:
+        part.mote.routing.report(1.5)
+        part.mote.update.publish(b"abc")
+        return await part.mote.calls.ask(1, 3)
+
+    class Serves(Requests):
+        def answer_to(self, sender: Any, value: Any) -> Any:
+            return value + 1
+
+    async def nothing(part: Any) -> None:
+        """End at once."""
+
+    motes = {
+        node: Mote(
+            app=Calls(nothing if node else does),
+            calls=Serves(),
+            update=Dissemination(),
+            routing=CTP(is_sink=node == 1),
+        )
+        for node in range(2)
+    }
+    Network(nx.path_graph(2), LINK, medium=Radio(acks=True), seed=1).run(motes, until=30)
+    assert motes[0].app.found == [4]
+    assert motes[1].update.image == b"abc"
+    assert [arrival.value for arrival in motes[1].routing.heard.values()] == [1.5]
+
+
+@pytest.mark.parametrize("mac", [None, LPL])
+def test_a_message_is_what_it_was_as_it_was_sent(mac: Any) -> None:
+    async def does(part: Any) -> None:
+        values, array = [1], np.zeros(2)
+        await part.broadcast("k", values)
+        values.append(2)
+        await part.send(1, "k", values)
+        values.append(3)
+        await part.broadcast("k", array)
+        array[:] = 9
+
+    motes = both(does, mac=mac)
+    *lists, array = motes[1].keeps.got
+    assert lists == [[1], [1, 2]]
+    assert array.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("mac", [None, LPL])
+@pytest.mark.parametrize(
+    ("does", "message"),
+    [
+        (lambda part: part.broadcast("k", object()), r"raised WireError at 0 s .*: cannot encode a builtins.object"),
+        (lambda part: part.broadcast(3, 1), r"raised BadInput at 0 s .*: kind = 3: must be a str$"),
+        (lambda part: part.send(1, None, 1), r"raised BadInput at 0 s .*: kind = None: must be a str$"),
+        (lambda part: part.send(9, "k", 1), r"raised AgentError at 0 s .*: agent 0 cannot send to 9"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_the_call(does: Any, message: str, mac: Any) -> None:
+    with pytest.raises(AgentError, match=r"^agent 0, in part 'app', " + message):
+        both(does, mac=mac)
+
+
+@pytest.mark.parametrize("mac", [None, LPL])
+@pytest.mark.parametrize("faults", [[Crash(0, at=4, until=8)], [Leave(0, at=4)], [Join(0, at=6)]])
+def test_a_node_that_is_down_sends_nothing(mac: Any, faults: Any) -> None:
+    async def sleeps(part: Any) -> None:
+        await asyncio.sleep(99)
+
+    motes: Any = {0: Mote(app=Calls(sleeps), mac=mac and mac()), 1: Mote(keeps=Keeps(), mac=mac and mac())}
+    network = Network(nx.path_graph(2), LINK, medium=DUTY, seed=1, faults=faults)
+    network.at(5, lambda: asyncio.get_running_loop().create_task(motes[0].app.broadcast("k", 1)))
+    network.run(motes, until=20)
+    assert motes[1].keeps.got == []
+
+
+def test_a_mote_that_has_ended_sends_nothing_over_its_mac_layer() -> None:
+    async def nothing(part: Any) -> None:
+        """End at once."""
+
+    async def sends() -> None:
+        results.append((await motes[0].app.broadcast("k", 1), bool(await motes[0].app.deliver(1, "k", 1))))
+
+    results: list[Any] = []
+    motes: Any = {0: Mote(app=Calls(nothing), mac=LPL()), 1: Mote(keeps=Keeps(), mac=LPL())}
+    network = Network(nx.path_graph(2), LINK, medium=DUTY, seed=1)
+    network.at(5, lambda: asyncio.get_running_loop().create_task(sends()))
+    network.run(motes, until=20)
+    assert results == [(0, False)]
+    assert motes[1].keeps.got == []
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+@pytest.mark.parametrize("mac", [None, LPL, ContikiMAC])
+@pytest.mark.parametrize("at", [1.0, 1.0013, 1.01, 1.3])
+def test_a_crash_while_it_sends_leaves_a_mote_that_sends(mac: Any, keeps_state: bool, at: float) -> None:
+    async def does(part: Any) -> Any:
+        await asyncio.sleep(1)
+        await part.broadcast("k", bytes(60))
+        return bool(await part.deliver(1, "k", bytes(60)))
+
+    class Sends(Calls):
+        async def run(self) -> None:
+            self.began = [*getattr(self, "began", ()), self.now]
+            await super().run()
+
+    medium = replace(DUTY, access="csma") if mac is None else DUTY
+    parts: Any = {0: {"app": Sends(does)}, 1: {}}
+    motes: Any = {node: Mote(**each, keeps=Keeps(), mac=mac and mac()) for node, each in parts.items()}
+    crash = Crash(0, at=at, until=2, keeps_state=keeps_state)
+    Network(nx.path_graph(2), LINK, medium=medium, seed=3, faults=[crash]).run(motes, until=9)
+    app = motes[0].app
+    assert app.found[-1] is True
+    assert app.began == ([0.0, 2.0] if keeps_state else [2.0])
+    assert 2 <= len(motes[1].keeps.got) <= 4
+
+
+def test_motes_join_leave_and_run_empty() -> None:
+    async def says(part: Any) -> None:
+        while True:
+            await asyncio.sleep(1 + 0.01 * part.name)
+            await part.broadcast("k", part.name)
+
+    energy = {2: netsim.Energy(transmit=0.05, receive=0.05, listen=0.05, sleep=0, battery=0.3)}
+    motes = play(
+        lambda node: Mote(app=Calls(says), keeps=Keeps()),
+        3,
+        medium=Radio(energy=energy),
+        faults=[Join(0, at=4.5), Leave(1, at=10.5)],
+    )
+    counts = Counter(motes[0].keeps.got), Counter(motes[1].keeps.got), Counter(motes[2].keeps.got)
+    assert counts[0] == {1: 6, 2: 1}
+    assert counts[1][2] == 5
+    assert set(counts[2]) == {0, 1}
+
+
+def test_nodes_may_have_any_names() -> None:
+    names = [np.int64(3), (1, "a"), "s", ("t", np.int64(0))]
+
+    async def says(part: Any) -> None:
+        index = [*map(str, motes)].index(str(part.name))
+        await asyncio.sleep(index)
+        await part.broadcast("k", index)
+
+    motes = {name: Mote(app=Calls(says), keeps=Keeps()) for name in names}
+    Network(nx.complete_graph(names), LINK, medium=CSMA).run(motes, until=9)
+    for index, name in enumerate(names):
+        assert motes[name].keeps.got == [each for each in range(4) if each != index]
+
+
+def test_a_journal_can_hold_a_mote() -> None:
+    """So motes over wires can be deployed."""
+    motes = {0: Mote(keeps=Keeps(), update=Dissemination(b"abc"), calls=Requests(), table=Neighbors())}
+    assert StateWriter(motes, lambda digest, data: None).state(0)
+
+
+def test_motes_before_a_run_can_be_pickled() -> None:
+    mote = pickle.loads(pickle.dumps(Mote(keeps=Keeps(), update=Dissemination(b"abc"))))
+    assert mote.parts == {"keeps": mote.keeps, "update": mote.update}
+    assert mote.update.mote is mote
+
+
+def test_motes_split_over_processes() -> None:
+    """Over wires they can be; over a radio they are refused."""
+
+    async def says(part: Any) -> None:
+        await asyncio.sleep(1)
+        await part.broadcast("k", part.name)
+
+    motes = {node: Mote(app=Calls(says), keeps=Keeps()) for node in range(2)}
+    with pytest.raises(BadInput, match=r"workers = 2: must be 1 on a netsim.Radio"):
+        Network(nx.path_graph(2), LINK, medium=CSMA).run(motes, workers=2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (lambda: {"a": Kinds("alarm")}, r"^Mote: a: kinds = 'alarm': must be a collection of texts, such as"),
+        (lambda: {"a": Kinds(("x", 3))}, r"^Mote: a: kinds = \('x', 3\): must be a collection of texts"),
+        (lambda: {"a": Kinds(5)}, r"^Mote: a: kinds = 5: must be a collection of texts"),
+        (lambda: dict.fromkeys("ab", Keeps()), r"^Mote: b: must be an object of its own; it is the same as a$"),
+        (lambda: {"_owners": Keeps()}, r"^Mote: _owners: must have another name"),
+        (lambda: {"mote": Keeps()}, r"^Mote: mote: must have another name"),
+        (lambda: {"a": CTP(mac=LPL())}, r"^Mote: a: must have no MAC layer: give it as mac= of the mote$"),
+        (
+            lambda: {"a": Keeps(), "g": Glossy()},
+            r"^Mote: g: Glossy must be the only part that gets frames, for it .*; a gets some, too$",
+        ),
+        (lambda: {"a": CTP(), "g": Glossy()}, r"^Mote: g: Glossy must be the only part that gets frames"),
+    ],
+)
+def test_what_would_fail_silently_is_refused(parts: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Mote(**parts())
+
+
+class Kinds(Part):
+    def __init__(self, kinds: Any) -> None:
+        self.kinds = kinds
+
+
+def test_glossy_and_an_application_share_a_mote() -> None:
+    async def does(part: Any) -> Any:
+        await asyncio.sleep(5)
+        return part.mote.flood.hops
+
+    motes = play(lambda node: Mote(flood=Glossy(is_initiator=node == 0), app=Calls(does)), medium=Radio(access="aloha"))
+    assert [mote.app.found for mote in motes.values()] == [[0], [1]]
+
+
+# --- every MAC layer below every protocol -----------------------------------------------------------------------------
+
+
+class Doubles(Requests):
+    def answer_to(self, sender: Any, value: Any) -> Any:
+        return 2 * value
+
+
+async def _reports(part: Any) -> None:
+    await asyncio.sleep(20)
+    part.mote.it.report(part.name)
+
+
+async def _asks(part: Any) -> Any:
+    await asyncio.sleep(15)
+    return await part.mote.it.ask(part.neighbors[0], 4)
+
+
+async def _commands(part: Any) -> Any:
+    await asyncio.sleep(30)
+    return part.name or part.mote.it.down.send(2, "go")
+
+
+IMAGE = bytes(range(256))
+LAYERS: dict[str, Any] = {
+    "csma": None,
+    "LPL": lambda first: LPL(0.125),
+    "XMac": lambda first: XMac(0.125),
+    "ContikiMAC": lambda first: ContikiMAC(0.125),
+    "TSCH": lambda first: TSCH(is_root=first, slotframe=7, hopping=range(2), beacons=1.0),
+}
+ABOVE: dict[str, tuple[Any, Any, Any]] = {
+    "CTP": (
+        lambda first: CTP(is_sink=first),
+        _reports,
+        lambda motes: {each.value for each in motes[0].it.heard.values()} == {0, 1, 2},
+    ),
+    "RPL": (
+        lambda first: RPL(is_sink=first, downward="storing"),
+        _commands,
+        lambda motes: [each.value for each in motes[2].it.down.received.values()] == ["go"],
+    ),
+    "Dissemination": (
+        lambda first: Dissemination(IMAGE if first else None, packet=32, page=4, imin=1.0),
+        None,
+        lambda motes: all(mote.it.image == IMAGE for mote in motes.values()),
+    ),
+    "Requests": (
+        lambda first: Doubles(),
+        _asks,
+        lambda motes: [mote.app.found for mote in motes.values()] == [[8]] * 3,
+    ),
+    "Neighbors": (
+        lambda first: Neighbors(5.0),
+        None,
+        lambda motes: [set(mote.it.table) for mote in motes.values()] == [{1}, {0, 2}, {1}],
+    ),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("above", ABOVE)
+def test_each_protocol_works_above_each_mac_layer(layer: str, above: str) -> None:
+    make, does, holds = ABOVE[above]
+    motes = {
+        node: Mote(
+            mac=LAYERS[layer] and LAYERS[layer](node == 0),
+            it=make(node == 0),
+            **({} if does is None else {"app": Calls(does)}),
+        )
+        for node in range(3)
+    }
+    medium = Radio(acks=True, max_frame_retries=0) if layer == "csma" else DUTY
+    Network(nx.path_graph(3), LINK, medium=medium, seed=2).run(motes, until=45)
+    assert holds(motes)
+
+
+BESIDE: dict[str, Any] = {
+    "FTSP": lambda first: FTSP(5.0),
+    "CTP": lambda first: CTP(is_sink=first),
+    "RPL": lambda first: RPL(is_sink=first),
+    "Dissemination": lambda first: Dissemination(IMAGE if first else None, packet=32, page=4, imin=1.0),
+    "Requests": lambda first: Doubles(),
+    "Neighbors": lambda first: Neighbors(5.0),
+    "Glossy": lambda first: Glossy(is_initiator=first),
+}
+REFUSED = {frozenset({"CTP", "RPL"}), *(frozenset({"Glossy", name}) for name in BESIDE)}
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations(BESIDE, 2)), ids="-".join)
+def test_each_two_protocols_are_parts_of_one_mote_or_are_refused(pair: tuple[str, str]) -> None:
+    def make(node: int) -> Mote:
+        return Mote(**{name: BESIDE[name](node == 0) for name in pair})
+
+    if frozenset(pair) in REFUSED:
+        with pytest.raises(BadInput, match=r"^Mote: "):
+            make(0)
+        return
+    motes = {node: make(node) for node in range(3)}
+    Network(nx.path_graph(3), LINK, medium=Radio(acks=True, max_frame_retries=0), seed=2).run(motes, until=60)
+    for name in pair:
+        parts = [mote.parts[name] for mote in motes.values()]
+        assert not any(part.foreign for part in parts)
+        if name in ("CTP", "RPL"):
+            assert [part.parent for part in parts] == [None, 0, 1]
+        elif name == "FTSP":
+            assert all(part.is_synchronised for part in parts)
+        elif name == "Dissemination":
+            assert all(part.image == IMAGE for part in parts)
+        elif name == "Neighbors":
+            assert [len(part.table) for part in parts] == [1, 2, 1]

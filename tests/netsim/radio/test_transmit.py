@@ -11,8 +11,9 @@ import pytest
 import netsim
 from netsim import AgentError, BadInput, Link, Network, Radio
 from netsim.core.delivery import Sent
-from netsim.faults import ClockSkew
+from netsim.faults import ClockSkew, Crash, Straggler
 from netsim.testing import Listener
+from tests.netsim.radio.test_radio_twins import in_python
 
 LINK = Link(rate=250e3, header_bits=136)
 ALOHA = Radio(access="aloha")
@@ -257,3 +258,87 @@ def test_what_was_sent_is_a_record() -> None:
     sent = Sent(True, None, 1.0, 1.5, 0, 1, 0, "", None)
     assert sent == replace(sent)
     assert repr(sent).startswith("Sent(on_air=True, acknowledged=None, began=1.0, ended=1.5, channel=0")
+
+
+# --- what may happen meanwhile ----------------------------------------------------------------------------------------
+
+TWINS = pytest.mark.parametrize("twin", [lambda play: play(), in_python])
+
+
+@TWINS
+@pytest.mark.parametrize(("waits", "travels"), [(4294.0, True), (4300.0, False)])
+def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: float, travels: bool) -> None:
+    """It was young as the frame was handed over; the radio was off for longer than 32 bits of microseconds."""
+
+    async def does(agent: Any) -> Any:
+        agent.radio.off()
+        event = agent.now
+        waiting = asyncio.ensure_future(agent.radio.transmit("k", event=event))
+        await asyncio.sleep(waits)
+        agent.radio.on()
+        return await waiting
+
+    def play() -> Any:
+        agents = {0: Does(does), 1: Hears()}
+        Network(nx.path_graph(2), LINK, medium=ALOHA).run(agents, until=5000)
+        return agents[0].found[0], agents[1].heard[0][1]
+
+    sent, frame = twin(play)
+    assert (sent.began, frame.began) == (waits, waits)
+    assert frame.event == (pytest.approx(0, abs=1e-6) if travels else None)
+
+
+def outside(fault: Any, **call: Any) -> tuple[Any, Any]:
+    """Return what node 0 transmitted, 5 s after the start, from a task that is not the agent's, and who heard it."""
+    sent = list[Any]()
+    agents: Any = {0: Does(lambda agent: asyncio.sleep(99)), 1: Hears()}
+    network = Network(nx.path_graph(2), LINK, medium=Radio(access="aloha", acks=True), faults=[fault], seed=1)
+
+    async def transmit() -> None:
+        sent.append(await agents[0].radio.transmit("k", bytes(99), **call))
+
+    network.at(5, lambda: asyncio.get_running_loop().create_task(transmit()))
+    network.run(agents, until=20)
+    return sent[0], [frame.kind for _, frame in agents[1].heard]
+
+
+@TWINS
+def test_a_node_that_is_down_transmits_nothing(twin: Any) -> None:
+    sent, heard = twin(lambda: outside(Crash(0, at=1, until=10), event=0.5))
+    assert (sent.on_air, sent.reason, sent.attempts, heard) == (False, "link_down", 0, [])
+
+
+@TWINS
+def test_a_crash_cuts_short_what_is_on_the_air_and_its_result_is_told(twin: Any) -> None:
+    sent, heard = twin(lambda: outside(Crash(0, at=5.0005, until=10)))
+    assert (sent.on_air, sent.acknowledged, sent.attempts, sent.began, heard) == (False, None, 1, 5, [])
+    assert sent.reason
+    sent, heard = twin(lambda: outside(Crash(1, at=5.0005), to=1))
+    assert (sent.on_air, sent.acknowledged, sent.reason, sent.attempts, heard) == (True, False, "receiver_down", 4, [])
+
+
+def test_a_call_that_is_cancelled_leaves_its_message_on_its_way() -> None:
+    async def does(agent: Any) -> Any:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.0005):
+                await agent.radio.transmit("a", bytes(90))
+        return await agent.radio.transmit("b")
+
+    sent, [other], _ = played(does)
+    assert [frame.kind for _, frame in other.heard] == ["a", "b"]
+    assert (sent.on_air, sent.attempts) == (True, 1)
+
+
+def test_a_straggler_and_an_agent_in_rounds_transmit() -> None:
+    class Rounds(netsim.Agent):
+        async def run(self) -> None:
+            self.heard = list[Any]()
+            async for number in self.rounds(3):
+                await asyncio.sleep(0.01 * self.name)
+                await self.radio.transmit("k", number, event=self.now)
+                self.heard += [(frame.payload, frame.round, round(frame.event, 3)) for frame in await self.collect()]
+
+    agents = {node: Rounds() for node in range(2)}
+    Network(nx.path_graph(2), LINK, medium=ALOHA, round_period=1.0, faults=[Straggler(1, 0.5)]).run(agents)
+    assert agents[0].heard == [(1, 1, 0.01), (2, 2, 1.01), (3, 3, 2.01)]
+    assert agents[1].heard == [(1, 1, 0.0), (2, 2, 1.0), (3, 3, 2.0)]
