@@ -664,8 +664,7 @@ class Mac:
             if index >= 0 or self._phy is not None:
                 mac._begin_reception(signal, now, end, bits, is_ack and is_target)
             if self._phy is not None and self._phy.fading is not None:
-                ends = self.name, mac.name
-                signal.power *= self._phy.gain(medium.seed, each.key, channel, ends, signal.start)
+                signal.power *= self._phy.gain(medium.seed, each.key, channel, (self.name, mac.name), signal.start)
             mac.receiver.hear(signal, now, width)
             emission.reached.append(signal)
             if is_target:
