@@ -46,9 +46,13 @@ class ErrorFeedback(Coder):
     def __init__(self, coder: Coder) -> None:
         self.coder = with_own_memory(coder)
         self.whole = coder.whole
-        # The memory e, read-only, in the shape of the vectors; None before the first message.
-        self.residual: Vector | None = None
+        self._residual: Vector | None = None
         self._owner: np.random.Generator | None = None
+
+    @property
+    def residual(self) -> Vector | None:
+        """The memory e, read-only, in the shape of the vectors; None before the first message."""
+        return self._residual
 
     def fresh(self) -> "ErrorFeedback":
         """Return a copy with an empty memory, for one agent."""
@@ -62,13 +66,13 @@ class ErrorFeedback(Coder):
                 "coder = ErrorFeedback: must serve one agent, and was given another generator than before "
                 "(each agent takes coder.fresh())"
             )
-        if self.residual is not None:
-            if self.residual.shape != array.shape:
-                raise BadInput(f"vector = {array.shape}: must have shape {self.residual.shape}, like earlier vectors")
+        if self._residual is not None:
+            if self._residual.shape != array.shape:
+                raise BadInput(f"vector = {array.shape}: must have shape {self._residual.shape}, like earlier vectors")
             with np.errstate(over="ignore"):
-                array = check.finite_array("vector + residual", array + self.residual)
+                array = check.finite_array("vector + residual", array + self._residual)
         coded = self.coder.encode(array, draws)
         residual = array - decoded(coded)
         residual.flags.writeable = False
-        self.residual, self._owner = residual, draws
+        self._residual, self._owner = residual, draws
         return coded

@@ -84,6 +84,7 @@ class Uniform(Coder):
             raise BadInput(
                 f"by_row = True, low = {low!r}: must go without a fixed range, which is the same for all rows"
             )
+        self.fixed: tuple[float, float] | None = None
         if (low is None) != (high is None):
             allowed = "both be given (fixed range) or both be None (per-message range)"
             raise BadInput(f"low = {low!r}, high = {high!r}: must {allowed}")
@@ -92,33 +93,45 @@ class Uniform(Coder):
             high = check.finite("high", high, above=low)
             if np.isinf(high - low):
                 raise BadInput(f"high = {high:g}: must be within float64's range of low = {low:g}")
-        self.low, self.high = low, high
-        self.saturate = check.flag("saturate", saturate)
-        if low is None and not self.saturate:
+            self.fixed = (low, high)
+        self.unsaturated = not check.flag("saturate", saturate)
+        if self.unsaturated and self.fixed is None:
             raise BadInput("saturate = False: must go with low and high; a range per message has no elements outside")
 
     @property
-    def fixed(self) -> tuple[float, float] | None:
-        """The fixed range; None if each message has its own."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
+    def low(self) -> float | None:
+        """The lower end of the fixed range; None if each message has its own range."""
+        return None if self.fixed is None else self.fixed[0]
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the fixed range; None if each message has its own range."""
+        return None if self.fixed is None else self.fixed[1]
+
+    @property
+    def saturate(self) -> bool:
+        """Whether values outside the fixed range saturate."""
+        return not self.unsaturated
 
     def encode(self, vector: ArrayLike, rng: np.random.Generator | None = None) -> Quantized:
         """Return the coded array; ``rng`` is not used."""
         h = real_array(vector)
-        if (ends := self.fixed) is not None:
-            bits, low, high = (self.bits, *ends) if self.saturate else self._wide_enough(h, *ends)
+        if self.fixed:
+            bits, low, high = self._wide_enough(h) if self.unsaturated else (self.bits, *self.fixed)
             data, saturated = cells(h, low, high, bits)
             return FixedRange(bits, h.shape, (low, high), data, saturated)
         scale = scales(np.abs(matrix(h)).max(axis=1, initial=0.0)) if self.by_row else (float32_above(largest(h)),)
         reach = columns(scale, self.by_row)
         return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
-    def _wide_enough(self, h: Vector, low: float, high: float) -> tuple[int, float, float]:
+    def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
         """Return the bits and the two ends of a range that contains ``h``: the fixed range, doubled once per added bit.
 
         Doubling stops at `MOST_BITS` bits, or before the range would be infinite, even if ``h`` does not fit then.
         """
-        bits, smallest, largest = self.bits, h.min(initial=low), h.max(initial=low)
+        assert self.fixed is not None
+        bits, (low, high) = self.bits, self.fixed
+        smallest, largest = h.min(initial=low), h.max(initial=low)
         while bits < MOST_BITS and not (low <= smallest and largest < high) and math.isfinite(2.0 * (high - low)):
             half = (high - low) / 2.0
             bits, low, high = bits + 1, low - half, high + half

@@ -51,7 +51,8 @@ def papers(
     check.integer("jobs", jobs, low=1)
     if not folder:
         raise check.refuse("folder", folder, "the name of a folder")
-    seeds = range(check.integer("seed", seed, low=0), seed + repeats)
+    first = check.integer("seed", seed, low=0)
+    seeds = range(first, first + repeats)
     works = [work for paper in wanted for work in paper.works]
     runs = do(works, Path(folder), seeds, jobs, study.reporter, redo=redo)
     found = {paper: [judged(claim, runs) for claim in paper.claims] for paper in wanted}
