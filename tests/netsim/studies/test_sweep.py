@@ -14,8 +14,6 @@ from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.grid import flags_of, grid, values_of
 from tests.command import call
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 STUDY = """
 import os, signal, time
 from netsim import Agent, Link, Network, topology
