@@ -56,7 +56,7 @@ _FORMS: dict[int, Any] = {
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
-_MARK = b"netsim journal 5\n"
+MARK = b"netsim journal 5\n"
 
 
 class Journal:
@@ -76,7 +76,7 @@ class Journal:
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb", 0)
         except OSError as error:
             raise self._failure(error) from None
-        self._write(_MARK)
+        self._write(MARK)
         self._agents = agents
         self._local = {name: number for number, name in enumerate(agents) if processes[name] == membership.me}
         self._kinds_written = self._changes_written = 0
@@ -171,9 +171,9 @@ def entries(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         with path.open("rb") as file:
             size_of_file = os.fstat(file.fileno()).st_size
-            if not _MARK.startswith(file.read(len(_MARK))):
+            if not MARK.startswith(file.read(len(MARK))):
                 raise NetsimError(f"file = {str(path)!r}: must be a journal of a process, written by this netsim")
-            offset = len(_MARK)
+            offset = len(MARK)
             while len(head := file.read(_HEAD_SIZE)) == _HEAD_SIZE:
                 size, entry_type, check = _HEAD.unpack_from(head)
                 if zlib.crc32(head[: _HEAD.size]) != _CHECK.unpack_from(head, _HEAD.size)[0]:

@@ -288,9 +288,11 @@ class Membership:
 
 def _is_sound(state: dict[str, Any]) -> bool:
     """Return whether the state in a heartbeat has the form that `Membership._state_for` returns."""
+    if not fits(state, _STATE) or len(state) != len(_STATE):
+        return False
+    times = [state["sent"], state["epoch"], state["done"], *(state["answer"] or ())[1:], *(state["final"] or ())[1:2]]
     return (
-        fits(state, _STATE)
-        and len(state) == len(_STATE)
+        int not in map(type, times)
         and state["run"] >= 0
         and 0 <= state["phase"] <= Phase.OVER
         and len(state["why"]) <= _MAX_TEXT

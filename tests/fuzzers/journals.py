@@ -27,7 +27,7 @@ import numpy as np
 import netsim
 from netsim import Agent, Link, NetsimError, Network, core, latency, topology
 from netsim.core.records import LEFT, OUTCOME, SENT
-from netsim.distributed.journal import ARRAY, BEGIN, END, KINDS, RECORDS, ROW, STATE, Journal, entries, entry
+from netsim.distributed.journal import ARRAY, BEGIN, END, KINDS, MARK, RECORDS, ROW, STATE, entries, entry
 from netsim.distributed.node import mark_of
 from netsim.distributed.states import StateWriter
 from netsim.wire.codec import encode
@@ -159,8 +159,9 @@ def packed(content: Any) -> bytes:
 def gathered(found: Any, folder: Path) -> Any:
     """Return the run that is made of these entries."""
     path = folder / "run-0" / "a.journal"
-    Journal(path).close()
-    with path.open("ab") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        file.write(MARK)
         for what, content in found:
             body = content if isinstance(content, bytes) else packed(content)
             file.write(entry(what, body))
@@ -444,10 +445,7 @@ def written() -> tuple[bytes, tuple[Any, ...]]:
     """Return an honest journal's bytes and its entries."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "honest"
-        journal = Journal(path)
-        for what, content in honest():
-            journal.put(what, content)
-        journal.close()
+        path.write_bytes(MARK + b"".join(entry(what, packed(content)) for what, content in honest()))
         return path.read_bytes(), tuple(entries(path))
 
 
