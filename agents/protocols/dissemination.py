@@ -102,7 +102,8 @@ class Dissemination(Speaker):
         self.pause = check.finite("pause", pause, above=0)
         self.imin, self.doublings, self.k = checked(imin, doublings, k)
         check.instance("image", image, bytes, "bytes, or None", optional=True)
-        self.version, self.image, self.have, self._size = 0, None, 0, 0
+        self.version = self.have = self._size = 0
+        self.image: bytes | None = None
         self.completed_at: float | None = None
         self._pages: list[bytes] = []
         self._arrived: dict[int, bytes] = {}
@@ -114,8 +115,6 @@ class Dissemination(Speaker):
         if image is not None:
             self._adopt(version, image)
             self.completed_at = 0.0
-
-    image: bytes | None
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:

@@ -106,13 +106,14 @@ class Neighbors(Speaker):
 
     def _hear(self, frame: netsim.Frame) -> None:
         number, told = frame.payload
+        # Over a MAC layer of an agent's a message has no power.
         rssi = getattr(frame, "rssi_dbm", None)
         known = self.table.get(frame.sender)
         if known is None:
             if len(self.table) >= self.size:
                 self._forget()
-                if len(self.table) >= self.size:
-                    return
+            if len(self.table) >= self.size:
+                return
             known = self.table[frame.sender] = Neighbor(number, rssi, self.now)
         else:
             # After a gap as long as patience lasts, the neighbour began anew.
@@ -122,8 +123,8 @@ class Neighbors(Speaker):
             if rssi is not None:
                 known.rssi_dbm = rssi if known.rssi_dbm is None else self._average(known.rssi_dbm, rssi)
             known.number, known.last = number, self.now
-        shares = {name: share for name, share in told if name == self.name}
-        known.is_heard = shares[self.name] / _SHARES if shares else None
+        share = dict(told).get(self.name)
+        known.is_heard = None if share is None else share / _SHARES
 
     def _average(self, before: float, new: float) -> float:
         return self.weight * before + (1 - self.weight) * new

@@ -144,6 +144,7 @@ def fits(value: Any, form: Any) -> bool:
     A form is one of these:
 
     * a class: the type of the value, where ``float`` stands for a finite float or an int, and ``object`` for any value;
+    * a function that returns whether a value has the form;
     * a list of one form, which all items of the value must have, or a list with a form for each item;
     * a dict: {class of all keys: form of all values}, or {key: form of its value};
     * a tuple of forms, of which the value must have one.
@@ -160,4 +161,6 @@ def fits(value: Any, form: Any) -> bool:
         return all(name in form and fits(each, form[name]) for name, each in value.items())
     if form is float:
         return type(value) in (float, int) and math.isfinite(value)
+    if callable(form) and not isinstance(form, type):
+        return bool(form(value))
     return form is object or type(value) is form

@@ -211,10 +211,8 @@ class Outbox:
         """
         link_index = TO_ALL if to is None else self.link_index_of[to]
         now, kind_id, round_number, deadline = self._begin(kind, round_number)
-        # Receivers with other rounds may close a round earlier, as in `_offer`.
-        deadline = -math.inf if self._rounds_differ else deadline
         frame = self._broadcast_path.frame(now, kind, round_number, payload)
-        self._broadcast_path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
+        self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
         for index in sorted(self.subscribers) if to is None else {link_index} & self.subscribers.keys():
             self.subscribers[index].watch()
 
@@ -318,6 +316,7 @@ class Outbox:
         link_index: int = TO_ALL,
         deadline: float = -math.inf,
         outcome: asyncio.Future[Delivery] | None = None,
+        event: float | None = None,
     ) -> int:
         """Offer a frame to links, or to the MAC layer, and count it; return how many links accepted it.
 
@@ -327,7 +326,7 @@ class Outbox:
         deadline = -math.inf if self._rounds_differ else deadline
         path = self._broadcast_path
         if self._take is not None:
-            return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome)
+            return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
         if self._stages is None:
             self._stages = LinkStages(path, self._wiring, self._shared, self._agents, self.down, self.bursts)
         return self._stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)
