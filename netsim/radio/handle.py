@@ -215,7 +215,11 @@ class RadioHandle:
             await context.straggle()
         outcome: asyncio.Future[Delivery] = loop.create_future()
         number = context.outbox.sent
-        context.outbox.transmit(to, kind, encodable(payload), context.round, raw_data, event, outcome)
+        try:
+            context.outbox.transmit(to, kind, encodable(payload), context.round, raw_data, event, outcome)
+        except AgentError:
+            await asyncio.sleep(0)  # as in `Context.send`
+            raise
         context.caption(number, label, payload)
         return Sent.of(await outcome, is_acknowledged=to is not None and self._mac.acknowledges)
 

@@ -342,3 +342,22 @@ def test_a_straggler_and_an_agent_in_rounds_transmit() -> None:
     Network(nx.path_graph(2), LINK, medium=ALOHA, round_period=1.0, faults=[Straggler(1, 0.5)]).run(agents)
     assert agents[0].heard == [(1, 1, 0.01), (2, 2, 1.01), (3, 3, 2.01)]
     assert agents[1].heard == [(1, 1, 0.0), (2, 2, 1.0), (3, 3, 2.0)]
+
+
+def test_between_two_tries_that_are_refused_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is full, so no try takes time; without a turn for others, as `send` gives, nothing ends the run."""
+    monkeypatch.setattr("netsim.transport.outbox.MAX_SENDS_PER_INSTANT", 20)
+
+    async def does(agent: Any) -> Any:
+        turns, refused = list[int](), 0
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        await agent.broadcast("first")
+        while not turns:
+            try:
+                await agent.radio.transmit("k")
+            except AgentError:
+                refused += 1
+        return refused
+
+    refused, *_ = played(does, Radio(), link=replace(LINK, queue=1))
+    assert refused == 1
