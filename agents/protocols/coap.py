@@ -11,7 +11,9 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from netsim.agents.papers import COAP as PAPER
+from netsim.agents.protocols.collector import Message
 from netsim.agents.protocols.kinds import Form, Speaker
+from netsim.agents.protocols.rpl import RPL
 from netsim.util import check
 
 check.installed("CoAP", "aiocoap", "coap")
@@ -52,8 +54,8 @@ class _InOrder(dict[Any, None]):
         del self[observer]
 
 
-# aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old notifications
-# from new ones, and notifies observers in the order of their addresses in memory. It has no parameters for that, so its
+# aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old from new
+# notifications, and notifies observers in the order of their addresses in memory. It has no parameters for that, so its
 # modules get other names; a context that is none of netsim's works as before.
 for _module in (messagemanager, tokenmanager):
     vars(_module)["random"] = _Draws(vars(_module)["random"])
@@ -89,6 +91,16 @@ class Address(interfaces.EndpointAddress):  # type: ignore[misc]
 
 def _host(node: Hashable) -> str:
     return quote(str(node), safe="")
+
+
+def _literal(text: str) -> Hashable:
+    """Return the number or tuple that a text denotes, or the text."""
+    try:
+        name: Hashable = ast.literal_eval(text)
+        hash(name)
+    except (SyntaxError, TypeError, ValueError):
+        return text
+    return name
 
 
 class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
@@ -182,14 +194,22 @@ class CoAP(Speaker):
         return f"coap://{_host(node)}/{path}"
 
     def address_of(self, host: str) -> Address:
-        """Return the address of the node whose name is this as text; raise aiocoap's ResolutionError if there is none."""
+        """Return the address of the node with this name as text; raise aiocoap's ResolutionError if there is none."""
         text = unquote(host)
         found = [node for node in self.neighbors if str(node) == text]
+        if self._routing is not None and not found:
+            found = [text if isinstance(self.name, str) else _literal(text)]
         if len(found) != 1:
             shown = ", ".join(map(repr, self.neighbors[:8]))
             what = f"{len(found)} neighbours are named {text}" if found else f"no neighbour is named {text}"
             raise error.ResolutionError(f"node {self.name!r}: {what}; its neighbours are {shown or 'none'}")
         return Address(found[0], self.name, self.block)
+
+    @property
+    def _routing(self) -> Any:
+        """The part of the mote that sends datagrams over several hops; None: messages go to neighbours only."""
+        parts = self.mote.parts.values() if hasattr(self, "mote") else ()
+        return next((each for each in parts if isinstance(each, RPL) and each.downward), None)
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
@@ -202,6 +222,8 @@ class CoAP(Speaker):
         manager.message_interface = frames = _Frames(self)
         context.request_interfaces.append(tokens)
         self.context = context
+        if (routing := self._routing) is not None:
+            routing.take_datagram = self._take
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send(frames.waiting))
@@ -214,9 +236,15 @@ class CoAP(Speaker):
     async def _send(self, waiting: "asyncio.Queue[aiocoap.Message]") -> None:
         while True:
             message = await waiting.get()
+            to, routing = message.remote.node, self._routing
+            if routing is not None:
+                routing.datagram(to, message.encode())
             # Links may lead one way only: who cannot be answered has asked in vain.
-            if (to := message.remote.node) in self.neighbors:
+            elif to in self.neighbors:
                 await self.send(to, KIND, message.encode())
+
+    def _take(self, sender: Hashable, payload: Any) -> None:
+        self._netsim.inbox.put(Message(sender, KIND, payload))
 
     async def _listen(self, manager: _Manager) -> None:
         async for frame in self.inbox:

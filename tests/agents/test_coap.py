@@ -1,6 +1,9 @@
 """CoAP by aiocoap over frames: answered or timed out, in order, whole, once, and the same in each run."""
 
 import asyncio
+import importlib
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -10,12 +13,14 @@ import pytest
 
 import netsim
 from netsim import BadInput, Link, Mote, Network, Part, Radio
+from netsim.agents import RPL, ContikiMAC, XMac
 from netsim.faults import ClockSkew, Crash
+from tests.command import ROOT
+from tests.parts import free_port, slow
 
 aiocoap = pytest.importorskip("aiocoap", reason="no aiocoap: pip install '.[test]'")
 
 from aiocoap import GET, PUT, Message, error, resource  # noqa: E402
-
 from aiocoap.numbers.constants import TransportTuning  # noqa: E402
 
 from netsim.agents.protocols.coap import CoAP  # noqa: E402
@@ -129,7 +134,7 @@ async def observe(self: Does) -> None:
         self.found.append(int(notification.payload))
 
 
-def test_a_body_of_4_kB_arrives_whole_in_blocks_at_30_percent_loss() -> None:
+def test_a_body_of_4096_bytes_arrives_whole_in_blocks_at_30_percent_loss() -> None:
     motes = {0: server(1000.0), 1: client(transfer)}
     run = play(motes, loss=0.3, until=4000.0)
     assert motes[1].app.found == [BODY, aiocoap.CHANGED]
@@ -269,6 +274,80 @@ def test_timers_of_a_crashed_node_send_nothing() -> None:
     assert run.on_air["start_s"].max() < 3.5
 
 
+# --- below it ---------------------------------------------------------------------------------------------------------
+
+
+def over(below: Callable[[Any], dict[str, Any]], motes: dict[Any, Mote]) -> dict[Any, Mote]:
+    """Return motes with more parts: those of ``below(node)``."""
+    return {node: Mote(**below(node), **mote.parts) for node, mote in motes.items()}
+
+
+@pytest.mark.parametrize("mac", [slow(XMac), ContikiMAC])
+def test_it_works_above_a_mac_layer(mac: Any) -> None:
+    async def ask(self: Does) -> None:
+        self.found += [await self.get(), await self.get("coap://0/body")]
+
+    medium = Radio(acks=True, max_frame_retries=0, access="aloha")
+    motes = over(lambda _: {"mac": mac()}, {0: server(1e4), 1: client(ask)})
+    play(motes, loss=0.05, until=200.0, medium=medium, graph=nx.path_graph(2))
+    assert motes[1].app.found == [b"0", BODY]
+
+
+@pytest.mark.parametrize("names", [(0, 1, 2, 3), ("0", "1", "2", "3"), ((0, 0), (0, 1), (1, 0), (1, 1))])
+@pytest.mark.parametrize("mode", ["storing", "non-storing"])
+def test_over_rpl_all_nodes_ask_all(mode: str, names: Any) -> None:
+    """A line of four motes, so that those at the ends are three hops apart; the root is the second."""
+
+    async def ask(self: Does) -> None:
+        await asyncio.sleep(30)
+        for node in names:
+            if node != self.name:
+                self.found.append(await self.get(self.coap.uri(node, "n")))
+
+    def routed(node: Any) -> Mote:
+        own = server().coap
+        return Mote(routing=RPL(node == names[1], downward=mode, imin=0.5), coap=own, app=Does(ask))
+
+    motes = {node: routed(node) for node in names}
+    medium, graph = Radio(acks=True, max_frame_retries=0), nx.path_graph(names)
+    play(motes, loss=0.1, until=150.0, medium=medium, graph=graph)
+    assert all(mote.app.found == [b"0"] * 3 for mote in motes.values())
+    assert not motes[names[1]].routing.heard
+    assert not any(mote.routing.down.received for mote in motes.values())
+
+
+def test_over_rpl_an_unknown_node_is_waited_for_and_readings_stay_readings() -> None:
+    async def ask(self: Does) -> None:
+        await asyncio.sleep(30)
+        self.mote.routing.report(20.5)
+        with pytest.raises(error.ConRetransmitsExceeded):
+            await self.get("coap://nobody/n")
+        self.found.append(self.now)
+
+    def routed(node: int) -> Mote:
+        return Mote(routing=RPL(node == 0, downward="storing", imin=0.5), coap=CoAP(), app=Does(ask))
+
+    motes = {node: routed(node) for node in range(3)}
+    play(motes, until=150.0, medium=Radio(acks=True, max_frame_retries=0), graph=nx.path_graph(3))
+    assert all(30 + 62 <= mote.app.found[0] <= 30 + MAX_TRANSMIT_WAIT for mote in motes.values())
+    assert [heard.value for heard in motes[0].routing.heard.values()] == [20.5] * 3
+
+
+@pytest.mark.slow
+def test_a_client_in_a_process_of_its_own_asks_a_mote_over_the_border_router() -> None:
+    """docs/examples/border_router.py, over UDP of the loopback interface."""
+    script, port = ROOT / "docs" / "examples" / "border_router.py", free_port()
+    begin = f"import asyncio, runpy; script = runpy.run_path({str(script)!r}); "
+    with subprocess.Popen([sys.executable, "-c", f"{begin}script['network_run']({port})"]) as network:
+        try:
+            ask = f"{begin}asyncio.run(script['client']({port}))"
+            done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=300)
+            assert network.poll() is None
+        finally:
+            network.kill()
+    assert (done.stdout, done.stderr) == ("2.05 Content 21.5\n", "")
+
+
 # --- whom, and what ---------------------------------------------------------------------------------------------------
 
 
@@ -295,14 +374,13 @@ def test_the_name_is_the_address_and_does_not_travel() -> None:
         kinds = ("coap",)
 
         async def run(self) -> None:
-            async for frame in self.inbox:
-                heard.append(frame.payload)
+            heard.append((await self.inbox.get()).payload)
 
     async def ask(self: Does) -> None:
         await self.get("coap://server/n")
 
     play({"server": Mote(app=Hears()), 1: client(ask)}, until=1.0)
-    [message] = heard
+    message = heard.pop()
     assert type(message) is bytes
     assert (message[0], message[1], message[6:]) == (0x42, 0x01, b"\xb1n")
     assert len(message) == 8
@@ -430,6 +508,14 @@ def test_garbage_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     play(motes, until=300.0)
     assert motes[1].app.found == [b"0"] * 40
     assert motes[0].coap.foreign["coap"] > 7
+
+
+def test_without_aiocoap_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiocoap", None)
+    monkeypatch.delitem(sys.modules, "netsim.agents.protocols.coap")
+    line = r"^CoAP: requires aiocoap, which is not installed: run pip install '\.\[coap\]' in netsim's checkout$"
+    with pytest.raises(BadInput, match=line):
+        importlib.import_module("netsim.agents.protocols.coap")
 
 
 @pytest.mark.parametrize(
