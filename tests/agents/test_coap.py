@@ -21,6 +21,7 @@ from tests.parts import free_port, slow
 aiocoap = pytest.importorskip("aiocoap", reason="no aiocoap: pip install '.[test]'")
 
 from aiocoap import GET, PUT, Message, error, resource  # noqa: E402
+from aiocoap.numbers import ACK, NON  # noqa: E402
 from aiocoap.numbers.constants import TransportTuning  # noqa: E402
 
 from netsim.agents.protocols.coap import CoAP  # noqa: E402
@@ -264,14 +265,40 @@ def test_a_client_that_crashes_begins_again() -> None:
     assert at > 6.0
 
 
-def test_timers_of_a_crashed_node_send_nothing() -> None:
+def test_timers_of_a_crashed_node_are_over() -> None:
     async def ask(self: Does) -> None:
         if self.now == 0:
             await self.get()
 
-    motes = {0: server(), 1: client(ask)}
-    run = play(motes, loss=1.0, faults=[Crash(1, at=3.5, until=4.0)])
+    motes = {0: Mote(coap=CoAP()), 1: client(ask)}
+    run = play(motes, loss=1.0, until=None, faults=[Crash(1, at=3.5, until=4.0)])
     assert run.on_air["start_s"].max() < 3.5
+    assert run.ended_at == 4.0
+
+
+def test_an_old_notification_is_told_from_a_new_one_by_simulated_time() -> None:
+    """RFC 7641, 3.4: the lower number is the older one, unless 128 s have passed."""
+
+    class Server(Part):
+        kinds = ("coap",)
+
+        async def run(self) -> None:
+            frame = await self.inbox.get()
+            asked = Message.decode(frame.payload)
+            for number, pause, kind, mid in (
+                (5, 0, ACK, asked.mid),
+                (3, 10, NON, 1),
+                (4, 120, NON, 2),
+                (6, 10, NON, 3),
+            ):
+                await asyncio.sleep(pause)
+                said = Message(code=aiocoap.CONTENT, _mtype=kind, _mid=mid, _token=asked.token, observe=number)
+                said.payload = str(number).encode()
+                await self.send(frame.sender, "coap", said.encode())
+
+    motes = {0: Mote(app=Server()), 1: client(observe)}
+    play(motes, until=300.0)
+    assert motes[1].app.found == [5, 4, 6]
 
 
 # --- below it ---------------------------------------------------------------------------------------------------------
