@@ -19,7 +19,7 @@ from netsim.util import check
 check.installed("CoAP", "aiocoap", "coap")
 
 import aiocoap  # noqa: E402  after the check, whose error says what to install
-from aiocoap import error, interfaces, messagemanager, protocol, resource, tokenmanager  # noqa: E402
+from aiocoap import blockwise, error, interfaces, messagemanager, protocol, resource, tokenmanager  # noqa: E402
 
 __all__ = ["KIND", "Address", "CoAP"]
 
@@ -54,6 +54,13 @@ class _InOrder(dict[Any, None]):
         del self[observer]
 
 
+class _Transfers(blockwise.TimeoutDict[Any, Any]):  # type: ignore[misc]
+    """What aiocoap takes for its transfers under way, of which a copy of a resource has none: they have timers."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(type(self)(self.timeout))
+
+
 # aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old from new
 # notifications, and notifies observers in the order of their addresses in memory. It has no parameters for that, so its
 # modules get other names; a context that is none of netsim's works as before.
@@ -61,6 +68,7 @@ for _module in (messagemanager, tokenmanager):
     vars(_module)["random"] = _Draws(vars(_module)["random"])
 vars(protocol)["time"] = SimpleNamespace(time=lambda: asyncio.get_running_loop().time())
 vars(resource)["set"] = _InOrder
+vars(blockwise)["TimeoutDict"] = _Transfers
 
 
 class Address(interfaces.EndpointAddress):  # type: ignore[misc]
@@ -117,9 +125,14 @@ class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
         finally:
             _STREAM.reset(before)
 
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether the application has shut the context down."""
+        return self._active_exchanges is None
+
     def stop(self) -> None:
         """Let no timer send any more."""
-        for timers in (self._active_exchanges, self._piggyback_opportunities):
+        for timers in (self._active_exchanges or {}, self._piggyback_opportunities):
             for _, timer in timers.values():
                 timer.cancel()
 
@@ -248,6 +261,8 @@ class CoAP(Speaker):
 
     async def _listen(self, manager: _Manager) -> None:
         async for frame in self.inbox:
+            if manager.is_shut_down:
+                return
             if not self.is_own(frame):
                 continue
             try:

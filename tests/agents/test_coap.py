@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
@@ -488,6 +489,44 @@ def test_a_request_given_up_in_the_middle_leaves_nothing() -> None:
     motes = {0: server(), 1: client(ask)}
     play(motes, loss=0.4, until=300.0, medium=ACKS)
     assert motes[1].app.found == [b"0"]
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_context_that_is_shut_down_in_the_middle_neither_answers_nor_waits(who: int) -> None:
+    async def ask(self: Does) -> None:
+        for _ in range(2):
+            with pytest.raises(error.Error) as found:
+                await self.get("coap://0/body")
+            self.found.append(type(found.value))
+
+    class Closes(Part):
+        async def run(self) -> None:
+            await asyncio.sleep(1.0)
+            await self.mote.coap.context.shutdown()
+
+    motes = {0: server(), 1: client(ask)}
+    motes[who] = Mote(closes=Closes(), **motes[who].parts)
+    play(motes, loss=0.4, until=300.0)
+    assert motes[1].app.found == [error.ConRetransmitsExceeded if who == 0 else error.LibraryShutdown] * 2
+
+
+def test_both_sizes_of_blocks_are_negotiated() -> None:
+    for here, there in ((16, 64), (64, 16), (1024, 64), (16, 1024)):
+        motes = {0: server(1e4), 1: client(transfer)}
+        motes[0].coap.block, motes[1].coap.block = here, there
+        run = play(motes, until=100.0)
+        assert (motes[1].app.found, motes[0].app.counter.puts) == ([BODY, aiocoap.CHANGED], [BODY])
+        assert len(run.on_air) >= 2 * (len(BODY) / min(here, there) + len(BODY) / max(here, there))
+
+
+def test_a_node_can_be_copied_while_transfers_are_remembered() -> None:
+    """As it goes to another process (``workers``), and back."""
+    motes = {0: server(1e4), 1: client(transfer)}
+    play(motes, until=9.0)
+    assert motes[0].coap.site._resources["n",]._block1._assemblies._items
+    for mote in motes.values():
+        copied = pickle.loads(pickle.dumps(mote.coap))
+        assert copied.block == 64
 
 
 def test_a_clock_that_runs_wrong_changes_nothing() -> None:
