@@ -58,7 +58,7 @@ class _Transfers(blockwise.TimeoutDict[Any, Any]):  # type: ignore[misc]
     """What aiocoap takes for its transfers under way, of which a copy of a resource has none: they have timers."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(type(self)(self.timeout))
+        return {**vars(type(self)(self.timeout))}
 
 
 # aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old from new
@@ -208,7 +208,7 @@ class CoAP(Speaker):
 
     def address_of(self, host: str) -> Address:
         """Return the address of the node with this name as text; raise aiocoap's ResolutionError if there is none."""
-        text = unquote(host)
+        text = unquote(host.removesuffix(":5683"))
         found = [node for node in self.neighbors if str(node) == text]
         if self._routing is not None and not found:
             found = [text if isinstance(self.name, str) else _literal(text)]
@@ -257,7 +257,8 @@ class CoAP(Speaker):
                 await self.send(to, KIND, message.encode())
 
     def _take(self, sender: Hashable, payload: Any) -> None:
-        self._netsim.inbox.put(Message(sender, KIND, payload))
+        inbox: Any = self.inbox
+        inbox.put(Message(sender, KIND, payload))
 
     async def _listen(self, manager: _Manager) -> None:
         async for frame in self.inbox:

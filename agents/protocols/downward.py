@@ -31,12 +31,12 @@ _DELAY = 1.0  # mean seconds from a change of parent to the advertisement of it:
 class _Command:
     """A message on its way down: in non-storing mode ``route`` are the nodes after the one that has it."""
 
+    kind: str
     target: Hashable
     number: int
     hops: int
     route: list[Hashable] | None
     value: Any
-    kind: str = DOWN
 
 
 is_datagram = fields(is_name, anything)
@@ -156,7 +156,7 @@ class Downward:
         if (route is None and target not in self.routes) or len(self._down) >= self._node.queue:
             return False
         self._number += 1
-        self._down.append(_Command(target, self._number, 0, route, value, kind))
+        self._down.append(_Command(kind, target, self._number, 0, route, value))
         self._woken.set()
         return True
 
@@ -176,7 +176,7 @@ class Downward:
         if frame.kind == DAO:
             self._hear_dao(frame.sender, *frame.payload)
             return
-        command = _Command(*frame.payload, frame.kind)
+        command = _Command(frame.kind, *frame.payload)
         command.hops += 1
         if command.number in self._seen:
             return

@@ -385,6 +385,7 @@ def test_a_client_in_a_process_of_its_own_asks_a_mote_over_the_border_router() -
 def test_a_node_is_asked_by_its_name(name: Any) -> None:
     async def ask(self: Does) -> None:
         assert await self.get(self.coap.uri(name, "n")) == b"0"
+        assert await self.get(self.coap.uri(name, "n").replace("/n", ":5683/n")) == b"0"
         response = await self.coap.context.request(Message(code=GET, uri=self.coap.uri(name, "n"))).response
         assert response.get_request_uri() == self.coap.uri(name, "n")
         self.found.append(response.remote.node)
