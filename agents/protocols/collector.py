@@ -269,13 +269,17 @@ class Collector(Speaker):
             return
         self._known.append(key)
         if self.is_sink:
-            self.heard.setdefault(packet.reading, Heard(value, self.now, packet.hops))
+            self._arrive(packet)
         elif packet.hops >= _HOP_LIMIT:
             self.lost[packet.reading] = "hop limit"
         elif self.inspect(packet, frame.sender, gradient):
             self._enqueue(packet)
         else:
             self.lost[packet.reading] = "loop"
+
+    def _arrive(self, packet: Packet) -> None:
+        """Take a packet at the sink."""
+        self.heard.setdefault(packet.reading, Heard(packet.value, self.now, packet.hops))
 
     def has_come_round(self, packet: Packet) -> bool:
         """Return whether this node has had a packet's reading before: it took it, or forwarded it over fewer hops."""

@@ -19,7 +19,7 @@ __all__ = ["MODES", "Downward"]
 
 MODES = "storing", "non-storing"
 
-DAO, DOWN = "dao", "dn"
+DAO, DOWN, DATAGRAM = "dao", "dn", "dg"
 
 _HOP_LIMIT = 64
 _MOST = 2**62
@@ -31,11 +31,16 @@ _DELAY = 1.0  # mean seconds from a change of parent to the advertisement of it:
 class _Command:
     """A message on its way down: in non-storing mode ``route`` are the nodes after the one that has it."""
 
+    kind: str
     target: Hashable
     number: int
     hops: int
     route: list[Hashable] | None
     value: Any
+
+
+is_datagram = fields(is_name, anything)
+"""The form of a datagram: up [target, payload], and down [sender, payload]."""
 
 
 def _is_route(value: Any) -> bool:
@@ -65,6 +70,7 @@ class Downward:
     kinds: ClassVar[Mapping[str, Form]] = {
         DAO: fields(is_name, maybe(is_name), whole(-_MOST, _MOST)),
         DOWN: fields(is_name, whole(-_MOST, _MOST), whole(0, _HOP_LIMIT), maybe(_is_route), anything),
+        DATAGRAM: fields(is_name, whole(-_MOST, _MOST), whole(0, _HOP_LIMIT), maybe(_is_route), is_datagram),
     }
 
     def __init__(self, node: "RPL", mode: str, refresh: float) -> None:
@@ -144,13 +150,13 @@ class Downward:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def send(self, target: Hashable, value: Any) -> bool:
+    def send(self, target: Hashable, value: Any, kind: str = DOWN) -> bool:
         """Send a value down to a node; return False if there is no route to it, or no room in the queue."""
         route = None if self._mode == MODES[0] else self._source_route(target)
         if (route is None and target not in self.routes) or len(self._down) >= self._node.queue:
             return False
         self._number += 1
-        self._down.append(_Command(target, self._number, 0, route, value))
+        self._down.append(_Command(kind, target, self._number, 0, route, value))
         self._woken.set()
         return True
 
@@ -170,12 +176,14 @@ class Downward:
         if frame.kind == DAO:
             self._hear_dao(frame.sender, *frame.payload)
             return
-        command = _Command(*frame.payload)
+        command = _Command(frame.kind, *frame.payload)
         command.hops += 1
         if command.number in self._seen:
             return
         self._seen.append(command.number)
-        if command.target == self._node.name:
+        if command.target == self._node.name and command.kind == DATAGRAM:
+            self._node.take_datagram(*command.value)
+        elif command.target == self._node.name:
             self.received[command.number] = Heard(command.value, self._node.now, command.hops)
             self._node.take_command(command.value)
         elif command.hops >= _HOP_LIMIT:
@@ -198,7 +206,7 @@ class Downward:
             while to is not None and to in node.neighbors and not outcome and attempts < node.attempts:
                 left = None if command.route is None else command.route[1:]
                 fields = [command.target, command.number, command.hops, left, command.value]
-                outcome = await node.unicast(to, DOWN, fields)
+                outcome = await node.unicast(to, command.kind, fields)
                 node.measure(to, outcome)
                 attempts += 1
                 await asyncio.sleep(node.rng.uniform(*node.pause))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import netsim
 from netsim.agents.papers import RPL as PAPER
 from netsim.agents.protocols.collector import Collector, Message, Packet
-from netsim.agents.protocols.downward import MODES, Downward
+from netsim.agents.protocols.downward import DATAGRAM, MODES, Downward, is_datagram
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, nothing, whole
 from netsim.agents.protocols.trickle import Trickle, checked
@@ -20,6 +20,7 @@ __all__ = ["RPL"]
 DIO, DIS = "dio", "dis"
 INFINITE_RANK = 0xFFFF
 _RANK_ERROR = 1  # the flag R of a data packet
+_IS_DATAGRAM = 2  # the flag of a packet that is no reading
 _UNIT = 128  # of ETX: RFC 6551, 4.3.2
 _MAX_PATH_COST = 32768  # RFC 6719, section 5
 _UNKNOWN_ETX = 2.0  # before the first sample
@@ -49,8 +50,11 @@ class RPL(Collector):
     * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`): stored at each node, or at
       the root only, which then writes the whole route into each message.
 
-    Routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers are left
-    out.
+    * *Datagrams* go up to the root, which sends them down: as in non-storing mode, also where a node in between knows
+      the way.
+
+    Shorter routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers
+    are left out.
 
     Parameters
     ----------
@@ -153,6 +157,29 @@ class RPL(Collector):
 
     def take_command(self, value: Any) -> None:
         """Take what the root sent down to this node. To be overridden."""
+
+    def datagram(self, to: Hashable, payload: Any) -> bool:
+        """Send a message from any node to any other, over the root; return False if that is known to fail.
+
+        This needs ``downward``. A message may be lost, or arrive twice.
+        """
+        if self.is_sink:
+            return self.down is not None and self.down.send(to, [self.name, payload], DATAGRAM)
+        self._number += 1
+        return self._enqueue(Packet(self.name, self._number, [to, payload], flags=_IS_DATAGRAM))
+
+    def take_datagram(self, sender: Hashable, payload: Any) -> None:
+        """Take a message that another node sent by `datagram`. To be overridden."""
+
+    def _arrive(self, packet: Packet) -> None:
+        if not packet.flags & _IS_DATAGRAM:
+            super()._arrive(packet)
+        elif is_datagram(packet.value):
+            to, payload = packet.value
+            if to == self.name:
+                self.take_datagram(packet.origin, payload)
+            elif self.down is not None:
+                self.down.send(to, [packet.origin, payload], DATAGRAM)
 
     def repair(self) -> None:
         """Of the root: begin a new version of the DODAG, which all nodes join anew (global repair)."""

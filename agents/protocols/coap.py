@@ -1,0 +1,274 @@
+"""CoAP between motes: the client and the server of aiocoap, over netsim's frames in place of UDP."""
+
+import ast
+import asyncio
+from collections.abc import Hashable, Mapping
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from netsim.agents.papers import COAP as PAPER
+from netsim.agents.protocols.collector import Message
+from netsim.agents.protocols.kinds import Form, Speaker
+from netsim.agents.protocols.rpl import RPL
+from netsim.util import check
+
+check.installed("CoAP", "aiocoap", "coap")
+
+import aiocoap  # noqa: E402  after the check, whose error says what to install
+from aiocoap import blockwise, error, interfaces, messagemanager, protocol, resource, tokenmanager  # noqa: E402
+
+__all__ = ["KIND", "Address", "CoAP"]
+
+KIND = "coap"
+"""The kind of CoAP's frames; their payloads are messages as RFC 7252 encodes them, which UDP carries on port 5683."""
+
+_STREAM: ContextVar[np.random.Generator | None] = ContextVar("_STREAM", default=None)
+
+
+class _Draws:
+    """What aiocoap takes for the module ``random``: it draws from a node's own stream while `_STREAM` has one."""
+
+    def __init__(self, otherwise: Any) -> None:
+        self._otherwise = otherwise
+
+    def randint(self, low: int, high: int) -> int:
+        stream = _STREAM.get()
+        return int(self._otherwise.randint(low, high) if stream is None else stream.integers(low, high, endpoint=True))
+
+    def uniform(self, low: float, high: float) -> float:
+        stream = _STREAM.get()
+        return float((self._otherwise if stream is None else stream).uniform(low, high))
+
+
+class _InOrder(dict[Any, None]):
+    """What aiocoap takes for a set of observers: it notifies them in the order in which they came."""
+
+    def add(self, observer: Any) -> None:
+        self[observer] = None
+
+    def remove(self, observer: Any) -> None:
+        del self[observer]
+
+
+class _Transfers(blockwise.TimeoutDict[Any, Any]):  # type: ignore[misc]
+    """What aiocoap takes for its transfers under way, of which a copy of a resource has none: they have timers."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(type(self)(self.timeout))}
+
+
+# aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old from new
+# notifications, and notifies observers in the order of their addresses in memory. It has no parameters for that, so its
+# modules get other names; a context that is none of netsim's works as before.
+for _module in (messagemanager, tokenmanager):
+    vars(_module)["random"] = _Draws(vars(_module)["random"])
+vars(protocol)["time"] = SimpleNamespace(time=lambda: asyncio.get_running_loop().time())
+vars(resource)["set"] = _InOrder
+vars(blockwise)["TimeoutDict"] = _Transfers
+
+
+class Address(interfaces.EndpointAddress):  # type: ignore[misc]
+    """A node as aiocoap addresses it, with the node that does so."""
+
+    scheme = "coap"
+    is_multicast = is_multicast_locally = False
+    # Properties of the base class.
+    blockwise_key: Hashable = None
+    hostinfo = hostinfo_local = uri_base = uri_base_local = ""
+    maximum_payload_size = maximum_block_size_exp = 0
+
+    def __init__(self, node: Hashable, own: Hashable, block: int) -> None:
+        self.node = self.blockwise_key = node
+        self.hostinfo, self.hostinfo_local = _host(node), _host(own)
+        self.uri_base, self.uri_base_local = f"coap://{self.hostinfo}", f"coap://{self.hostinfo_local}"
+        self.maximum_payload_size, self.maximum_block_size_exp = block, block.bit_length() - 5
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and self.node == other.node
+
+    def __hash__(self) -> int:
+        return hash(self.node)
+
+    def __repr__(self) -> str:
+        return self.hostinfo
+
+
+def _host(node: Hashable) -> str:
+    return quote(str(node), safe="")
+
+
+def _literal(text: str) -> Hashable:
+    """Return the number or tuple that a text denotes, or the text."""
+    try:
+        name: Hashable = ast.literal_eval(text)
+        hash(name)
+    except (SyntaxError, TypeError, ValueError):
+        return text
+    return name
+
+
+class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
+    """aiocoap's message layer, which draws its timeouts from a node's stream, whichever task sends."""
+
+    def __init__(self, tokens: tokenmanager.TokenManager, stream: np.random.Generator) -> None:
+        self._stream = stream
+        super().__init__(tokens)
+
+    def _add_exchange(self, message: aiocoap.Message, monitor: Any) -> None:
+        before = _STREAM.set(self._stream)
+        try:
+            super()._add_exchange(message, monitor)
+        finally:
+            _STREAM.reset(before)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether the application has shut the context down."""
+        return self._active_exchanges is None
+
+    def stop(self) -> None:
+        """Let no timer send any more."""
+        for timers in (self._active_exchanges or {}, self._piggyback_opportunities):
+            for _, timer in timers.values():
+                timer.cancel()
+
+
+class _Frames(interfaces.MessageInterface):  # type: ignore[misc]
+    """Takes messages of aiocoap's for a node to send."""
+
+    def __init__(self, node: "CoAP") -> None:
+        self._node = node
+        self.waiting: asyncio.Queue[aiocoap.Message] = asyncio.Queue()
+
+    def send(self, message: aiocoap.Message) -> None:
+        self.waiting.put_nowait(message)
+
+    async def recognize_remote(self, remote: Any) -> bool:
+        return isinstance(remote, Address)
+
+    async def determine_remote(self, message: aiocoap.Message) -> Address:
+        address = self._node.address_of(message.remote.hostinfo)
+        # The name is the address. As with a literal address of IP, the option would repeat it.
+        message.opt.uri_host = None
+        return address
+
+    async def shutdown(self) -> None:
+        """Nothing is open."""
+
+
+class CoAP(Speaker):
+    """A client and a server of CoAP: aiocoap's, whose messages are frames of a network.
+
+    `context` is an ``aiocoap.Context``: requests, observations and block-wise transfers are made as aiocoap's
+    documentation says, with the name of a neighbour as the host: ``coap://7/temperature``. Beside a part
+    `netsim.agents.RPL` with downward routes, all nodes can be asked, over several hops. Time is the run's, and so are
+    the random numbers.
+
+    Parameters
+    ----------
+    site : aiocoap.resource.Resource, optional
+        What the node serves, such as an ``aiocoap.resource.Site``; None: it is a client only.
+    block : int
+        The largest payload of a message in bytes, a power of two from 16 to 1024; larger bodies are sent in blocks.
+
+    Attributes
+    ----------
+    context : aiocoap.Context or None
+        For requests while the node runs; None before and after.
+    foreign : Counter
+        By kind, the frames that it heard and ignored, among them those that are no message of CoAP's.
+
+    Notes
+    -----
+    Sources: RFC 7252 (CoAP), RFC 7641 (observe), RFC 7959 (blocks). A request that was acknowledged, and whose server
+    then crashes, is never answered: use ``asyncio.timeout``.
+    """
+
+    paper: ClassVar[str] = PAPER
+    kinds: ClassVar[Mapping[str, Form]] = {KIND: lambda payload: type(payload) is bytes}
+
+    def __init__(self, site: Any = None, *, block: int = 64) -> None:
+        super().__init__()
+        check.instance("site", site, interfaces.Resource, "a resource of aiocoap's, such as a Site", optional=True)
+        self.site = site
+        self.block = check.integer("block", block, low=16, high=1024)
+        if block & (block - 1):
+            raise check.refuse("block", block, "a power of two")
+        self.context: aiocoap.Context | None = None
+
+    # --- addresses ----------------------------------------------------------------------------------------------------
+
+    def uri(self, node: Hashable, path: str = "") -> str:
+        """Return the URI of a node's resource: ``uri((0, 1), "t")`` is ``coap://%280%2C%201%29/t``."""
+        return f"coap://{_host(node)}/{path}"
+
+    def address_of(self, host: str) -> Address:
+        """Return the address of the node with this name as text; raise aiocoap's ResolutionError if there is none."""
+        text = unquote(host.removesuffix(":5683"))
+        found = [node for node in self.neighbors if str(node) == text]
+        if self._routing is not None and not found:
+            found = [text if isinstance(self.name, str) else _literal(text)]
+        if len(found) != 1:
+            shown = ", ".join(map(repr, self.neighbors[:8]))
+            what = f"{len(found)} neighbours are named {text}" if found else f"no neighbour is named {text}"
+            raise error.ResolutionError(f"node {self.name!r}: {what}; its neighbours are {shown or 'none'}")
+        return Address(found[0], self.name, self.block)
+
+    @property
+    def _routing(self) -> Any:
+        """The part of the mote that sends datagrams over several hops; None: messages go to neighbours only."""
+        parts = self.mote.parts.values() if hasattr(self, "mote") else ()
+        return next((each for each in parts if isinstance(each, RPL) and each.downward), None)
+
+    # --- the protocol -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve, and carry messages of requests."""
+        _STREAM.set(self.rng)
+        context = aiocoap.Context(loop=asyncio.get_running_loop(), serversite=self.site)
+        tokens = tokenmanager.TokenManager(context)
+        tokens.token_interface = manager = _Manager(tokens, self.rng)
+        manager.message_interface = frames = _Frames(self)
+        context.request_interfaces.append(tokens)
+        self.context = context
+        if (routing := self._routing) is not None:
+            routing.take_datagram = self._take
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._send(frames.waiting))
+                await self._listen(manager)
+                sending.cancel()
+        finally:
+            manager.stop()
+            self.context = None
+
+    async def _send(self, waiting: "asyncio.Queue[aiocoap.Message]") -> None:
+        while True:
+            message = await waiting.get()
+            to, routing = message.remote.node, self._routing
+            if routing is not None:
+                routing.datagram(to, message.encode())
+            # Links may lead one way only: who cannot be answered has asked in vain.
+            elif to in self.neighbors:
+                await self.send(to, KIND, message.encode())
+
+    def _take(self, sender: Hashable, payload: Any) -> None:
+        inbox: Any = self.inbox
+        inbox.put(Message(sender, KIND, payload))
+
+    async def _listen(self, manager: _Manager) -> None:
+        async for frame in self.inbox:
+            if manager.is_shut_down:
+                return
+            if not self.is_own(frame):
+                continue
+            try:
+                message = aiocoap.Message.decode(frame.payload, Address(frame.sender, self.name, self.block))
+            except (error.Error, ValueError):
+                self.foreign[frame.kind] += 1
+                continue
+            manager.dispatch_message(message)
