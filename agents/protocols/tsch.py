@@ -59,8 +59,9 @@ class TSCH(Mac):
       and after 5 it joins again.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or a routing
-    protocol lies above: ``RPL(mac=TSCH())``. Keys, 6P and further cells are left out.
+    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or the
+    layer lies below the parts of a mote: ``netsim.Mote(mac=TSCH(), routing=RPL())``. Keys, 6P and further cells are
+    left out.
 
     Parameters
     ----------

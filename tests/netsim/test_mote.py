@@ -716,7 +716,6 @@ def test_motes_split_over_processes() -> None:
         (lambda: dict.fromkeys("ab", Keeps()), r"^Mote: b: must be an object of its own; it is the same as a$"),
         (lambda: {"_owners": Keeps()}, r"^Mote: _owners: must have another name"),
         (lambda: {"mote": Keeps()}, r"^Mote: mote: must have another name"),
-        (lambda: {"a": CTP(mac=LPL())}, r"^Mote: a: must have no MAC layer: give it as mac= of the mote$"),
         (
             lambda: {"a": Keeps(), "g": Glossy()},
             r"^Mote: g: Glossy must be the only part that gets frames, for it .*; a gets some, too$",
