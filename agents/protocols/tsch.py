@@ -132,6 +132,10 @@ class TSCH(Mac):
         self._jobs: deque[_Job] = deque()
         self._tries, self._exponent, self._skip = 0, _MIN_BE, 0
 
+    def __getstate__(self) -> Any:
+        # Jobs hold futures of the run; the next one begins without jobs.
+        return {**super().__getstate__(), "_jobs": deque()}
+
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
         for roots in roots_of(agents, graph, "is_root", "no node of TSCH ever joins"):
