@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from netsim.agents.papers import COAP as PAPER
-from netsim.agents.protocols.collector import Message
 from netsim.agents.protocols.kinds import Form, Speaker
 from netsim.agents.protocols.rpl import RPL
+from netsim.mote import Message
 from netsim.util import check
 
 check.installed("CoAP", "aiocoap", "coap")
