@@ -721,10 +721,10 @@ cdef class NeighbourLink(RadioLink):
 
 @cython.final
 cdef class Emission:
-    """A fragment or acknowledgement on the air; see `netsim.radio.mac.Emission`."""
+    """A fragment, acknowledgement or carrier on the air; see `netsim.radio.mac.Emission`."""
 
     cdef readonly double end
-    cdef readonly bint is_ack
+    cdef readonly bint is_ack, is_carrier
     cdef readonly list reached
 
 
@@ -1335,6 +1335,36 @@ cdef class Mac:
         if self.transmit_share > 0.0:
             self.silent_until = now + seconds + seconds * (1.0 / self.transmit_share - 1.0)
         return self.transmit(pending, now, now + seconds)
+
+    def carry(self, double now, double end):
+        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, on which no receiver locks."""
+        cdef double width = time_tolerance(now)
+        cdef int channel = self.receiver.channel
+        cdef list reached = []
+        cdef RadioLink link
+        cdef Signal signal
+        cdef Receiver receiver
+        self.events.catch_up(now)
+        if self.is_battery_empty(now):
+            return
+        self.spend(now, end, 0, -1, self.watts())
+        self.receiver.send(now, end)
+        self.emission = Emission.__new__(Emission)
+        self.emission.end, self.emission.is_carrier, self.emission.reached = end, True, reached
+        for each in self.links:
+            link = <RadioLink>each
+            signal = Signal.__new__(Signal)
+            signal.link, signal.power = <void*>link, link.power * self.gain
+            signal.channel, signal.cause = channel, LOST
+            signal.start, signal.end = now + link.delay, end + link.delay
+            if self.fading is not None:
+                ends = self.name, link.mac.name
+                signal.power *= <double>self.fading(self.medium.seed, link.key, channel, ends, signal.start)
+            link.mac.receiver.hear(signal, now, width)
+            reached.append(signal)
+        for receiver in self.sensers:
+            if receiver.channel == channel:
+                receiver.sense(now, end, width)
 
     def leave_unsent(self, double seconds):
         """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""

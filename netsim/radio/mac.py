@@ -117,11 +117,12 @@ ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha,
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A fragment or acknowledgement on the air: its end time (s) and the signal at each node it reaches."""
+    """A fragment, acknowledgement or carrier on the air: its end time (s) and the signal at each node it reaches."""
 
     end: float
     is_ack: bool
     reached: list[Signal]
+    is_carrier: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -531,6 +532,29 @@ class Mac:
         if self._radio.transmit_share is not None:
             self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
         self._transmit(pending, now, end)
+
+    def carry(self, now: float, end: float) -> None:
+        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, on which no receiver locks."""
+        self.medium.events.catch_up(now)
+        if self.is_battery_empty(now):
+            return
+        self._spend(now, end, 0, -1, self._watts)
+        self.receiver.send(now, end)
+        width, channel = time_tolerance(now), self.receiver.channel
+        emission = self.emission = Emission(end, False, [], is_carrier=True)
+        for each in self.links:
+            mac = each.mac
+            signal = Signal(mac, each.index, now + each.delay, end + each.delay, each.power * self.gain, cause=LOST)
+            signal.channel = channel
+            if self._phy is not None and self._phy.fading is not None:
+                signal.power *= self._phy.gain(
+                    self.medium.seed, each.key, channel, (self.name, mac.name), signal.start
+                )
+            mac.receiver.hear(signal, now, width)
+            emission.reached.append(signal)
+        for receiver in self.sensers:
+            if receiver.channel == channel:
+                receiver.sense(now, end, width)
 
     def leave_unsent(self, seconds: float) -> None:
         """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -167,6 +167,9 @@ class Radio:
         but frames can be addressed only to neighbours in the network. A pair that is not linked in the network is
         ignored if its power is more than 20 dB below the noise floor. Default: all neighbours, and all edges of
         ``interference``, have the same received power, 60 dB below ``phy.transmit_dbm``.
+    power_dbm : mapping
+        With a ``phy``: {node: dBm}, the transmit powers that differ from ``phy.transmit_dbm``, until an agent sets
+        another. The energy of sending follows ``Energy.transmit_at``; ``powers`` hold for them already.
     capture : float, optional
         A receiver captures a frame, that is, receives it despite overlapping ones, if the frame is at least this many
         dB (0 to 400) stronger than all overlapping frames together. None: no frame is captured.
@@ -206,6 +209,7 @@ class Radio:
     interference: "nx.Graph[Any] | None" = None
     phy: Phy | None = None
     powers: Mapping[tuple[Any, Any], float] | None = None
+    power_dbm: Mapping[Any, float] = field(default_factory=dict)
     capture: float | None = None
     airtime: Airtime | None = None
     transmit_share: float | None = None
@@ -251,6 +255,11 @@ class Radio:
         check.called("phy", self.phy)
         if self.phy is not None:
             self._check_phy(self.phy)
+        elif self.power_dbm:
+            raise check.refuse("power_dbm", self.power_dbm, "left out without a phy")
+        check.instance("power_dbm", self.power_dbm, Mapping, "a mapping {node: dBm}")
+        for node, power in self.power_dbm.items():
+            doubt_power(f"power_dbm[{node!r}]", check.number(f"power_dbm[{node!r}]", power, low=-MOST_DBM, high=MOST_DBM))
         if self.capture is not None:
             check.fields(self, check.number, "capture", low=0, high=2 * MOST_DBM)
             if self.powers is None:
@@ -330,7 +339,7 @@ class Radio:
 
     def _check_nodes(self, graph: "nx.Graph[Any]") -> None:
         """Raise BadInput if a setting is given for a node that the network does not have."""
-        for name in ("access", "energy", "duty_cycle"):
+        for name in ("access", "energy", "duty_cycle", "power_dbm"):
             each = getattr(self, name)
             extra = [node for node in each if node not in graph] if isinstance(each, Mapping) else []
             if extra:
@@ -347,7 +356,13 @@ class Radio:
 
     def energy_of(self, node: Hashable) -> Energy | None:
         """Return a node's energy model; None if its energy is not metered."""
-        return self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
+        energy = self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
+        own = self.power_dbm.get(node)
+        return energy if energy is None or own is None else replace(energy, transmit=energy.sends_with(own))
+
+    def power_dbm_of(self, node: Hashable) -> float:
+        """Return the transmit power (dBm) with which a node begins; 0 without a ``phy``."""
+        return 0.0 if self.phy is None else self.power_dbm.get(node, self.phy.transmit_dbm)
 
     @property
     def _cycles(self) -> list[DutyCycle]:
@@ -382,7 +397,10 @@ class Radio:
             If ``powers`` is given without this pair.
         """
         if self.powers is None:
-            return 1.0 if self.phy is None else float(10.0 ** (self.phy.default_dbm / 10.0))
+            if self.phy is None:
+                return 1.0
+            own = self.power_dbm_of(sender) - self.phy.transmit_dbm
+            return float(10.0 ** ((self.phy.default_dbm + own) / 10.0))
         if (sender, receiver) not in self.powers:
             raise BadInput(
                 f"powers: must have one for each pair that hears each other; there is none for {sender!r} "
