@@ -259,7 +259,7 @@ class Radio:
             raise check.refuse("power_dbm", self.power_dbm, "left out without a phy")
         check.instance("power_dbm", self.power_dbm, Mapping, "a mapping {node: dBm}")
         for node, power in self.power_dbm.items():
-            doubt_power(f"power_dbm[{node!r}]", check.number(f"power_dbm[{node!r}]", power, low=-MOST_DBM, high=MOST_DBM))
+            check.number(f"power_dbm[{node!r}]", power, low=-MOST_DBM, high=MOST_DBM)
         if self.capture is not None:
             check.fields(self, check.number, "capture", low=0, high=2 * MOST_DBM)
             if self.powers is None:
