@@ -20,7 +20,8 @@ from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance, must_be_connected, name_keys
 from netsim.radio.phy import Phy, doubt_power
 from netsim.radio.settings import MOST_DBM, Radio
-from netsim.util import check, draws, tables
+from netsim.site import Site, motes_in, motes_of
+from netsim.util import check, draws
 
 __all__ = ["Deployment"]
 
@@ -32,7 +33,6 @@ REFERENCE = 8 * 50
 
 # Levels of SINR (dB) between which the least one for a reception lies.
 _LOWEST, _HIGHEST = -100.0, 100.0
-_YES, _NO = ("1", "yes", "true"), ("0", "no", "false", "")
 # Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
 _LEAST_SIDE, _FAR = 1.0, 3.0
 # dB within which it is found.
@@ -78,6 +78,8 @@ class Deployment:
         no motes: nobody is their neighbour, each run makes their agents, and its results leave them out.
     start : float or mapping
         When motes are switched on, in seconds: {node: time}, or one number, up to which each mote's time is drawn.
+    warm_up : float
+        For how long (s) a network starts up before it is measured, for scripts and studies.
     roles : mapping
         {node: role}, for scripts. The network treats all alike.
     drift_ppm, offset : float or mapping
@@ -108,6 +110,7 @@ class Deployment:
     power_dbm: Mapping[Any, float] = field(default_factory=dict)
     interferers: Mapping[Any, Interferer] = field(default_factory=dict)
     start: float | Mapping[Any, float] = 0.0
+    warm_up: float = 0.0
     roles: Mapping[Any, str] = field(default_factory=dict)
     drift_ppm: float | Mapping[Any, float] = 0.0
     offset: float | Mapping[Any, float] = 0.0
@@ -146,7 +149,7 @@ class Deployment:
         check.fields(self, check.finite, "least", above=0)
         if self.least >= 1:
             raise check.refuse("least", self.least, "a probability in (0, 1)")
-        check.fields(self, check.finite, "weakest_db", low=0)
+        check.fields(self, check.finite, "weakest_db", "warm_up", low=0)
         check.fields(self, check.flag, "connected")
         check.fields(self, check.integer, "seed", low=0)
         self._check_clocks()
@@ -192,26 +195,51 @@ class Deployment:
     def from_csv(cls, path: str | Path, **options: Any) -> "Deployment":
         """Read the positions from a csv file; ``options`` are the other arguments of `Deployment`.
 
-        Its columns are name, x and y, in metres, and if wanted z and sink (1 or yes; empty, 0 or no). A name that is a
-        whole number is that number. Empty lines and lines that begin with # are left out.
+        Its columns are name, x and y, in metres, and if wanted z, sink and roaming (1 or yes; empty, 0 or no), role,
+        power_dbm, drift_ppm, offset and start (empty: as all others). A name that is a whole number is that number.
+        Empty lines and lines that begin with # are left out.
 
         Raises
         ------
         BadInput
             If the file is missing or a row is none of a mote, in one line that names the row's; or as `Deployment`.
         """
-        positions: dict[Hashable, Place] = {}
-        sinks: list[Hashable] = []
-        for where, row in tables.rows(path, ("name", "x", "y"), ("z", "sink")):
-            node = tables.name(where, row, "name")
-            if node in positions:
-                raise BadInput(f"{where}: name = {node!r}: must be the only mote of that name")
-            positions[node] = tuple(tables.number(where, row, column) for column in ("x", "y", "z") if column in row)
-            text = row.get("sink", "").lower()
-            if text not in _YES + _NO:
-                raise BadInput(f"{where}: sink = {row['sink']!r}: must be 1 or yes, or 0, no or empty")
-            sinks += [node] if text in _YES else []
-        return cls(positions, **{"sinks": sinks, **options})
+        return cls(**(motes_of(motes_in(path)) | options))
+
+    @classmethod
+    def from_toml(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":
+        """Read a site from a TOML file: motes, building, interferers; ``options`` are arguments in place of its own.
+
+        Its tables, each of which may be left out but for the motes (docs/sites.md has an example):
+
+        - seed, least, weakest_db, connected, start, warm_up: the arguments of that name; preset: "ieee802154",
+          "bluetooth_low_energy", "lora" or "wifi"
+        - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
+        - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
+        - [clocks]: drift_ppm and offset
+        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what else such a file has of a mote
+        - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
+          arguments of the class in `netsim.interferers`
+        - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for
+          `netsim.mobility.from_csv`, and step
+
+        Files are looked for beside this one.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        changes : mapping, optional
+            Values in place of the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.begins": 60}.
+
+        Raises
+        ------
+        BadInput
+            If the file is missing, or has what it cannot have, in one line with the file's name and line.
+        """
+        site = Site(path, changes or {})
+        with site.at(""):
+            return cls(**(site.arguments() | options))
 
     # --- who hears whom -----------------------------------------------------------------------------------------------
 
