@@ -79,7 +79,10 @@ class Site:
     """Reads a site file; errors name the line. ``changes`` are values in place of the file's, {"radio.power_dbm": -5}."""
 
     def __init__(self, file: str | Path, changes: Mapping[str, Any]) -> None:
-        text, self._tables = toml.read(file, "site")
+        if Path(file).suffix in (".csv", ".gz"):
+            text, self._tables = "", {"motes": {"file": Path(file).name}}
+        else:
+            text, self._tables = toml.read(file)
         self._file, self._lines, self._changed = Path(file), toml.lines_of(text), frozenset(changes)
         for path, value in changes.items():
             _change(self._tables, path, value)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from netsim.errors import BadInput, one_line
-from netsim.util import check
 
 __all__ = ["lines_of", "read"]
 
@@ -15,22 +14,14 @@ _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
-def read(file: str | Path, name: str) -> tuple[str, dict[str, Any]]:
-    """Return a TOML file's text and tables; ``name`` is the argument that names it.
-
-    Raises
-    ------
-    BadInput
-        If there is no such file, or it is no TOML.
-    """
+def read(file: str | Path) -> tuple[str, dict[str, Any]]:
+    """Return a TOML file's text and tables; raises BadInput if there is no such file, or it is no TOML."""
     try:
         text = Path(file).read_text(encoding="utf-8")
         return text, tomllib.loads(text)
-    except FileNotFoundError:
-        raise check.refuse(name, str(file), "an existing TOML file") from None
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or one_line(error)
-        raise BadInput(f"{name} = {str(file)!r}: must be a TOML file ({reason})") from None
+        raise BadInput(f"{file}: must be a TOML file ({reason})") from None
 
 
 def lines_of(text: str) -> dict[str, int]:
