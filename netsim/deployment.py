@@ -20,7 +20,7 @@ from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance, must_be_connected, name_keys
 from netsim.radio.phy import Phy, doubt_power
 from netsim.radio.settings import MOST_DBM, Radio
-from netsim.site import Site, motes_in, motes_of
+from netsim.site import Site, drawn, motes_in, motes_of
 from netsim.util import check, draws
 
 __all__ = ["Deployment"]
@@ -443,15 +443,10 @@ class Deployment:
     @property
     def clocks(self) -> list[ClockSkew]:
         """The clocks of the motes that are wrong."""
-        offsets = (self._drawn(self.offset, node, "clock offset", 0.0) for node in self.positions)
-        drifts = (self._drawn(self.drift_ppm, node, "clock drift", -1.0) / 1e6 for node in self.positions)
+        offsets = (drawn("offset", self.offset, node, self.seed) for node in self.positions)
+        drifts = (drawn("drift_ppm", self.drift_ppm, node, self.seed) / 1e6 for node in self.positions)
         found = map(ClockSkew, self.positions, offsets, drifts)
         return [clock for clock in found if clock.offset or clock.drift]
-
-    def _drawn(self, given: Any, node: Hashable, what: str, low: float) -> float:
-        if isinstance(given, Mapping):
-            return float(given.get(node, 0.0))
-        return float(given * draws.generator(self.seed, node, what).uniform(low, 1.0)) if given else 0.0
 
     def network(self, *, radio: Radio | None = None, faults: Iterable[Fault] = (), **options: Any) -> Network:
         """Return the network.
@@ -503,7 +498,7 @@ class Deployment:
     @property
     def joins(self) -> list[Join]:
         """When motes are switched on that are not there from the beginning."""
-        at = {node: self._drawn(self.start, node, "start", 0.0) for node in self.positions}
+        at = {node: drawn("start", self.start, node, self.seed) for node in self.positions}
         return [Join(node, time) for node, time in at.items() if time > 0.0]
 
 

@@ -18,7 +18,7 @@ from netsim.interferers import KINDS
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance
 from netsim.radio.walls import Walls
-from netsim.util import check, tables, toml
+from netsim.util import check, draws, tables, toml
 
 __all__ = ["Site", "motes_in", "motes_of"]
 
@@ -26,6 +26,8 @@ _NUMBERS = ("power_dbm", "drift_ppm", "offset", "start")
 COLUMNS = ("z", "sink", "role", "roaming", *_NUMBERS)
 """What a csv file of motes may have besides name, x and y."""
 
+# What each mote may have of its own, or drawn: under which name, and from which share of the one for all.
+_DRAWN = {"drift_ppm": ("clock drift", -1.0), "offset": ("clock offset", 0.0), "start": ("start", 0.0)}
 _YES, _NO = ("1", "yes", "true"), ("0", "no", "false", "")
 _PRESETS = ("ieee802154", "bluetooth_low_energy", "lora", "wifi")
 _PLAIN = ("seed", "least", "weakest_db", "connected", "start", "warm_up", "preset")
@@ -42,6 +44,14 @@ def _change(site: dict[str, Any], path: str, value: Any) -> None:
         if not isinstance(site, dict):
             raise check.refuse("site", path, "the path of a key, as radio.power_dbm")
     site[last] = value
+
+
+def drawn(name: str, given: float | Mapping[Any, float], node: Hashable, seed: int) -> float:
+    """Return a mote's value of `_DRAWN`: its own, or drawn up to the one for all."""
+    if isinstance(given, Mapping):
+        return float(given.get(node, 0.0))
+    what, low = _DRAWN[name]
+    return float(given * draws.generator(seed, node, what).uniform(low, 1.0)) if given else 0.0
 
 
 def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
@@ -117,10 +127,11 @@ class Site:
             given |= self._only("clocks", site, ("drift_ppm", "offset"))
         motes = self._motes(site.get("motes", {}))
         own = motes_of(motes)
-        for name in _NUMBERS:
-            if name in own and name in given:
-                with self.at(""):
-                    raise BadInput(f"{name}: must be told of all motes at once, or of single ones")
+        for name in own.keys() & given.keys():
+            with self.at(""):
+                usual = check.finite(name, given[name], low=0)
+            seed = given.get("seed", 0)
+            own[name] = {node: drawn(name, usual, node, seed) for node in motes} | own[name]
         return given | own | {
             "path_loss": self._path_loss(site),
             "preset": self._preset(site),
