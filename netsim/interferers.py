@@ -107,11 +107,11 @@ class Jammer(Interferer):
     duty : float
         The share of time for which it emits, above 0, up to 1.
     period : float
-        Seconds from burst to burst.
+        Seconds from burst to burst. Where motes walk, a burst reaches them as they stood when it began.
     """
 
     duty: float = 1.0
-    period: float = 1.0
+    period: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
