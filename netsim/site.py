@@ -110,7 +110,8 @@ class Site:
             assert named is not None
             parts = [path, *("motes" if text.startswith("positions") else "",), *named.groups()]
             whole = ".".join(filter(None, parts))
-            where = next((self._lines[each] for each in (whole, f"clocks.{whole}", path) if each in self._lines), None)
+            places = *([f"{whole}.at"] if named[2] else []), whole, f"clocks.{whole}", path
+            where = next((self._lines[each] for each in places if each in self._lines), None)
             line = "" if where is None or whole in self._changed else f", line {where}"
             raise BadInput(f"{self._file.name}{line}: {path}{': ' if path else ''}{text}") from None
 
@@ -122,6 +123,7 @@ class Site:
                 check.one_of("key", name, (*_PLAIN, *_TABLES, "moves"))
                 if name in _TABLES and not isinstance(value, dict):
                     raise check.refuse(name, value, f"a table, [{name}]")
+            seed = check.integer("seed", site.get("seed", 0), low=0)
         given = {name: site[name] for name in _PLAIN if name in site and name != "preset"}
         with self.at("clocks"):
             given |= self._only("clocks", site, ("drift_ppm", "offset"))
@@ -130,7 +132,6 @@ class Site:
         for name in own.keys() & given.keys():
             with self.at(""):
                 usual = check.finite(name, given[name], low=0)
-            seed = given.get("seed", 0)
             own[name] = {node: drawn(name, usual, node, seed) for node in motes} | own[name]
         return given | own | {
             "path_loss": self._path_loss(site),
