@@ -31,13 +31,8 @@ Powers = dict[tuple[Any, Any], float]
 REFERENCE = 8 * 50
 """The frame by which it is decided who are neighbours, in bits on the air."""
 
-# Levels of SINR (dB) between which the least one for a reception lies.
-_LOWEST, _HIGHEST = -100.0, 100.0
 # Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
 _LEAST_SIDE, _FAR = 1.0, 3.0
-# dB within which it is found.
-_PRECISION = 1e-6
-
 
 @dataclass(frozen=True)
 class Deployment:
@@ -293,13 +288,7 @@ class Deployment:
     @cached_property
     def hears_dbm(self) -> float:
         """The least received power (dBm) that makes neighbours."""
-        low, high = _LOWEST, _HIGHEST
-        if self._phy.success(high, REFERENCE) < self.least:
-            raise check.refuse("least", self.least, "one that a frame without interference reaches")
-        while high - low > _PRECISION:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._phy.success(middle, REFERENCE) >= self.least else (middle, high)
-        return self._phy.noise_dbm + max(high, self._phy.lock_db)
+        return self._phy.receives_from(self.least, REFERENCE)
 
     @cached_property
     def powers(self) -> Powers:
