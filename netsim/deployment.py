@@ -34,6 +34,7 @@ REFERENCE = 8 * 50
 # Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
 _LEAST_SIDE, _FAR = 1.0, 3.0
 
+
 @dataclass(frozen=True)
 class Deployment:
     """Motes at their places, with all that decides who hears whom: a `Network` by `network`.
@@ -69,7 +70,7 @@ class Deployment:
     power_dbm : mapping
         {node: dBm}: the transmit powers that differ from the phy's.
     interferers : mapping
-        {name: Interferer} of `netsim.interferers`, which name what else is on the air. They are nodes of the network, but
+        {name: Interferer} of `netsim.interferers`: what else is on the air. They are nodes of the network, but
         no motes: nobody is their neighbour, each run makes their agents, and its results leave them out.
     start : float or mapping
         When motes are switched on, in seconds: {node: time}, or one number, up to which each mote's time is drawn.
@@ -212,7 +213,7 @@ class Deployment:
         - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
         - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
         - [clocks]: drift_ppm and offset
-        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what else such a file has of a mote
+        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what such a file may have of a mote
         - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
           arguments of the class in `netsim.interferers`
         - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for
@@ -467,8 +468,8 @@ class Deployment:
         if self.connected:
             must_be_connected(self.graph, self.positions)
         happens = Faults([*self.clocks, *self.moves, *self.joins, *Faults(faults)])
-        own = {node: self._phy.transmit_dbm + more for node, more in self._more_db.items()}
-        medium = replace(radio, phy=self._phy, powers=self.powers, power_dbm=own)
+        powers = {node: self._phy.transmit_dbm + more for node, more in self._more_db.items()}
+        medium = replace(radio, phy=self._phy, powers=self.powers, power_dbm=powers)
         graph = self.graph
         if self.interferers:
             graph = graph.copy()

@@ -1,7 +1,7 @@
 """What is on the air besides motes: Wi-Fi, jammers, networks on other channels. Each has a place and a habit.
 
-An interferer emits carriers (`netsim.radio.RadioHandle.carrier`): motes sense it, and it disturbs what they receive, but
-its signals are no frames. It has its place for good, and it does not hear motes, but for `ReactiveJammer`.
+An interferer emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it disturbs what they
+receive, but its signals are no frames. It does not hear motes, but for `ReactiveJammer`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from netsim.util import check, tables
 __all__ = ["BusyPeriods", "Interference", "Interferer", "Jammer", "NearbyNetwork", "ReactiveJammer", "WiFi"]
 
 _TU = 1024e-6
-# Of a network whose channel is so many channels of 5 MHz away, the dB by which a receiver rejects it; farther: the last.
+# By how many dB a receiver rejects a network that is so many channels of 5 MHz away; farther: the last.
 # Source: Atmel, AT86RF231 data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
 _REJECTED = (0.0, 32.0, 48.0, 54.0)
 

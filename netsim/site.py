@@ -86,7 +86,7 @@ def motes_in(file: str | Path) -> dict[Hashable, dict[str, Any]]:
 
 
 class Site:
-    """Reads a site file; errors name the line. ``changes`` are values in place of the file's, {"radio.power_dbm": -5}."""
+    """Reads a site file; errors name the line. ``changes`` are values in place of the file's, by their paths."""
 
     def __init__(self, file: str | Path, changes: Mapping[str, Any]) -> None:
         if Path(file).suffix in (".csv", ".gz"):
@@ -133,14 +133,18 @@ class Site:
             with self.at(""):
                 usual = check.finite(name, given[name], low=0)
             own[name] = {node: drawn(name, usual, node, seed) for node in motes} | own[name]
-        return given | own | {
-            "path_loss": self._path_loss(site),
-            "preset": self._preset(site),
-            "interferers": {
-                _named(name): self._interferer(name, each) for name, each in site.get("interferers", {}).items()
-            },
-            "moves": self._moves(site),
-        }
+        return (
+            given
+            | own
+            | {
+                "path_loss": self._path_loss(site),
+                "preset": self._preset(site),
+                "interferers": {
+                    _named(name): self._interferer(name, each) for name, each in site.get("interferers", {}).items()
+                },
+                "moves": self._moves(site),
+            }
+        )
 
     def _only(self, table: str, site: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
         given = dict(site.get(table, {}))
@@ -188,7 +192,7 @@ class Site:
             phy = dict(site.get("phy", {}))
             if phy and found.phy is None:
                 raise BadInput("must be left out: the preset has none")
-            if phy:
+            if phy and found.phy is not None:
                 _check_keys(phy, found.phy, ("error_rate", "fading", "noise", "transmit_dbm"))
                 found = dataclasses.replace(found, phy=dataclasses.replace(found.phy, **phy))
         return preset._replace(radio=found)

@@ -107,9 +107,10 @@ class RadioHandle:
         """The transmit power of the radio in dBm.
 
         The received powers ``Radio.powers`` hold for the node's power in ``Radio.power_dbm``, or else for
-        ``Phy.transmit_dbm`` (without a phy, 0 dBm). A transmit power that is x dB higher raises all received powers of this sender by x dB. A message is sent with the
-        power that was set when the agent sent it. If ``Energy.transmit_at`` gives the watts for several transmit
-        powers, the energy of frames depends on the transmit power, and powers outside that mapping's range are refused.
+        ``Phy.transmit_dbm`` (without a phy, 0 dBm). A transmit power that is x dB higher raises all received powers of
+        this sender by x dB. A message is sent with the power that was set when the agent sent it. If
+        ``Energy.transmit_at`` gives the watts for several transmit powers, the energy of frames depends on the transmit
+        power, and powers outside that mapping's range are refused.
         Otherwise sending draws ``Energy.transmit`` at any transmit power.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)

@@ -547,9 +547,7 @@ class Mac:
             signal = Signal(mac, each.index, now + each.delay, end + each.delay, each.power * self.gain, cause=LOST)
             signal.channel = channel
             if self._phy is not None and self._phy.fading is not None:
-                signal.power *= self._phy.gain(
-                    self.medium.seed, each.key, channel, (self.name, mac.name), signal.start
-                )
+                signal.power *= self._phy.gain(self.medium.seed, each.key, channel, (self.name, mac.name), signal.start)
             mac.receiver.hear(signal, now, width)
             emission.reached.append(signal)
         for receiver in self.sensers:

@@ -50,7 +50,9 @@ class LinkSeries:
         check.instance("series", self.series, Mapping, "a mapping {(sender, receiver): (times, powers)}")
         kept: dict[Any, tuple[list[float], list[float]]] = {}
         for ends, each in self.series.items():
-            times, powers = (check.finite_array(f"series[{ends}]", part) for part in check.pair("series", each, "arrays"))
+            times, powers = (
+                check.finite_array(f"series[{ends}]", part) for part in check.pair("series", each, "arrays")
+            )
             if times.shape != powers.shape or times.ndim != 1 or not len(times) or (np.diff(times) <= 0).any():
                 raise check.refuse(f"series[{ends}]", each, "times, which increase, and as many powers")
             kept[ends] = times.tolist(), powers.tolist()

@@ -252,9 +252,7 @@ def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path
         (PLACES.replace("x,", "z,"), {}, "must have a column 'x'"),
     ],
 )
-def test_sites_that_cannot_be_used_are_refused(
-    tmp_path: Path, text: str, more: dict[str, object], says: str
-) -> None:
+def test_sites_that_cannot_be_used_are_refused(tmp_path: Path, text: str, more: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         placed(tmp_path, text, **more)
 

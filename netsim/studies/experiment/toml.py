@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from netsim.agent import Agent
-from netsim.errors import BadInput
+from netsim.errors import BadInput, one_line
 from netsim.links.link import Link
 from netsim.studies import script
 from netsim.studies.experiment import paths
