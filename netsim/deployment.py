@@ -213,7 +213,7 @@ class Deployment:
         - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
         - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
         - [clocks]: drift_ppm and offset
-        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what such a file may have of a mote
+        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what such a file has of one
         - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
           arguments of the class in `netsim.interferers`
         - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for

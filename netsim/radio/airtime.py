@@ -45,6 +45,10 @@ class Counts:
         Time that frames waited for earlier frames, for budget, or for their node to wake.
     access_s : float
         Time that frames waited for access to the channel: back-off, assessment and turnaround.
+    silences : int
+        How often a frame, or the next try of one, had to wait for ``Radio.transmit_share``.
+    silence_s : float
+        How long these waits were; a part of ``queueing_s``.
     """
 
     frames: int = 0
@@ -58,6 +62,8 @@ class Counts:
     ack_airtime_s: float = 0.0
     queueing_s: float = 0.0
     access_s: float = 0.0
+    silences: int = 0
+    silence_s: float = 0.0
 
 
 OnAir = tuple[float, float, int, int, int, int, int, int, int, int, float, bytes, bool]

@@ -312,6 +312,9 @@ class Mac:
         self._queue: deque[PendingFrame] = deque()
         self._queued_bits = 0
         self._silent_until = 0.0
+        # The largest share of time for which the node sends (0: any), and until when (s) it is silent for that in each
+        # band of `Radio.transmit_bands`; −1 is that of all other channels.
+        self._share, self._bands, self._silence = self._radio.share_of(name), self._radio.band_of, dict[int, float]()
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
         # The number of the current turn. A new turn begins whenever a fragment is sent and whenever a wait for an
@@ -473,10 +476,25 @@ class Mac:
         """Contend for the channel on behalf of the current fragment, from the time ``at`` (s) on."""
         if self.waits_until_on():
             return
-        pending, begin = self._queue[0], self.awake_from(max(at, self._silent_until))
+        at, silence = max(at, self._silent_until), self._silence.get(self._band, 0.0)
+        if silence > at + time_tolerance(at):
+            if self._radio.refuses_silent:
+                self.at(at, self._refuse)
+                return
+            self.counts.silences += 1
+            self.counts.silence_s += silence - at
+        pending, begin = self._queue[0], self.awake_from(max(at, silence))
         self.counts.queueing_s += begin - pending.since
         pending.since = begin
         self._access.contend(begin, pending.retries)
+
+    @property
+    def _band(self) -> int:
+        """The number of the band of the radio's channel; −1 for channels in none."""
+        return self._bands.get(self.receiver.channel, -1)
+
+    def _refuse(self, now: float) -> None:
+        self._give_up(now, REFUSED)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
         """Schedule a callback at ``time`` (s); it is dropped if the node is switched off before then."""
@@ -529,8 +547,8 @@ class Mac:
         if pending.event is not None:
             units = round((local(self.clock, now) - pending.event) / MICROSECOND)
             pending.age = max(units, 0) * MICROSECOND if units < 2**STAMP_BITS else None
-        if self._radio.transmit_share is not None:
-            self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
+        if self._share:
+            self._silence[self._band] = end + seconds * (1.0 / self._share - 1.0)
         self._transmit(pending, now, end)
 
     def carry(self, now: float, end: float) -> None:
@@ -561,8 +579,8 @@ class Mac:
             self.counts.ack_airtime_s -= seconds
             return
         self.counts.airtime_s -= seconds
-        if self._radio.transmit_share is not None:
-            self._silent_until -= seconds / self._radio.transmit_share
+        if self._share:
+            self._silence[self._band] -= seconds / self._share
 
     def is_battery_empty(self, now: float) -> bool:
         """Return whether the battery is empty at ``now`` (s), even if `BatteryWatch` has not run yet."""

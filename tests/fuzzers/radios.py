@@ -235,11 +235,23 @@ class RadioCase(Case):
             self.habits = {node: replace(habits, alike=True) for node, habits in self.habits.items()}
         if (rng := generator(seed, "interferers", "case")).random() < 0.3:
             interfere(self.network, rng)
+        self._limit(generator(seed, "shares", "case"))
         self.retunes = generator(seed, "retunes", "case").random() < 0.3
         if self.retunes:
             self.habits = {node: replace(habits, retunes=True) for node, habits in self.habits.items()}
         elif generator(seed, "transmits", "case").random() < 0.4:
             self.habits = {node: replace(habits, transmits=True) for node, habits in self.habits.items()}
+
+    def _limit(self, rng: Rng) -> None:
+        """Where nodes send for a share of the time only: shares of their own, bands, and refusals, at times."""
+        medium = self.network.medium
+        assert isinstance(medium, Radio)
+        if medium.transmit_share is None or rng.random() < 0.4:
+            return
+        shares = {node: float(rng.choice([0.05, 0.3, 1.0])) for node in self.network.graph if rng.random() < 0.7}
+        bands = pick(rng, [], [{0}], [{0, 2}, {1}])
+        refuses = bool(rng.random() < 0.4)
+        self.network.medium = replace(medium, transmit_share=shares, transmit_bands=bands, refuses_silent=refuses)
 
 
 def check_seed(seed: int) -> Played:
