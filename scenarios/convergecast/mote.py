@@ -106,6 +106,17 @@ class Reports(netsim.Part):
             routing.report(now)
 
 
+class PartsMote(netsim.Mote):
+    """A mote with the parts ``routing`` and ``app``, a `Reports`; it runs for two periods more, as `TreeMote`."""
+
+    async def run(self) -> None:
+        """Run the parts until the end."""
+        app: Any = self.parts["app"]
+        with suppress(TimeoutError):
+            async with asyncio.timeout((app.readings + 2) * app.period):
+                await super().run()
+
+
 class Tree(Collector):
     """Routing over a tree that is known: no control traffic. A reading is sent up to ``attempts`` times a hop."""
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from netsim import BadInput, Mote, Network, Radio, Run
+from netsim import BadInput, Network, Radio, Run
 from netsim.agents import TSCH
 from netsim.radio import DutyCycle, presets
 from netsim.scenarios.convergecast import measures
 from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
-from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Reports, Tree, TreeMote
+from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, PartsMote, Reports, Tree, TreeMote
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import cc2420
 from netsim.scenarios.tasks.settings import numbers_in
@@ -124,7 +124,7 @@ class RadioUse:
             return TreeMote(parent, is_sink, period, readings, acked)
         mac = None if self.mac not in MACS or self.cycle is None else MACS[self.mac](self.cycle, is_sink)
         routing = ROUTING[self.routing](is_sink) if self.routing in ROUTING else Tree(is_sink, parent)
-        return Mote(mac=mac, routing=routing, app=Reports(period, readings))
+        return PartsMote(mac=mac, routing=routing, app=Reports(period, readings))
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def experiment(
         networks=radios,
         grid=Grid({"network.way": Named(way.name, way), "method.way": Named(way.name, way)} for way in ways),
         seeds=[Seeds(**asdict(seeds))],
-        until=(readings + 2) * period,
+        rounds=readings + 2,
         sample=period,
         measure=[_arrived],
         report=partial(_report, field=field, use=use, battery=battery),
