@@ -53,10 +53,14 @@ class Agent:
     needs_links_both_ways : bool
         Whether a network of such agents must have no link without a link back; `netsim.Network.run` refuses one. A
         subclass may set it; False by default.
+    background : bool
+        Whether it is part of the world, not of what is studied: a run ends without it, and the run's agents, rows,
+        states and tables of airtime and energy leave it out. A subclass may set it; False by default.
     """
 
     _netsim: Context
     needs_links_both_ways: ClassVar[bool] = False
+    background: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -409,6 +413,7 @@ _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__"))
     "run",
     "answer",
     "needs_links_both_ways",
+    "background",
     "_check_together",
     "_members",
 } | {"_netsim"}

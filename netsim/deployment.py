@@ -4,7 +4,7 @@ import heapq
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.faults import ClockSkew, Fault, Faults, Move
+from netsim.faults import ClockSkew, Fault, Faults, Join, Move
+from netsim.interferers import Interference, Interferer
 from netsim.network import Network
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance, must_be_connected, name_keys
-from netsim.radio.phy import Phy
+from netsim.radio.phy import Phy, doubt_power
 from netsim.radio.settings import MOST_DBM, Radio
-from netsim.util import check, draws, tables
+from netsim.site import Site, drawn, motes_in, motes_of
+from netsim.util import check, draws
 
 __all__ = ["Deployment"]
 
@@ -29,13 +31,8 @@ Powers = dict[tuple[Any, Any], float]
 REFERENCE = 8 * 50
 """The frame by which it is decided who are neighbours, in bits on the air."""
 
-# Levels of SINR (dB) between which the least one for a reception lies.
-_LOWEST, _HIGHEST = -100.0, 100.0
-_YES, _NO = ("1", "yes", "true"), ("0", "no", "false", "")
 # Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
 _LEAST_SIDE, _FAR = 1.0, 3.0
-# dB within which it is found.
-_PRECISION = 1e-6
 
 
 @dataclass(frozen=True)
@@ -70,6 +67,17 @@ class Deployment:
     roaming : sequence
         The motes that `netsim.Network.move` may put anywhere. Ways that are known before are better given as ``moves``:
         what a roaming mote broadcasts is a link message to every other mote, and `lost` where it is out of range.
+    power_dbm : mapping
+        {node: dBm}: the transmit powers that differ from the phy's.
+    interferers : mapping
+        {name: Interferer} of `netsim.interferers`: what else is on the air. They are nodes of the network, but
+        no motes: nobody is their neighbour, each run makes their agents, and its results leave them out.
+    start : float or mapping
+        When motes are switched on, in seconds: {node: time}, or one number, up to which each mote's time is drawn.
+    warm_up : float
+        For how long (s) a network starts up before it is measured, for scripts and studies.
+    roles : mapping
+        {node: role}, for scripts. The network treats all alike.
     drift_ppm, offset : float or mapping
         How wrong clocks are, as `netsim.faults.ClockSkew` has it: so many parts in a million slow (negative: fast), and
         so many seconds behind; {node: value}, or one number: each mote's drift is drawn uniformly from ±``drift_ppm``,
@@ -95,6 +103,11 @@ class Deployment:
     weakest_db: float = 10.0
     moves: Sequence[Move] = ()
     roaming: Sequence[Hashable] = ()
+    power_dbm: Mapping[Any, float] = field(default_factory=dict)
+    interferers: Mapping[Any, Interferer] = field(default_factory=dict)
+    start: float | Mapping[Any, float] = 0.0
+    warm_up: float = 0.0
+    roles: Mapping[Any, str] = field(default_factory=dict)
     drift_ppm: float | Mapping[Any, float] = 0.0
     offset: float | Mapping[Any, float] = 0.0
     connected: bool = True
@@ -114,9 +127,14 @@ class Deployment:
         _doubt_places(list(places.values()))
         check.put(self, positions=places, sinks=tuple(self.sinks), moves=tuple(Faults(moves)))
         check.put(self, roaming=tuple(self.roaming))
-        for name in ("sinks", "roaming"):
+        for name in ("sinks", "roaming", "power_dbm", "roles"):
+            if name in ("power_dbm", "roles"):
+                check.instance(name, getattr(self, name), Mapping, "a mapping {node: ...}")
             for node in getattr(self, name):
                 self._must_be_here(f"{name}: node", node)
+        for node, power in self.power_dbm.items():
+            doubt_power(f"power_dbm[{node!r}]", check.finite(f"power_dbm[{node!r}]", power))
+        self._check_interferers(size)
         for move in self.moves:
             self._must_be_here("Move: agent", move.agent)
             self.place(move.position, places[move.agent])
@@ -127,10 +145,19 @@ class Deployment:
         check.fields(self, check.finite, "least", above=0)
         if self.least >= 1:
             raise check.refuse("least", self.least, "a probability in (0, 1)")
-        check.fields(self, check.finite, "weakest_db", low=0)
+        check.fields(self, check.finite, "weakest_db", "warm_up", low=0)
         check.fields(self, check.flag, "connected")
         check.fields(self, check.integer, "seed", low=0)
         self._check_clocks()
+
+    def _check_interferers(self, size: int) -> None:
+        check.instance("interferers", self.interferers, Mapping, "a mapping {name: Interferer}")
+        for name, each in self.interferers.items():
+            where = f"interferers[{name!r}]"
+            check.instance(where, each, Interferer, "a netsim.interferers.Interferer, such as WiFi(at=(3, 4))")
+            _place(f"{where}: at", each.at, size)
+            if name in self.positions:
+                raise BadInput(f"{where}: must have a name of its own; a mote is called so")
 
     def _check_phy(self) -> None:
         radio = self.preset.radio if isinstance(self.preset, presets.Preset) else None
@@ -145,14 +172,16 @@ class Deployment:
             raise check.refuse("path_loss: transmit_power", given, allowed)
 
     def _check_clocks(self) -> None:
-        for name in ("drift_ppm", "offset"):
+        for name in ("drift_ppm", "offset", "start"):
             value = getattr(self, name)
             if not isinstance(value, Mapping):
                 check.put(self, **{name: check.finite(name, value, low=0)})
                 continue
             for node in value:
                 self._must_be_here(f"{name}: node", node)
-            check.put(self, **{name: {node: check.finite(f"{name}[{node!r}]", each) for node, each in value.items()}})
+            low = 0.0 if name == "start" else -math.inf
+            each = {node: check.finite(f"{name}[{node!r}]", given, low=low) for node, given in value.items()}
+            check.put(self, **{name: each})
 
     def _must_be_here(self, name: str, node: Hashable) -> None:
         if node not in self.positions:
@@ -162,26 +191,51 @@ class Deployment:
     def from_csv(cls, path: str | Path, **options: Any) -> "Deployment":
         """Read the positions from a csv file; ``options`` are the other arguments of `Deployment`.
 
-        Its columns are name, x and y, in metres, and if wanted z and sink (1 or yes; empty, 0 or no). A name that is a
-        whole number is that number. Empty lines and lines that begin with # are left out.
+        Its columns are name, x and y, in metres, and if wanted z, sink and roaming (1 or yes; empty, 0 or no), role,
+        power_dbm, drift_ppm, offset and start (empty: as all others). A name that is a whole number is that number.
+        Empty lines and lines that begin with # are left out.
 
         Raises
         ------
         BadInput
             If the file is missing or a row is none of a mote, in one line that names the row's; or as `Deployment`.
         """
-        positions: dict[Hashable, Place] = {}
-        sinks: list[Hashable] = []
-        for where, row in tables.rows(path, ("name", "x", "y"), ("z", "sink")):
-            node = tables.name(where, row, "name")
-            if node in positions:
-                raise BadInput(f"{where}: name = {node!r}: must be the only mote of that name")
-            positions[node] = tuple(tables.number(where, row, column) for column in ("x", "y", "z") if column in row)
-            text = row.get("sink", "").lower()
-            if text not in _YES + _NO:
-                raise BadInput(f"{where}: sink = {row['sink']!r}: must be 1 or yes, or 0, no or empty")
-            sinks += [node] if text in _YES else []
-        return cls(positions, **{"sinks": sinks, **options})
+        return cls(**(motes_of(motes_in(path)) | options))
+
+    @classmethod
+    def from_toml(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":
+        """Read a site from a TOML file: motes, building, interferers; ``options`` are arguments in place of its own.
+
+        Its tables, each of which may be left out but for the motes (docs/sites.md has an example):
+
+        - seed, least, weakest_db, connected, start, warm_up: the arguments of that name; preset: "ieee802154",
+          "bluetooth_low_energy", "lora" or "wifi"
+        - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
+        - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
+        - [clocks]: drift_ppm and offset
+        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what such a file has of one
+        - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
+          arguments of the class in `netsim.interferers`
+        - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for
+          `netsim.mobility.from_csv`, and step
+
+        Files are looked for beside this one.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        changes : mapping, optional
+            Values in place of the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.begins": 60}.
+
+        Raises
+        ------
+        BadInput
+            If the file is missing, or has what it cannot have, in one line with the file's name and line.
+        """
+        site = Site(path, changes or {})
+        with site.at(""):
+            return cls(**(site.arguments() | options))
 
     # --- who hears whom -----------------------------------------------------------------------------------------------
 
@@ -205,24 +259,46 @@ class Deployment:
         return replace(self.path_loss, transmit_power=self._phy.transmit_dbm)
 
     @cached_property
+    def places(self) -> dict[Any, Place]:
+        """Where (m) all nodes stand as a run begins: motes, and after them interferers."""
+        return {**self.positions, **{name: tuple(each.at) for name, each in self.interferers.items()}}
+
+    @cached_property
+    def _more_db(self) -> dict[Any, float]:
+        """By how many dB nodes send stronger than the phy says, of those of which that is not 0."""
+        own = {**self.power_dbm, **{name: each.in_band_dbm(self._phy) for name, each in self.interferers.items()}}
+        more = {node: power - self._phy.transmit_dbm for node, power in own.items()}
+        return {node: each for node, each in more.items() if each}
+
+    def _powers_above(self, level: float, places: Mapping[Any, Place]) -> Powers:
+        """Return both powers (dBm) of each pair that reaches a level in one direction, with the powers of their own."""
+        usual = {node: at for node, at in places.items() if node not in self._more_db}
+        found = self._model.powers_above(usual, level, seed=self.seed) if len(usual) > 1 else {}
+        if len(usual) == len(places):
+            return found
+        # Of the other nodes, which are few, all pairs.
+        others = [node for node in places if node in self._more_db]
+        pairs = {ends: None for one in others for node in places if node != one for ends in ((one, node), (node, one))}
+        powers = self._powers_between(pairs, places)
+        return found | {ends: power for ends, power in powers.items() if max(power, powers[ends[::-1]]) >= level}
+
+    def _powers_between(self, pairs: Iterable[tuple[Any, Any]], places: Mapping[Any, Place]) -> Powers:
+        powers = self._model.powers_between(pairs, places, seed=self.seed)
+        return {ends: power + self._more_db.get(ends[0], 0.0) for ends, power in powers.items()}
+
+    @cached_property
     def hears_dbm(self) -> float:
         """The least received power (dBm) that makes neighbours."""
-        low, high = _LOWEST, _HIGHEST
-        if self._phy.success(high, REFERENCE) < self.least:
-            raise check.refuse("least", self.least, "one that a frame without interference reaches")
-        while high - low > _PRECISION:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._phy.success(middle, REFERENCE) >= self.least else (middle, high)
-        return self._phy.noise_dbm + max(high, self._phy.lock_db)
+        return self._phy.receives_from(self.least, REFERENCE)
 
     @cached_property
     def powers(self) -> Powers:
         """{(sender, receiver): dBm}, as motes begin: of pairs of which one direction matters, and of neighbours."""
-        if len(self.positions) < 2:
+        if len(self.places) < 2:
             return {}
-        found = self._model.powers_above(self.positions, self._weakest, seed=self.seed)
+        found = self._powers_above(self._weakest, self.places)
         later = [pair for edge in self.graph.edges for pair in (edge, edge[::-1]) if pair not in found]
-        more = self._model.powers_between(later, self.positions, seed=self.seed) if later else {}
+        more = self._powers_between(later, self.places) if later else {}
         # Behind many walls there is less than any power.
         return found | {ends: max(power, -MOST_DBM) for ends, power in more.items()}
 
@@ -242,7 +318,7 @@ class Deployment:
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:
-            heard = self._model.powers_above(self.positions, self.hears_dbm, seed=self.seed)
+            heard = self._powers_above(self.hears_dbm, self.positions)
             graph.add_edges_from(ends for ends, power in heard.items() if power >= self.hears_dbm)
             graph.add_edges_from((node, other) for node in self.roaming for other in self.positions if other != node)
             graph.add_edges_from(list(self._met(graph)))
@@ -250,11 +326,11 @@ class Deployment:
 
     @cached_property
     def _numbers(self) -> dict[Any, int]:
-        return {node: number for number, node in enumerate(self.positions)}
+        return {node: number for number, node in enumerate(self.places)}
 
     @cached_property
     def _keys(self) -> draws.Keys:
-        return name_keys(self.positions)
+        return name_keys(self.places)
 
     @property
     def _weakest(self) -> float:
@@ -265,8 +341,11 @@ class Deployment:
         """Return the powers (dBm) between a node and the others at some places, both ways, without what is too weak."""
         at, names = list(places.values()), list(places)
         there, back = self._model.powers_of(self._numbers[node], at, self._keys, seed=self.seed)
+        if self._more_db:
+            there = there + self._more_db.get(node, 0.0)
+            back = back + np.array([self._more_db.get(other, 0.0) for other in names])
         beside = np.zeros(len(names), dtype=bool)
-        beside[[self._numbers[other] for other in self.graph[node]]] = True
+        beside[[self._numbers[other] for other in self.graph[node]] if node in self.graph else []] = True
         matter = beside | (np.maximum(there, back) >= self._weakest)
         matter[self._numbers[node]] = False
         found: Powers = {}
@@ -277,7 +356,7 @@ class Deployment:
     def must_be_neighbours(self, powers: Powers) -> None:
         """Raise BadInput if one receives another that is not its neighbour, with these powers (dBm)."""
         for ends, power in powers.items():
-            if power >= self.hears_dbm and not self.graph.has_edge(*ends):
+            if power >= self.hears_dbm and not self.graph.has_edge(*ends) and self.interferers.keys().isdisjoint(ends):
                 raise BadInput(
                     f"move: {ends[0]!r} and {ends[1]!r} come into range ({power:.3g} dBm), but are no neighbours: must "
                     "be among the moves of the Deployment, from which neighbours are found, or of a mote in its roaming"
@@ -298,6 +377,8 @@ class Deployment:
         BadInput
             If there is no such mote.
         """
+        if node in self.interferers:
+            return self.places[node]
         self._must_be_here("node", node)
         place, ways = self.positions[node], [move for move in self.moves if move.agent == node]
         for at, _, there in self._steps(0, place, ways) if ways else ():
@@ -323,11 +404,18 @@ class Deployment:
         for _, node, place in heapq.merge(*steps):
             now[node] = place
             others = np.flatnonzero(unmet[node])
-            for other in self._model.can_reach(node, others, now, self._keys, self.hears_dbm, seed=self.seed).tolist():
+            level = self.hears_dbm - max((self._more_db.get(name, 0.0) for name in self.power_dbm), default=0.0)
+            for other in self._model.can_reach(node, others, now, self._keys, level, seed=self.seed).tolist():
+                if self.power_dbm and not self._hear(names[node], names[other], now[node], now[other]):
+                    continue
                 unmet[node][other] = False
                 if other in unmet:
                     unmet[other][node] = False
                 yield names[node], names[other]
+
+    def _hear(self, one: Hashable, other: Hashable, here: Any, there: Any) -> bool:
+        powers = self._powers_between([(one, other), (other, one)], {one: here, other: there})
+        return max(powers.values()) >= self.hears_dbm
 
     @staticmethod
     def _steps(node: int, place: Place, moves: list[Move]) -> Iterator[tuple[float, int, Place]]:
@@ -345,15 +433,10 @@ class Deployment:
     @property
     def clocks(self) -> list[ClockSkew]:
         """The clocks of the motes that are wrong."""
-        offsets = (self._drawn(self.offset, node, "clock offset", 0.0) for node in self.positions)
-        drifts = (self._drawn(self.drift_ppm, node, "clock drift", -1.0) / 1e6 for node in self.positions)
+        offsets = (drawn("offset", self.offset, node, self.seed) for node in self.positions)
+        drifts = (drawn("drift_ppm", self.drift_ppm, node, self.seed) / 1e6 for node in self.positions)
         found = map(ClockSkew, self.positions, offsets, drifts)
         return [clock for clock in found if clock.offset or clock.drift]
-
-    def _drawn(self, given: Any, node: Hashable, what: str, low: float) -> float:
-        if isinstance(given, Mapping):
-            return float(given.get(node, 0.0))
-        return float(given * draws.generator(self.seed, node, what).uniform(low, 1.0)) if given else 0.0
 
     def network(self, *, radio: Radio | None = None, faults: Iterable[Fault] = (), **options: Any) -> Network:
         """Return the network.
@@ -384,12 +467,29 @@ class Deployment:
             raise BadInput("radio: phy: must be left out, or that of the Deployment")
         if self.connected:
             must_be_connected(self.graph, self.positions)
-        happens = Faults([*self.clocks, *self.moves, *Faults(faults)])
-        medium = replace(radio, phy=self._phy, powers=self.powers)
+        happens = Faults([*self.clocks, *self.moves, *self.joins, *Faults(faults)])
+        powers = {node: self._phy.transmit_dbm + more for node, more in self._more_db.items()}
+        medium = replace(radio, phy=self._phy, powers=self.powers, power_dbm=powers)
+        graph = self.graph
+        if self.interferers:
+            graph = graph.copy()
+            graph.add_nodes_from((name, {"pos": self.places[name]}) for name in self.interferers)
+            # Of motes only.
+            medium = replace(medium, energy=self._of_motes(radio.energy), duty_cycle=self._of_motes(radio.duty_cycle))
         given = {"link": self.preset.link, **options}
-        network = Network(self.graph, medium=medium, faults=happens, connected=False, **given)
+        network = Network(graph, medium=medium, faults=happens, connected=False, **given)
         network.deployment = self
+        network.scenery = {name: partial(Interference, each) for name, each in self.interferers.items()}
         return network
+
+    def _of_motes(self, given: Any) -> Any:
+        return given if given is None or isinstance(given, Mapping) else dict.fromkeys(self.positions, given)
+
+    @property
+    def joins(self) -> list[Join]:
+        """When motes are switched on that are not there from the beginning."""
+        at = {node: drawn("start", self.start, node, self.seed) for node in self.positions}
+        return [Join(node, time) for node, time in at.items() if time > 0.0]
 
 
 def _doubt_places(places: list[Place]) -> None:

@@ -91,6 +91,8 @@ class Network:
     ----------
     deployment : Deployment or None
         Where its nodes are, if `netsim.Deployment.network` made it.
+    scenery : dict
+        {node: function} of the nodes whose agents each run makes itself: the interferers of the deployment.
 
     Raises
     ------
@@ -153,6 +155,7 @@ class Network:
         self.compute = None if compute is None else self._checked_compute(compute)
         self.kinds = _checked_kinds(kinds)
         self.deployment: Deployment | None = None
+        self.scenery: dict[Hashable, Callable[[], Agent]] = {}
         self._running: Runtime | None = None
         self._watched: dict[str, Callable[[Any], Any]] = {}
         self._viewer: Viewer | None = None
@@ -519,6 +522,8 @@ class Network:
 
     def result_of(self, agents: Agents, probes: Sequence[Probe], progress: Progress | None) -> Run:
         """Return an empty `Run`, without rows or ledger; raise BadInput as `run` does."""
+        if self.scenery and isinstance(agents, Mapping):
+            agents = {**agents, **{node: make() for node, make in self.scenery.items()}}
         check_agents(self.graph, agents)
         for probe in probes:
             if not callable(probe):

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 
 import netsim
 from netsim import Link, Network, Radio, topology
+from netsim.scenarios.tasks.site import OwnSite
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.testing import sized
@@ -30,16 +32,16 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 class Station(netsim.Agent):
-    """Sends frames of 100 bytes to agent 0 as a Poisson process."""
+    """Sends frames of 100 bytes to the sink as a Poisson process."""
 
-    def __init__(self, gap: float, until: float) -> None:
-        self.gap, self.until, self.sent = gap, until, 0
+    def __init__(self, gap: float, until: float, sink: Hashable = 0) -> None:
+        self.gap, self.until, self.sink, self.sent = gap, until, sink, 0
 
     async def run(self) -> None:
         """Send, on average every ``gap`` seconds, until ``until`` (s)."""
         while self.now + (wait := self.rng.exponential(self.gap)) < self.until:
             await asyncio.sleep(wait)
-            self.sent += await self.send(0, "m", sized(FRAME))
+            self.sent += await self.send(self.sink, "m", sized(FRAME))
 
 
 class Sink(netsim.Agent):
@@ -65,13 +67,62 @@ def in_rooms(agents: int, rooms: int) -> tuple["nx.Graph[int]", "nx.Graph[int]"]
     return graph, sensing
 
 
+class _Rooms:
+    """Stations round a sink, in rooms."""
+
+    def __init__(self, agents: int, rooms: int) -> None:
+        self.graph, self._sensing = in_rooms(agents, rooms)
+        self.sink: Any = 0
+        self.stations: list[Any] = list(range(1, agents))
+        self.name = f"rooms: {rooms}"
+
+    def radio(self, **how: Any) -> Radio:
+        """Return the radio of a way to share the channel."""
+        return Radio(**how, sensing=self._sensing if how["access"] == "csma" else None)
+
+    def network(self, radio: Radio, seed: int) -> Network:
+        """Return the network of a run."""
+        return Network(self.graph, Link(rate=RATE), medium=radio, seed=seed)
+
+
+class _OnSite(_Rooms):
+    """The motes of a site that its sink may hear."""
+
+    def __init__(self, site: netsim.Deployment, agents: int, rooms: int) -> None:
+        for name, value, usual in (("agents", agents, 31), ("rooms", rooms, 1)):
+            if value != usual:
+                raise check.refuse(name, value, "left out with site")
+        self._site, self.graph, self.sink = site, site.graph, site.sink
+        self.stations, self.name = list(site.graph[site.sink]), "a site"
+        if not self.stations:
+            raise netsim.BadInput(f"site: must have motes that its sink {site.sink!r} may hear")
+
+    def radio(self, **how: Any) -> Radio:
+        """See `_Rooms`."""
+        own = self._site.preset.radio
+        assert own is not None
+        return replace(own, phy=None, acks=False, **how)
+
+    def network(self, radio: Radio, seed: int) -> Network:
+        """See `_Rooms`."""
+        return self._site.network(radio=radio, link=Link(rate=RATE), seed=seed)
+
+
 def aloha(
-    study: Study, *, agents: int = 31, load: float = 0.5, rooms: int = 1, duration: float = 5.0, seed: int = 1
+    study: Study,
+    *,
+    agents: int = 31,
+    load: float = 0.5,
+    rooms: int = 1,
+    duration: float = 5.0,
+    site: OwnSite = OwnSite(),  # noqa: B008 (frozen)
+    seed: int = 1,
 ) -> None:
     """The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.
 
     Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s. The figure has what is
-    carried at loads from 0.1 to 2, and at the given one.
+    carried at loads from 0.1 to 2, and at the given one. On a site of your own the sink is its sink, the stations are
+    the motes that the sink may hear, and received powers decide who senses and who is received.
 
     Parameters
     ----------
@@ -88,20 +139,22 @@ def aloha(
     """
     agents, rooms = check.integer("agents", agents, low=1), check.integer("rooms", rooms, low=1)
     load, duration = check.finite("load", load, above=0), check.finite("duration", duration, above=0)
-    graph, sensing = in_rooms(agents, rooms)
+    place = _Rooms(agents, rooms) if site.site is None else _OnSite(site.deployment(), agents, rooms)
     accesses = {
-        "CSMA": Radio(access="csma", sensing=sensing),
-        "slotted ALOHA": Radio(access="slotted_aloha", slot=_AIRTIME),
-        "ALOHA": Radio(access="aloha"),
+        "CSMA": place.radio(access="csma"),
+        "slotted ALOHA": place.radio(access="slotted_aloha", slot=_AIRTIME),
+        "ALOHA": place.radio(access="aloha"),
     }
+    site.check_set()
 
-    def team(load: float, sink: Sink) -> dict[int, netsim.Agent]:
-        gap = (agents - 1) * _AIRTIME / load
-        return {i: Station(gap, duration) if i else sink for i in graph}
+    def team(load: float, sink: Sink) -> dict[Any, netsim.Agent]:
+        gap = len(place.stations) * _AIRTIME / load
+        others = {node: Sink() for node in place.graph}
+        return others | {i: Station(gap, duration, place.sink) for i in place.stations} | {place.sink: sink}
 
     rows: list[dict[str, Any]] = []
     for name, radio in accesses.items():
-        network, sink = Network(graph, Link(rate=RATE), medium=radio, seed=seed), Sink()
+        network, sink = place.network(radio, seed), Sink()
         # The share of a station's frames that were heard; None for the sink, and for a station that sent nothing.
         shares = {"arrived": lambda agent, sink=sink: sink.heard[agent.name] / agent.sent if _spoke(agent) else None}
         run = study.run(name, network, team(load, sink), [], _ROWS, sample=duration / _ROWS, watch=shares)
@@ -116,15 +169,14 @@ def aloha(
     with study.progress("loads", len(accesses) * len(loads)) as progress:
         for name, radio in accesses.items():
             for offered in loads:
-                network = Network(graph, Link(rate=RATE), medium=radio, seed=seed)
-                part = network.run(team(offered, Sink()))
+                part = place.network(radio, seed).run(team(offered, Sink()))
                 ends = part.ledger.table()[["offered", "delivered"]].sum()
                 # What waits when the stations fall silent is sent later: the channel carries it in a longer time.
                 seconds = {"offered": duration, "delivered": max(duration, part.ended_at)}
                 points.append({"access": name, "load": offered, **_AIRTIME * ends / pd.Series(seconds)})
                 progress(len(points))
     drawn = study.tables["throughput"] = pd.DataFrame(points)
-    title = f"{agents - 1} stations, rooms: {rooms}, {duration:g} s at each load"
+    title = f"{len(place.stations)} stations, {place.name}, {duration:g} s at each load"
     caption = "What the channel carries, by offered load and for each way to share it, beside the closed forms."
     study.figure("throughput", partial(_draw, drawn, title), caption)
 

@@ -88,6 +88,8 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
             raise BadInput(
                 f"agents[{name!r}]: must be a distinct object; it is the same object as agents[{seen[id(agent)]!r}]"
             )
+    if all(type(agent).background for agent in agents.values()):
+        raise BadInput("agents: must have one that is not in the background, or nothing ends the run")
     _check_parts(agents)
     checks: dict[Any, dict[Any, Agent]] = {}
     for name, agent in ((name, each) for name, whole in agents.items() for each in (whole, *whole._members().values())):

@@ -269,7 +269,7 @@ class Watcher:
         self.call(self._agents)
         # Check that each watched attribute exists, but only if all agents run here: otherwise an agent in another
         # process may have it.
-        self._checks = self._early and len(self._agents) == self._watch.agents
+        self._checks = self._early and len(self._agents) + len(self._tasks.scenery) == self._watch.agents
         self._early = False
 
     def look(self) -> None:
@@ -295,8 +295,9 @@ class Watcher:
 
     def _look(self, name: Hashable) -> None:
         """Record an agent's states; also called just before the agent sends."""
-        sent = self._contexts[name].outbox.sent
-        self._try(lambda: self._watch.look(name, self._agents[name], self._loop.now(), sent, self._early))
+        sent, agent = self._contexts[name].outbox.sent, self._agents.get(name)
+        if agent is not None:  # one in the background
+            self._try(lambda: self._watch.look(name, agent, self._loop.now(), sent, self._early))
 
 
 # --- an inspection ----------------------------------------------------------------------------------------------------

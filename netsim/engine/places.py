@@ -33,7 +33,7 @@ class Places:
     """
 
     def __init__(self, deployment: "Deployment", medium: "Medium", loop: "Loop") -> None:
-        self.now: dict[Hashable, Place] = dict(deployment.positions)
+        self.now: dict[Hashable, Place] = dict(deployment.places)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
         # For each node: the other nodes within its reach. The medium has the received power from the node to each of
@@ -94,7 +94,7 @@ class Places:
         self._medium.set_distances(node, self.now)
 
     def _path_of(self, node: Hashable) -> Path:
-        return self.paths.setdefault(node, [(0.0, self._deployment.positions[node])])
+        return self.paths.setdefault(node, [(0.0, self._deployment.places[node])])
 
 
 def flat(paths: Mapping[Hashable, Path]) -> dict[Hashable, list[tuple[float, float, float]]]:

@@ -25,7 +25,7 @@ from netsim.engine.observers import Inspection, Sampler, View, Watcher
 from netsim.engine.places import Place, Places, flat
 from netsim.engine.process import limited_blas, unhurried_collector
 from netsim.engine.round_scheduler import scheduled
-from netsim.engine.tasks import UNAWAITED, AgentTasks, detach, owner_of, ready_handles, stop
+from netsim.engine.tasks import UNAWAITED, AgentTasks, Patience, detach, owner_of, ready_handles, stop
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
 from netsim.faults.injector import FaultInjector
 from netsim.radio.medium import Medium
@@ -90,6 +90,7 @@ class Runtime:
     # Set by `_build` when the run starts, as are the following attributes.
     ended: asyncio.Future[None]
     tasks: AgentTasks
+    local: dict[Hashable, Agent]
     injector: FaultInjector
     sampler: Sampler | None
     watcher: Watcher | None
@@ -143,6 +144,8 @@ class Runtime:
             error.run = self.result  # type: ignore[attr-defined]
 
     def _build(self, loop: Loop) -> None:
+        if self.node is not None and any(type(agent).background for agent in self.agents.values()):
+            raise BadInput("agents: must not be in the background in a run over several processes")
         if self.node is None and loop.now():
             raise NetsimError("run_async must start at time 0 of its loop: create a new loop for it")
         settings, result = self.settings, self.result
@@ -150,7 +153,8 @@ class Runtime:
         if settings.deployment is not None and self.medium is not None:
             self.places = Places(settings.deployment, self.medium, loop)
         self.ended = loop.create_future()
-        self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish)
+        scenery = frozenset(name for name, agent in self.agents.items() if type(agent).background)
+        self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish, scenery)
         self.injector = FaultInjector(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.injector.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
@@ -170,7 +174,9 @@ class Runtime:
             if type(self.agents[name]).answer is not Agent.answer:
                 inbox.set_request_handler(self._request_handler(name))
         # The result contains only the agents of this process, because only these run and change here.
-        result.agents = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
+        local = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
+        result.agents = {name: agent for name, agent in local.items() if not type(agent).background}
+        self.local = local
         if self.node is not None:
             self.node.joined()
         self.built = True
@@ -309,6 +315,8 @@ class Runtime:
             self.view.start()
         if self.inspection:
             self.inspection.start(self.result.agents)
+        if self.tasks.scenery:
+            self.loop.clock.onlookers.append(Patience(self.loop, self.tasks.only_scenery_acts, self._on_deadlock))
         # Run the actions that are due at the start, and any that they schedule, before the agents.
         for time, action in self.scheduled:
             if time <= self.loop.now():
@@ -323,7 +331,7 @@ class Runtime:
             self.timers.append(self.loop.call_at_simulated(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
             coroutines = scheduled(self)
-            for name, agent in self.result.agents.items():
+            for name, agent in self.local.items():
                 if name in coroutines:
                     self.tasks.start(name, coroutines[name]())
                 elif not self.injector.is_down(name):
@@ -349,12 +357,14 @@ class Runtime:
             self.inspection.stop(whole=self.error is None and self.ended.done() and not self.ended.cancelled())
         own = self.sampler, self.view, self.watcher, self.inspection, self.medium and self.medium.watch
         # Another run on the same loop may have onlookers, too.
-        self.loop.clock.onlookers[:] = [each for each in self.loop.clock.onlookers if each not in own]
+        left = [each for each in self.loop.clock.onlookers if each not in own]
+        self.loop.clock.onlookers[:] = [each for each in left if not isinstance(each, Patience)]
         for shared in self.all_shared:
             shared.rounds.stop()
         if self.medium:
             self.medium.stop()
             self.result.air = self.medium.airtime
+            self.result.air.scenery = self.tasks.scenery
         for inbox in self.inboxes.values():
             inbox.stop()
         self._settle(math.nextafter(self.loop.now(), math.inf))

@@ -9,7 +9,7 @@ import ctypes
 import inspect
 import math
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import InitVar, dataclass, field
@@ -22,7 +22,7 @@ from netsim.engine.diagnosis import agent_error, cancelled_error, is_shutdown_er
 from netsim.errors import AgentError, NetsimError
 from netsim.util.draws import Keys
 
-__all__ = ["AgentTasks", "cancel", "detach", "owner_of", "ready_handles", "stop"]
+__all__ = ["AgentTasks", "Patience", "cancel", "detach", "owner_of", "ready_handles", "stop"]
 
 UNAWAITED = " in a task that is never awaited"
 
@@ -42,7 +42,7 @@ class AgentTasks:
     fail : callable
         Called with the error when an agent fails.
     finish : callable
-        Called when the last agent is finished.
+        Called when the last agent is finished, but for the ``scenery``: agents in the background.
 
     Attributes
     ----------
@@ -65,6 +65,7 @@ class AgentTasks:
     keys: InitVar[Keys]
     _fail: Callable[[NetsimError], None]
     _finish: Callable[[], None]
+    scenery: frozenset[Hashable] = frozenset()
     main_tasks: dict[asyncio.Task[Any], Hashable] = field(default_factory=dict)
     background: dict[asyncio.Task[Any], Hashable] = field(default_factory=dict)
     over: bool = False
@@ -79,8 +80,9 @@ class AgentTasks:
     _check_scheduled: bool = False
 
     def __post_init__(self, keys: Keys) -> None:
-        # The agents that are not finished.
+        # The agents that are not finished, and those among them that the run waits for.
         self._unfinished = set(self._contexts)
+        self._awaited = self._unfinished - self.scenery
         self.members = {
             name: TaskOwner(self.register, name, int(keys[context.number]), context.shared.clock)
             for name, context in self._contexts.items()
@@ -116,8 +118,10 @@ class AgentTasks:
         """Mark an agent as finished, because it has ended or will not restart."""
         if name in self._unfinished:
             self._unfinished.discard(name)
-            if not self._unfinished:
-                self._finish()
+            if name in self._awaited:
+                self._awaited.discard(name)
+                if not self._awaited:
+                    self._finish()
 
     def register(self, task: Task[Any], name: Hashable) -> None:
         """Keep a reference to an agent's new task until it is done; cancel it at once if ``closed``."""
@@ -145,8 +149,15 @@ class AgentTasks:
 
     def has_timers(self) -> bool:
         """Return whether any pending timer belongs to an agent."""
+        return any(map(self.owns, self._timer_owners()))
+
+    def only_scenery_acts(self) -> bool:
+        """Return whether all pending timers belong to agents in the background."""
+        return all(self.owns(owner) and owner.name in self.scenery for owner in self._timer_owners())
+
+    def _timer_owners(self) -> Iterator[Any]:
         timers: list[Any] = list(self._loop.clock.pending())
-        return any(self.owns(timer._context.get(OWNER)) for timer in timers)
+        return (timer._context.get(OWNER) for timer in timers)
 
     def name_of(self, task: asyncio.Task[Any]) -> Hashable:
         """Return the agent whose task this is."""
@@ -196,7 +207,7 @@ class AgentTasks:
     def _discard_frames_of_ended(self) -> None:
         """Discard the frames of agents that have ended, if the run goes on."""
         gone, self._ended_now = self._ended_now, []
-        if (self._unfinished or self.is_part) and not self.over:
+        if (self._awaited or self.is_part) and not self.over:
             busy = set(self.background.values())
             for name in gone:
                 if name not in busy:
@@ -216,6 +227,20 @@ class AgentTasks:
             if task is not None and _is_unretrieved(task):
                 self._raised[task] = more
             del task
+
+
+class Patience:
+    """Looks once a second whether only agents in the background still act: for the others that is a deadlock."""
+
+    def __init__(self, loop: Loop, only_scenery_acts: Callable[[], bool], on_deadlock: Callable[[], None]) -> None:
+        self.time = self.until = loop.now() + 1.0
+        self._only_scenery_acts, self._on_deadlock = only_scenery_acts, on_deadlock
+
+    def look(self) -> None:
+        """See `netsim.clock.virtual_clock.Onlooker`."""
+        self.time = self.until = self.time + 1.0
+        if self._only_scenery_acts():
+            self._on_deadlock()
 
 
 def owner_of(context: Mapping[str, Any]) -> Any:

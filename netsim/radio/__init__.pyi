@@ -3,6 +3,7 @@ from .energy import DutyCycle, Energy
 from .fading import BlockFading, PatternNoise, beta_factor
 from .pathloss import LogDistance, within
 from .phy import Phy, fsk, lora, oqpsk
+from .series import LinkSeries
 from .settings import Airtime, LoRaAirtime, Radio
 from .walls import Walls
 
@@ -11,6 +12,7 @@ __all__ = [
     "BlockFading",
     "DutyCycle",
     "Energy",
+    "LinkSeries",
     "LoRaAirtime",
     "LogDistance",
     "PatternNoise",

@@ -54,6 +54,7 @@ cdef inline double time_tolerance(double now) noexcept nogil:
 cdef enum What:
     ASSESSED
     START
+    REFUSE
     ARRIVE
     SENT
     NO_ACK
@@ -721,10 +722,10 @@ cdef class NeighbourLink(RadioLink):
 
 @cython.final
 cdef class Emission:
-    """A fragment or acknowledgement on the air; see `netsim.radio.mac.Emission`."""
+    """A fragment, acknowledgement or carrier on the air; see `netsim.radio.mac.Emission`."""
 
     cdef readonly double end
-    cdef readonly bint is_ack
+    cdef readonly bint is_ack, is_carrier
     cdef readonly list reached
 
 
@@ -958,7 +959,7 @@ cdef class Mac:
     cdef readonly bint acknowledges
     cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
     cdef int64_t max_sifs_bits
-    cdef double slot, unit_backoff, cca, turnaround, lifs, sifs, rate, transmit_share, most_queued, most_queued_bits
+    cdef double slot, unit_backoff, cca, turnaround, lifs, sifs, rate, share, most_queued, most_queued_bits
     # The key of the stream of draws that decide back-offs.
     cdef uint64_t stream
     # The number of draws so far from this stream.
@@ -969,10 +970,13 @@ cdef class Mac:
     # Whether a burst of jitter may delay the frames of the arrival event that is being processed.
     cdef bint in_burst
     cdef double silent_until
+    # See the attributes `_bands` and `_silence` of `netsim.radio.mac.Mac`.
+    cdef dict bands, silence
+    cdef bint refuses
     cdef dict open
     # See the attributes with the same names in `netsim.radio.airtime.Counts`.
-    cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures
-    cdef double airtime_s, ack_airtime_s, queueing_s, access_s
+    cdef int64_t frames, retries, acks, duplicates, no_ack, busy, access_failures, silences
+    cdef double airtime_s, ack_airtime_s, queueing_s, access_s, silence_s
 
     def __init__(self, medium, number, name, wiring, inbox, clock=None):
         radio, link = medium.radio, wiring.radio
@@ -1011,7 +1015,8 @@ cdef class Mac:
         self.max_frame_retries, self.slot = radio.max_frame_retries, radio.slot or 0.0
         self.unit_backoff, self.cca, self.turnaround = radio.unit_backoff, radio.cca, radio.turnaround
         self.lifs, self.sifs, self.max_sifs_bits = radio.lifs, radio.sifs, radio.max_sifs_bits
-        self.transmit_share = radio.transmit_share or 0.0
+        self.share, self.bands, self.silence = radio.share_of(name), radio.band_of, {}
+        self.refuses = radio.refuses_silent
         # The rate is 0 with a ``Radio.airtime`` model: `seconds` then calls `Radio.seconds`.
         self.rate = link.rate if radio.airtime is None else 0.0
         self.most_queued, self.most_queued_bits = link.queue or inf, link.queue_bits or inf
@@ -1150,7 +1155,8 @@ cdef class Mac:
     def counts(self):
         """The node's counts so far."""
         return Counts(self.frames, self.retries, self.acks, self.duplicates, self.no_ack, self.busy,
-                      self.access_failures, self.airtime_s, self.ack_airtime_s, self.queueing_s, self.access_s)
+                      self.access_failures, self.airtime_s, self.ack_airtime_s, self.queueing_s, self.access_s,
+                      self.silences, self.silence_s)
 
     # --- taking frames ------------------------------------------------------------------------------------------------
 
@@ -1239,6 +1245,8 @@ cdef class Mac:
             return 0
         if event.what == ASSESSED:
             return self.assessed(event.turn, now)
+        if event.what == REFUSE:
+            return self.give_up(now, REFUSED)
         if event.what == START:
             return self.start(now)
         if event.what == ARRIVE:
@@ -1256,13 +1264,26 @@ cdef class Mac:
     cdef int contend(self, double at) except -1:
         """Contend for the channel on behalf of the current fragment, from the time ``at`` (s) on."""
         cdef PendingFrame pending = self.queue[0]
-        cdef double begin
+        cdef double begin, silence
         if self.waits_until_on():
             return 0
-        begin = self.awake_from(max(at, self.silent_until))
+        at = max(at, self.silent_until)
+        if self.share > 0.0:
+            silence = self.silence.get(self.band(), 0.0)
+            if silence > at + time_tolerance(at):
+                if self.refuses:
+                    return self.at(at, self.event(REFUSE))
+                self.silences += 1
+                self.silence_s += silence - at
+            at = max(at, silence)
+        begin = self.awake_from(at)
         self.queueing_s += begin - pending.since
         pending.since = begin
         return self.seek_access(begin, pending.retries)
+
+    cdef int band(self) except -2:
+        """Return the number of the band of the radio's channel; −1 for channels in none."""
+        return self.bands.get(self.receiver.channel, -1) if self.bands else -1
 
     cdef double awake_from(self, double time) except? -1.0:
         return time if self.schedule is None else self.schedule.next_awake(time)
@@ -1332,9 +1353,39 @@ cdef class Mac:
         if pending.moment == pending.moment:
             units = rint((local(self.clock, now) - pending.moment) / MICROSECOND)
             pending.age = max(units, 0.0) * MICROSECOND if units <= MOST_UNITS else NAN
-        if self.transmit_share > 0.0:
-            self.silent_until = now + seconds + seconds * (1.0 / self.transmit_share - 1.0)
+        if self.share > 0.0:
+            self.silence[self.band()] = now + seconds + seconds * (1.0 / self.share - 1.0)
         return self.transmit(pending, now, now + seconds)
+
+    def carry(self, double now, double end):
+        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, on which no receiver locks."""
+        cdef double width = time_tolerance(now)
+        cdef int channel = self.receiver.channel
+        cdef list reached = []
+        cdef RadioLink link
+        cdef Signal signal
+        cdef Receiver receiver
+        self.events.catch_up(now)
+        if self.is_battery_empty(now):
+            return
+        self.spend(now, end, 0, -1, self.watts())
+        self.receiver.send(now, end)
+        self.emission = Emission.__new__(Emission)
+        self.emission.end, self.emission.is_carrier, self.emission.reached = end, True, reached
+        for each in self.links:
+            link = <RadioLink>each
+            signal = Signal.__new__(Signal)
+            signal.link, signal.power = <void*>link, link.power * self.gain
+            signal.channel, signal.cause = channel, LOST
+            signal.start, signal.end = now + link.delay, end + link.delay
+            if self.fading is not None:
+                ends = self.name, link.mac.name
+                signal.power *= <double>self.fading(self.medium.seed, link.key, channel, ends, signal.start)
+            link.mac.receiver.hear(signal, now, width)
+            reached.append(signal)
+        for receiver in self.sensers:
+            if receiver.channel == channel:
+                receiver.sense(now, end, width)
 
     def leave_unsent(self, double seconds):
         """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""
@@ -1342,8 +1393,8 @@ cdef class Mac:
             self.ack_airtime_s -= seconds
             return
         self.airtime_s -= seconds
-        if self.transmit_share > 0.0:
-            self.silent_until -= seconds / self.transmit_share
+        if self.share > 0.0:
+            self.silence[self.band()] -= seconds / self.share
 
     cdef bint is_battery_empty(self, double now) except -1:
         return self.meter is not None and self.meter.dies_at <= now

@@ -1,7 +1,7 @@
 """Records of a shared medium: each node's airtime and waiting times and, if a trace is kept, every transmission."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,10 @@ class Counts:
         Time that frames waited for earlier frames, for budget, or for their node to wake.
     access_s : float
         Time that frames waited for access to the channel: back-off, assessment and turnaround.
+    silences : int
+        How often a frame, or the next try of one, had to wait for ``Radio.transmit_share``.
+    silence_s : float
+        How long these waits were; a part of ``queueing_s``.
     """
 
     frames: int = 0
@@ -58,6 +62,8 @@ class Counts:
     ack_airtime_s: float = 0.0
     queueing_s: float = 0.0
     access_s: float = 0.0
+    silences: int = 0
+    silence_s: float = 0.0
 
 
 OnAir = tuple[float, float, int, int, int, int, int, int, int, int, float, bytes, bool]
@@ -91,6 +97,8 @@ class AirtimeLog:
         the battery ran out, and the other columns of `energy`. None for a node without an energy model.
     events : int
         The number of events that the medium processed.
+    scenery : collection
+        The nodes in the background, which `airtime` and `energy` leave out.
     """
 
     agents: Sequence[Hashable]
@@ -98,6 +106,7 @@ class AirtimeLog:
     log: list[OnAir] | None = None
     spent: list[tuple[tuple[float, ...], float, float, float, dict[str, float]] | None] = field(default_factory=list)
     events: int = 0
+    scenery: Collection[Hashable] = ()
 
     def airtime(self) -> "pd.DataFrame":
         """Return a table with a row for each node; the columns are agent and the attributes of `Counts`."""
@@ -105,7 +114,7 @@ class AirtimeLog:
 
         table = pd.DataFrame(self.counts)
         table.insert(0, "agent", as_column(self.agents).tolist())
-        return table
+        return table[[name not in self.scenery for name in self.agents]].reset_index(drop=True)
 
     def energy(self) -> "pd.DataFrame":
         """Return a table with a row for each node whose energy was metered.
@@ -122,7 +131,7 @@ class AirtimeLog:
         rows = [
             dict(zip(columns, (name, *spent[0], *spent[1:4]), strict=True)) | spent[4]
             for name, spent in zip(as_column(self.agents), self.spent, strict=True)
-            if spent is not None
+            if spent is not None and name not in self.scenery
         ]
         more = list(dict.fromkeys(column for spent in self.spent if spent is not None for column in spent[4]))
         more.sort(key=lambda column: column.endswith("_j"))

@@ -17,6 +17,7 @@ from netsim.errors import AgentError
 from netsim.radio.mac import MICROSECOND, STAMP_BITS, local
 from netsim.radio.phy import doubt_power
 from netsim.radio.settings import MOST_DBM, Access
+from netsim.transport.transmitter import time_tolerance
 from netsim.util import check
 from netsim.wire.payloads import encodable
 
@@ -45,7 +46,7 @@ class RadioHandle:
         # ``context`` is the agent's `netsim.context.Context`, or that of a part of a `netsim.Mote`.
         self._mac, self._loop, self._context = mac, loop, context
         phy = mac.medium.radio.phy
-        self._reference = 0.0 if phy is None else phy.transmit_dbm
+        self._reference = 0.0 if phy is None else mac.medium.radio.power_dbm_of(mac.name)
         # The number of calls of `listen` in progress that keep the radio on although the agent had switched it off. The
         # last of these calls to end switches the radio off again.
         self._listens = 0
@@ -105,10 +106,11 @@ class RadioHandle:
     def power_dbm(self) -> float:
         """The transmit power of the radio in dBm.
 
-        The received powers ``Radio.powers`` hold for a transmit power of ``Phy.transmit_dbm`` (without a phy, 0 dBm). A
-        transmit power that is x dB higher raises all received powers of this sender by x dB. A message is sent with the
-        power that was set when the agent sent it. If ``Energy.transmit_at`` gives the watts for several transmit
-        powers, the energy of frames depends on the transmit power, and powers outside that mapping's range are refused.
+        The received powers ``Radio.powers`` hold for the node's power in ``Radio.power_dbm``, or else for
+        ``Phy.transmit_dbm`` (without a phy, 0 dBm). A transmit power that is x dB higher raises all received powers of
+        this sender by x dB. A message is sent with the power that was set when the agent sent it. If
+        ``Energy.transmit_at`` gives the watts for several transmit powers, the energy of frames depends on the transmit
+        power, and powers outside that mapping's range are refused.
         Otherwise sending draws ``Energy.transmit`` at any transmit power.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
@@ -222,6 +224,28 @@ class RadioHandle:
             raise
         context.caption(number, label, payload)
         return Sent.of(await outcome, is_acknowledged=to is not None and self._mac.acknowledges)
+
+    async def carrier(self, seconds: float) -> None:
+        """Emit a carrier for some time by the agent's own clock: power without a frame.
+
+        Others sense it, and it disturbs what they receive on this channel, but nobody locks on it. It costs the energy
+        of sending, at the present `power_dbm`, and has no access to wait for: it begins at once, or as the frame ends
+        that the radio sends. A frame that becomes due meanwhile waits for its end. The ledger has no trace of it.
+
+        Raises
+        ------
+        AgentError
+            If the radio is off.
+        """
+        seconds = check.finite("seconds", seconds, low=0)
+        if self.state in ("off", "sleep"):
+            raise AgentError(f"agent {self._mac.name!r} cannot emit a carrier: its radio is off")
+        while self.transmit_left > time_tolerance(self._loop.now()):
+            await asyncio.sleep(self.transmit_left)
+        now, clock = self._loop.now(), self._mac.clock
+        end = now + seconds if clock is None else clock.true(clock.local(now) + seconds)
+        self._mac.carry(now, end)
+        await asyncio.sleep(seconds)
 
     def airtime(self, frame: Frame) -> float:
         """Return the time on the air (s) of a frame that fits into one fragment."""

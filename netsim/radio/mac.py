@@ -117,11 +117,12 @@ ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha,
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A fragment or acknowledgement on the air: its end time (s) and the signal at each node it reaches."""
+    """A fragment, acknowledgement or carrier on the air: its end time (s) and the signal at each node it reaches."""
 
     end: float
     is_ack: bool
     reached: list[Signal]
+    is_carrier: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -311,6 +312,9 @@ class Mac:
         self._queue: deque[PendingFrame] = deque()
         self._queued_bits = 0
         self._silent_until = 0.0
+        # The largest share of time for which the node sends (0: any), and until when (s) it is silent for that in each
+        # band of `Radio.transmit_bands`; −1 is that of all other channels.
+        self._share, self._bands, self._silence = self._radio.share_of(name), self._radio.band_of, dict[int, float]()
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
         # The number of the current turn. A new turn begins whenever a fragment is sent and whenever a wait for an
@@ -472,10 +476,25 @@ class Mac:
         """Contend for the channel on behalf of the current fragment, from the time ``at`` (s) on."""
         if self.waits_until_on():
             return
-        pending, begin = self._queue[0], self.awake_from(max(at, self._silent_until))
+        at, silence = max(at, self._silent_until), self._silence.get(self._band, 0.0)
+        if silence > at + time_tolerance(at):
+            if self._radio.refuses_silent:
+                self.at(at, self._refuse)
+                return
+            self.counts.silences += 1
+            self.counts.silence_s += silence - at
+        pending, begin = self._queue[0], self.awake_from(max(at, silence))
         self.counts.queueing_s += begin - pending.since
         pending.since = begin
         self._access.contend(begin, pending.retries)
+
+    @property
+    def _band(self) -> int:
+        """The number of the band of the radio's channel; −1 for channels in none."""
+        return self._bands.get(self.receiver.channel, -1)
+
+    def _refuse(self, now: float) -> None:
+        self._give_up(now, REFUSED)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
         """Schedule a callback at ``time`` (s); it is dropped if the node is switched off before then."""
@@ -528,9 +547,30 @@ class Mac:
         if pending.event is not None:
             units = round((local(self.clock, now) - pending.event) / MICROSECOND)
             pending.age = max(units, 0) * MICROSECOND if units < 2**STAMP_BITS else None
-        if self._radio.transmit_share is not None:
-            self._silent_until = end + seconds * (1.0 / self._radio.transmit_share - 1.0)
+        if self._share:
+            self._silence[self._band] = end + seconds * (1.0 / self._share - 1.0)
         self._transmit(pending, now, end)
+
+    def carry(self, now: float, end: float) -> None:
+        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, on which no receiver locks."""
+        self.medium.events.catch_up(now)
+        if self.is_battery_empty(now):
+            return
+        self._spend(now, end, 0, -1, self._watts)
+        self.receiver.send(now, end)
+        width, channel = time_tolerance(now), self.receiver.channel
+        emission = self.emission = Emission(end, False, [], is_carrier=True)
+        for each in self.links:
+            mac = each.mac
+            signal = Signal(mac, each.index, now + each.delay, end + each.delay, each.power * self.gain, cause=LOST)
+            signal.channel = channel
+            if self._phy is not None and self._phy.fading is not None:
+                signal.power *= self._phy.gain(self.medium.seed, each.key, channel, (self.name, mac.name), signal.start)
+            mac.receiver.hear(signal, now, width)
+            emission.reached.append(signal)
+        for receiver in self.sensers:
+            if receiver.channel == channel:
+                receiver.sense(now, end, width)
 
     def leave_unsent(self, seconds: float) -> None:
         """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""
@@ -539,8 +579,8 @@ class Mac:
             self.counts.ack_airtime_s -= seconds
             return
         self.counts.airtime_s -= seconds
-        if self._radio.transmit_share is not None:
-            self._silent_until -= seconds / self._radio.transmit_share
+        if self._share:
+            self._silence[self._band] -= seconds / self._share
 
     def is_battery_empty(self, now: float) -> bool:
         """Return whether the battery is empty at ``now`` (s), even if `BatteryWatch` has not run yet."""

@@ -214,6 +214,8 @@ class Medium:
 
     def _count_until(self, sender: Mac, now: float) -> None:
         """Correct a node's counts and the log, because the node's current emission ends early, at ``now`` (s)."""
+        if sender.emission is not None and sender.emission.is_carrier:
+            return
         sender.leave_unsent(sender.receiver.sends_until - now)
         if self.airtime.log is not None:
             log = self.airtime.log

@@ -1,8 +1,8 @@
 """The settings of a shared radio medium: channel access, reception, acknowledgements, energy."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -167,14 +167,23 @@ class Radio:
         but frames can be addressed only to neighbours in the network. A pair that is not linked in the network is
         ignored if its power is more than 20 dB below the noise floor. Default: all neighbours, and all edges of
         ``interference``, have the same received power, 60 dB below ``phy.transmit_dbm``.
+    power_dbm : mapping
+        With a ``phy``: {node: dBm}, the transmit powers that differ from ``phy.transmit_dbm``, until an agent sets
+        another. The energy of sending follows ``Energy.transmit_at``; ``powers`` hold for them already.
     capture : float, optional
         A receiver captures a frame, that is, receives it despite overlapping ones, if the frame is at least this many
         dB (0 to 400) stronger than all overlapping frames together. None: no frame is captured.
     airtime : Airtime, optional
         The model of a frame's time on the air. Default: the frame's bits divided by the link's rate.
-    transmit_share : float, optional
-        The largest share of time for which a node sends (LoRaWAN: 0.01). After a frame of t seconds the node is silent
-        for t·(1/``transmit_share`` − 1) seconds.
+    transmit_share : float or mapping, optional
+        The largest share of time for which a node sends (LoRaWAN: 0.01), or {node: share}; all other nodes send freely.
+        After a frame of t seconds the node is silent for t·(1/``transmit_share`` − 1) seconds.
+    transmit_bands : sequence
+        Groups of channels, such as ``[{0, 1, 2}, {3}]``, for each of which a node's share counts apart; channels in no
+        group are one more.
+    refuses_silent : bool
+        Whether a frame that would have to wait for ``transmit_share`` ends as ``refused`` instead, as one of several
+        fragments and a retransmission do, too.
     duty_cycle : DutyCycle or mapping, optional
         The duty cycle of all nodes, or {node: DutyCycle}; the radios of all other nodes are always on. A frame that
         arrives at a sleeping radio ends as ``asleep``; a sender waits until its own radio is on.
@@ -206,9 +215,12 @@ class Radio:
     interference: "nx.Graph[Any] | None" = None
     phy: Phy | None = None
     powers: Mapping[tuple[Any, Any], float] | None = None
+    power_dbm: Mapping[Any, float] = field(default_factory=dict)
     capture: float | None = None
     airtime: Airtime | None = None
-    transmit_share: float | None = None
+    transmit_share: float | Mapping[Any, float] | None = None
+    transmit_bands: Sequence[Collection[int]] = ()
+    refuses_silent: bool = False
     duty_cycle: DutyCycle | Mapping[Any, DutyCycle] | None = None
     energy: Energy | Mapping[Any, Energy] | None = None
 
@@ -223,9 +235,27 @@ class Radio:
         check.instance("airtime", self.airtime, Airtime, "a netsim.radio.Airtime", optional=True)
         for cycle in self._cycles:
             check.instance("duty_cycle", cycle, DutyCycle, "a netsim.radio.DutyCycle")
-        check.fields(self, check.share, "transmit_share", optional=True)
+        self._check_share()
         for each in self.energy.values() if isinstance(self.energy, Mapping) else [self.energy]:
             check.instance("energy", each, Energy, "a netsim.Energy", optional=True)
+
+    def _check_share(self) -> None:
+        if isinstance(self.transmit_share, Mapping):
+            for node, share in self.transmit_share.items():
+                check.share(f"transmit_share[{node!r}]", share)
+        else:
+            check.fields(self, check.share, "transmit_share", optional=True)
+        check.fields(self, check.flag, "refuses_silent")
+        check.instance("transmit_bands", self.transmit_bands, Sequence, "a list of groups of channels")
+        seen = set[int]()
+        for band in self.transmit_bands:
+            check.instance("transmit_bands", band, Collection, "a list of groups of channels")
+            for channel in band:
+                if check.integer("transmit_bands: channel", channel, low=0) in seen:
+                    raise check.refuse("transmit_bands: channel", channel, "in one group only")
+                seen.add(channel)
+        if self.transmit_share is None and (self.transmit_bands or self.refuses_silent):
+            raise BadInput("transmit_share = None: must be given with transmit_bands and refuses_silent")
 
     def _check_access(self) -> None:
         if (self.slot is None) == ("slotted_aloha" in self.accesses):
@@ -251,6 +281,11 @@ class Radio:
         check.called("phy", self.phy)
         if self.phy is not None:
             self._check_phy(self.phy)
+        elif self.power_dbm:
+            raise check.refuse("power_dbm", self.power_dbm, "left out without a phy")
+        check.instance("power_dbm", self.power_dbm, Mapping, "a mapping {node: dBm}")
+        for node, power in self.power_dbm.items():
+            check.number(f"power_dbm[{node!r}]", power, low=-MOST_DBM, high=MOST_DBM)
         if self.capture is not None:
             check.fields(self, check.number, "capture", low=0, high=2 * MOST_DBM)
             if self.powers is None:
@@ -330,7 +365,7 @@ class Radio:
 
     def _check_nodes(self, graph: "nx.Graph[Any]") -> None:
         """Raise BadInput if a setting is given for a node that the network does not have."""
-        for name in ("access", "energy", "duty_cycle"):
+        for name in ("access", "energy", "duty_cycle", "power_dbm", "transmit_share"):
             each = getattr(self, name)
             extra = [node for node in each if node not in graph] if isinstance(each, Mapping) else []
             if extra:
@@ -347,7 +382,23 @@ class Radio:
 
     def energy_of(self, node: Hashable) -> Energy | None:
         """Return a node's energy model; None if its energy is not metered."""
-        return self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
+        energy = self.energy.get(node) if isinstance(self.energy, Mapping) else self.energy
+        own = self.power_dbm.get(node)
+        return energy if energy is None or own is None else replace(energy, transmit=energy.sends_with(own))
+
+    def share_of(self, node: Hashable) -> float:
+        """Return the largest share of time for which a node sends; 0 if it sends freely."""
+        share = self.transmit_share
+        return (share.get(node) if isinstance(share, Mapping) else share) or 0.0
+
+    @property
+    def band_of(self) -> dict[int, int]:
+        """The number of each channel's group in ``transmit_bands``."""
+        return {channel: number for number, band in enumerate(self.transmit_bands) for channel in band}
+
+    def power_dbm_of(self, node: Hashable) -> float:
+        """Return the transmit power (dBm) with which a node begins; 0 without a ``phy``."""
+        return 0.0 if self.phy is None else self.power_dbm.get(node, self.phy.transmit_dbm)
 
     @property
     def _cycles(self) -> list[DutyCycle]:
@@ -382,7 +433,10 @@ class Radio:
             If ``powers`` is given without this pair.
         """
         if self.powers is None:
-            return 1.0 if self.phy is None else float(10.0 ** (self.phy.default_dbm / 10.0))
+            if self.phy is None:
+                return 1.0
+            own = self.power_dbm_of(sender) - self.phy.transmit_dbm
+            return float(10.0 ** ((self.phy.default_dbm + own) / 10.0))
         if (sender, receiver) not in self.powers:
             raise BadInput(
                 f"powers: must have one for each pair that hears each other; there is none for {sender!r} "

@@ -9,6 +9,8 @@ import networkx as nx
 
 from netsim import BadInput, Deployment, Link, Network, Radio, topology
 from netsim.radio import LogDistance, presets
+from netsim.radio.phy import Phy
+from netsim.scenarios.tasks.site import OwnSite
 from netsim.util import check
 
 _DEFAULTS = {"path-loss": {"exponent": 3.5, "shadowing": 4.0, "fading": 4.0}, "disk": {"loss": 0.1}}
@@ -17,7 +19,7 @@ _WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss
 
 
 @dataclass(frozen=True, kw_only=True)
-class SensorField:
+class SensorField(OwnSite):
     """A field of motes.
 
     Parameters
@@ -41,11 +43,6 @@ class SensorField:
         "disk": probability that a frame is lost, 0.1 by default.
     tree : str
         "etx": paths of least expected transmissions; "hops": of least hops.
-    positions : str
-        Motes at places of your own instead: a csv file with columns name, x, y (m), one with sink = 1, and if wanted z.
-        Path loss and the radio's SINR decide what is received then.
-    connected : bool
-        Whether all motes of --positions must have a path to the sink.
     """
 
     agents: int = 40
@@ -57,8 +54,6 @@ class SensorField:
     fading: float | None = None
     loss: float | None = None
     tree: str = "etx"
-    positions: str | None = None
-    connected: bool = True
 
     def resolved(self) -> "SensorField":
         """Return the field with nothing left open that its model needs; raises BadInput for unusable arguments."""
@@ -67,48 +62,39 @@ class SensorField:
             check.finite(name, getattr(self, name), above=0.0)
         model = check.one_of("model", self.model, list(_DEFAULTS))
         check.one_of("tree", self.tree, ("etx", "hops"))
-        self._check_positions()
+        self.check_set()
+        if self.site is not None:
+            for name in ("agents", "side", "radius", "model", *(name for each in _DEFAULTS.values() for name in each)):
+                value = getattr(self, name)
+                if value != getattr(SensorField, name):
+                    raise BadInput(f"{name} = {value!r}: must be left out with site")
+            return self
         given = {name for each in _DEFAULTS.values() for name in each if getattr(self, name) is not None}
         for name in sorted(given - _DEFAULTS[model].keys()):
             other = next(each for each in _DEFAULTS if each != model)
             raise BadInput(f"{name} = {getattr(self, name):g}: must go with model = {other!r}; {_WHY[other]}")
         usual = _DEFAULTS[model].items()
         left: dict[str, Any] = {name: each for name, each in usual if name not in given}
-        if self.positions is not None:
-            # From frame to frame the radio's noise decides.
-            del left["fading"]
         found = replace(self, **left)
         if found.loss is not None and check.probability("loss", found.loss) == 1.0:
             raise check.refuse("loss", found.loss, "a probability below 1, or no mote hears another")
         return found
 
-    def _check_positions(self) -> None:
-        """Raise BadInput for what goes only with, or never with, positions from a file."""
-        if self.positions is None:
-            if not self.connected:
-                raise BadInput("connected = False: must come with positions: a random field is always connected")
-            return
-        for name in ("agents", "side", "radius", "model", "loss", "fading"):
-            value = getattr(self, name)
-            if value != getattr(SensorField, name):
-                raise BadInput(f"{name} = {value!r}: must be left out with positions")
-
-    def _placed(self, preset: presets.Preset, seed: int) -> "Layout":
-        """Return the motes of the file; a mote without a path to the sink has the parent None."""
-        assert self.positions is not None
-        how: dict[str, Any] = {"path_loss": self._path_loss(), "connected": self.connected}
-        found = Deployment.from_csv(self.positions, preset=preset, seed=seed, **how)
-        if len(found.sinks) != 1:
-            raise BadInput(
-                f"positions = {self.positions!r}: must have one mote with sink = 1; it has {len(found.sinks)}"
-            )
+    def _placed(self, preset: presets.Preset) -> "Layout":
+        """Return the motes of the site; a mote without a path to the sink has the parent None."""
+        found, radio = self.deployment(), preset.radio
+        assert radio is not None
+        assert radio.phy is not None
+        if radio.phy.sense_dbm != Phy.sense_dbm:
+            own = found.preset.radio.phy if found.preset.radio else None
+            found = replace(found, phy=replace(own or radio.phy, sense_dbm=radio.phy.sense_dbm))
         received = found.reception(_FRAME)
         parents = dict.fromkeys(node for node in found.graph if node != found.sink)
         parents |= _parents(found.graph, received, found.sink, self.tree)
         return Layout(found.graph, {}, received, found.sink, parents, found)
 
     def layout(self, preset: presets.Preset, seed: int) -> "Layout":
-        """Return motes at random places, or at those of a file, and the tree.
+        """Return motes at random places, or those of a site, and the tree.
 
         Raises
         ------
@@ -116,8 +102,8 @@ class SensorField:
             As `resolved`, or if some mote has no path to the sink.
         """
         field, link = self.resolved(), preset.link
-        if field.positions is not None:
-            return field._placed(preset, seed)
+        if field.site is not None:
+            return field._placed(preset)
         try:
             graph = topology.random_geometric(field.agents, field.radius / field.side, seed=seed)
         except BadInput:
@@ -144,7 +130,7 @@ class SensorField:
         given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
         model = LogDistance(**{name: value for name, value in given.items() if value is not None})
         power = model.sensitivity + model.path_loss(self.radius)
-        return model if self.positions is not None else replace(model, transmit_power=power)
+        return replace(model, transmit_power=power)
 
 
 @dataclass(frozen=True)
@@ -163,6 +149,11 @@ class Layout:
     def network(self, link: Link, radio: Radio, **options: Any) -> Network:
         """Return the network."""
         if self.deployment is not None:
+            own = self.deployment.preset.radio
+            assert own is not None
+            names = ("access", "acks", "max_frame_retries", "duty_cycle")
+            # All else, such as the power, is the site's.
+            radio = replace(own, phy=None, **{name: getattr(radio, name) for name in names})
             return self.deployment.network(radio=radio, **options)
         return Network(self.graph, link, links=self.links, medium=radio, **options)
 

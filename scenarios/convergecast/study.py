@@ -200,10 +200,16 @@ def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
 
 def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: RadioUse, battery: float) -> None:
     study.record(field, use)
-    layout, energy = field.layout(use.preset(), played[0].setup.seeds.graph), cc2420()[2]
+    layout = field.layout(use.preset(), played[0].setup.seeds.graph)
+    placed = layout.deployment
+    energy = cc2420()[2] if placed is None or placed.preset.energy is None else placed.preset.energy
     parts = []
     for way, (name, run) in zip(use.ways(), study.runs.items(), strict=True):
         rows = measures.by_reading(run, layout)
+        if placed is not None:
+            rows = rows[~(rows["taken_s"] < placed.warm_up)]
+            if set(rows["mote"]) != set(layout.parents):
+                raise BadInput(f"warm_up = {placed.warm_up:g}: must leave each mote some of its readings")
         table = measures.by_mote(run, rows, layout, energy, use.tries(use.radio(way), _agents(run)[layout.sink]))
         if use.repeats_above:
             table["retries"] = math.nan

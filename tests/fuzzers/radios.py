@@ -3,11 +3,13 @@
 The links, agents and events are those of `tests.fuzzers.networks`.
 """
 
+import asyncio
 import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+import netsim
 from netsim import Energy, Link, Network, Radio, Run, latency, topology
 from netsim.faults import ClockSkew, Crash, Join, Leave
 from netsim.radio import DutyCycle, Phy, fsk, lora, oqpsk
@@ -175,6 +178,51 @@ def vars_of(link: Link) -> dict[str, Any]:
     return {name: getattr(link, name) for name in Link.__dataclass_fields__}
 
 
+class Interferes(netsim.Agent):
+    """Emits carriers in the background, some only once it senses nothing, with other powers and on other channels."""
+
+    background = True
+
+    def __init__(self, pause: float) -> None:
+        self.pause = pause
+
+    async def run(self) -> None:
+        """Emit carriers for as long as the run lasts."""
+        radio = self.radio
+        while True:
+            await asyncio.sleep(self.pause * self.rng.exponential())
+            what = self.rng.random()
+            if radio.state == "sleep" or (what < 0.3 and radio.busy()):
+                continue
+            if what > 0.8:
+                radio.channel = int(self.rng.integers(2))
+            if what > 0.9:
+                radio.power_dbm = float(self.rng.choice([-20.0, 0.0]))
+            await radio.carrier(self.pause / 4 * self.rng.exponential())
+
+
+def interfere(network: Network, rng: Rng) -> None:
+    """Put one to three interferers into a network, which are received with powers of their own."""
+    radio, graph, period = network.medium, network.graph, network.round_period
+    assert isinstance(radio, Radio)
+    names = [f"interferer {number}" for number in range(rng.integers(1, 4))]
+    pairs = [(name, node) for name in names for node in graph] + [(node, name) for name in names[:1] for node in graph]
+    graph.add_nodes_from(names)
+    more: dict[str, Any] = {}
+    if radio.powers is not None:
+        more["powers"] = {**radio.powers, **{ends: float(rng.uniform(-90, -40)) for ends in pairs}}
+    for name in ("sensing", "interference") if radio.phy is None or radio.powers is None else ("sensing",):
+        if (given := getattr(radio, name)) is not None or name == "interference":
+            wider = nx.DiGraph(given if given is not None else [])
+            wider.add_nodes_from(graph)
+            wider.add_edges_from(ends for ends in pairs if rng.random() < 0.5)
+            more[name] = wider
+    if radio.phy is not None:
+        more["power_dbm"] = {node: float(rng.choice([-20.0, -5.0, 0.0])) for node in graph if rng.random() < 0.3}
+    network.medium = replace(radio, **more)
+    network.scenery = {name: partial(Interferes, period / 5) for name in names}
+
+
 class RadioCase(Case):
     """A case on a radio."""
 
@@ -185,11 +233,25 @@ class RadioCase(Case):
         medium = self.network.medium
         if isinstance(medium, Radio) and medium.phy is not None and medium.phy.concurrent_s > 0.0:
             self.habits = {node: replace(habits, alike=True) for node, habits in self.habits.items()}
+        if (rng := generator(seed, "interferers", "case")).random() < 0.3:
+            interfere(self.network, rng)
+        self._limit(generator(seed, "shares", "case"))
         self.retunes = generator(seed, "retunes", "case").random() < 0.3
         if self.retunes:
             self.habits = {node: replace(habits, retunes=True) for node, habits in self.habits.items()}
         elif generator(seed, "transmits", "case").random() < 0.4:
             self.habits = {node: replace(habits, transmits=True) for node, habits in self.habits.items()}
+
+    def _limit(self, rng: Rng) -> None:
+        """Where nodes send for a share of the time only: shares of their own, bands, and refusals, at times."""
+        medium = self.network.medium
+        assert isinstance(medium, Radio)
+        if medium.transmit_share is None or rng.random() < 0.4:
+            return
+        shares = {node: float(rng.choice([0.05, 0.3, 1.0])) for node in self.network.graph if rng.random() < 0.7}
+        bands = pick(rng, [], [{0}], [{0, 2}, {1}])
+        refuses = bool(rng.random() < 0.4)
+        self.network.medium = replace(medium, transmit_share=shares, transmit_bands=bands, refuses_silent=refuses)
 
 
 def check_seed(seed: int) -> Played:
@@ -338,7 +400,7 @@ def off_times(run: Run, network: Network, node: Hashable) -> list[tuple[float, f
             spans.append((fault.at, math.inf if fault.until is None else fault.until))
         if isinstance(fault, Join) and fault.agent == node:
             spans.append((0.0, fault.at))
-    spent = dict(zip(run.agents, run.air.spent if run.air is not None else (), strict=True))[node]
+    spent = dict(zip(run.ledger.agents, run.air.spent if run.air is not None else (), strict=True))[node]
     return [*spans, (spent[3], math.inf)] if spent is not None else spans
 
 

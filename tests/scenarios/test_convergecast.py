@@ -171,7 +171,8 @@ far, 36, 0,
 
 def placed(tmp_path: Path, text: str = PLACES, awake: str | None = "1", **more: object) -> Study:
     (tmp_path / "motes.csv").write_text(text)
-    return run(positions=str(tmp_path / "motes.csv"), shadowing=0.0, readings=10, awake=awake, **more)
+    changes = ",".join(filter(None, ["site.path_loss.exponent=3.5", str(more.pop("change", ""))]))
+    return run(site=str(tmp_path / "motes.csv"), set=changes, readings=10, awake=awake, **more)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -223,7 +224,7 @@ def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path
     lonely = PLACES + "lonely, 900, 900, 0\n"
     with pytest.raises(BadInput, match="lonely"):
         placed(tmp_path, lonely, routing=routing)
-    study = placed(tmp_path, lonely, routing=routing, connected=False)
+    study = placed(tmp_path, lonely, routing=routing, change="site.connected=false")
     assert "Without a path to the sink: lonely." in study.notes
     row = study.tables["by_mote"].set_index("mote").loc["lonely"]
     for column, value in {"readings": 10, "taken": 10, "sent": 0, "arrived": 0}.items():
@@ -246,14 +247,12 @@ def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path
     ("text", "more", "says"),
     [
         (PLACES.replace("0, 1", "0, 0"), {}, "must have one mote with sink = 1; it has 0"),
-        (PLACES, {"agents": 5}, "agents = 5: must be left out with positions"),
-        (PLACES, {"model": "disk"}, "model = 'disk': must be left out with positions"),
+        (PLACES, {"agents": 5}, "agents = 5: must be left out with site"),
+        (PLACES, {"model": "disk"}, "model = 'disk': must be left out with site"),
         (PLACES.replace("x,", "z,"), {}, "must have a column 'x'"),
     ],
 )
-def test_positions_that_cannot_be_used_are_refused(
-    tmp_path: Path, text: str, more: dict[str, object], says: str
-) -> None:
+def test_sites_that_cannot_be_used_are_refused(tmp_path: Path, text: str, more: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         placed(tmp_path, text, **more)
 
@@ -317,7 +316,8 @@ def test_contikimac_does_not_wake_for_what_no_assessment_finds(tmp_path: Path) -
     path = tmp_path / "motes.csv"
     path.write_text("name,x,y,sink\ngate,0,0,1\nnear,10,0,\nweak,50,0,\n")
     study, other = (
-        run(positions=str(path), shadowing=0.0, mac=mac, cycle=0.25, readings=10) for mac in ("contikimac", "xmac")
+        run(site=str(path), set="site.path_loss.exponent=3.5", mac=mac, cycle=0.25, readings=10)
+        for mac in ("contikimac", "xmac")
     )
     motes = study.tables["by_mote"].set_index("mote")["delivered_%"]
     assert motes["near"] > 95
@@ -354,8 +354,9 @@ def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
         ({"period": 0.0}, "period = 0"),
         ({"cycle": -1.0}, "cycle = -1"),
         ({"battery": 0.0}, "battery = 0"),
-        ({"connected": False}, "connected = False: must come with positions"),
-        ({"positions": "nowhere.csv"}, "file = 'nowhere.csv': must be an existing file"),
+        ({"set": "site.connected=false"}, "set = 'site.connected=false': must come with site"),
+        ({"site": "nowhere.csv"}, "file = 'nowhere.csv': must be an existing file"),
+        ({"site": "nowhere.toml"}, "nowhere.toml: must be a TOML file"),
         ({"routing": "ctpp"}, "routing = 'ctpp': must be one of tree, ctp, rpl"),
         (
             {"radius": 70.0, "shadowing": 25.0, "agents": 3, "seed": 0},

@@ -43,6 +43,8 @@ _CODER = "coder"
 """The word before the parameters of a method's coder."""
 
 _PARTS = ("censor", "duals")
+_OF_SITE = "site."
+"""The beginning of places that are not the experiment's, but those of a study's site."""
 _ROOTS = ("problem", "network", "networks", "method", "methods")
 
 Texts = Mapping[str, Sequence[str]]
@@ -122,7 +124,10 @@ class ExperimentFile:
         """
         flags, own = dict(self.flags), self._arguments[0]
         texts = {check.one_of("flag", name, flags): list(several) for name, several in given.items()}
-        sets, settings = texts.pop(SET, []), None if SETTINGS in own else texts.pop(SETTINGS, None)
+        sets, settings = (
+            [] if SET in own else texts.pop(SET, []),
+            None if SETTINGS in own else texts.pop(SETTINGS, None),
+        )
         made = self._made(texts)
         texts = {name: several for name, several in texts.items() if name not in own}
         of_all = {ROUNDS: _single, SEEDS: values_of}
@@ -292,6 +297,8 @@ def with_set_values(experiment: Experiment, text: str) -> Experiment:
     values: dict[str, Any] = {}
     form = "METHOD.PARAMETER=VALUE, several with commas between"
     for place, several in assigned([text], form).items():
+        if place.startswith(_OF_SITE):
+            continue
         if not all(_placed(place)) or not several[0]:
             raise check.refuse("set", f"{place}={several[0]}", form)
         if len(several) > 1:

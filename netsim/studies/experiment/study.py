@@ -20,7 +20,7 @@ import numpy as np
 from netsim.errors import AgentError, BadInput
 from netsim.run import Run
 from netsim.studies import tasks
-from netsim.studies.catalogue import Parameter
+from netsim.studies.catalogue import Parameter, flags_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import METHOD, NETWORK, PROBLEM, Cell, doubts, reader_of, task_of
 from netsim.studies.experiment.command import PLAIN, flag_of, with_set_values
@@ -96,7 +96,7 @@ def named_parameters(make: Callable[..., Experiment], folder: str | None = None)
     for each in (flag_of(usual, name) for name in _names_of(usual)):
         text = f"{each.description} [default: {paths.brief(each.default)}]"
         found.append(dataclasses.replace(each, default=None, description=text))
-    own = inspect.signature(make).parameters
+    own = {each.name for each in flags_of(make.__name__, make)[0]}
     kept = [] if folder is None else [dataclasses.replace(FOLDER, default=folder), JOBS, REDO]
     return *found, *(each for each in (SET, SETTINGS) if each.name not in own), *kept
 

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import tomllib
 import types
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from netsim.studies.experiment.tuning import Between, Choice
 from netsim.studies.outcome import Ending
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.grid import numbers
-from netsim.util import check
+from netsim.util import check, toml
 
 KIND = "kind"
 _TABLE, _LIST = (dict, "a table"), (list, "a list")
@@ -59,12 +58,7 @@ def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
         In one line, with the place in the file: for an unknown key or argument, a kind that cannot be imported, or a
         value of another type.
     """
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-        tables = tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or one_line(error)
-        raise BadInput(f"{file}: must be a TOML file ({reason})") from None
+    text, tables = toml.read(file)
     with ExitStack() as known:
         reader = _Reader(Path(file).resolve().parent, known)
         try:

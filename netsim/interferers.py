@@ -1,0 +1,316 @@
+"""What is on the air besides motes: Wi-Fi, jammers, networks on other channels. Each has a place and a habit.
+
+An interferer emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it disturbs what they
+receive, but its signals are no frames. It does not hear motes, but for `ReactiveJammer`.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netsim.agent import Agent
+from netsim.errors import BadInput
+from netsim.radio.phy import Phy, doubt_power
+from netsim.util import check, tables
+
+__all__ = ["BusyPeriods", "Interference", "Interferer", "Jammer", "NearbyNetwork", "ReactiveJammer", "WiFi"]
+
+_TU = 1024e-6
+# By how many dB a receiver rejects a network that is so many channels of 5 MHz away; farther: the last.
+# Source: Atmel, AT86RF231 data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
+_REJECTED = (0.0, 32.0, 48.0, 54.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interferer:
+    """A source of interference that emits all the time, or for a share of each ``period``. Base class of the others.
+
+    Of its power only that part counts which falls into the motes' band, ``Phy.bandwidth`` wide: 20 MHz into 2 MHz take
+    10 dB.
+
+    Parameters
+    ----------
+    at : (x, y) or (x, y, z)
+        Its place in metres.
+    power_dbm : float
+        Its transmit power over its whole band.
+    bandwidth : float
+        The width of its band in Hz, which contains the motes' band if it is wider.
+    begins, ends : float
+        From when until when it is there, in seconds.
+
+    Raises
+    ------
+    BadInput
+        If a value is outside its range.
+    """
+
+    at: Sequence[float]
+    power_dbm: float = 0.0
+    bandwidth: float = 2e6
+    begins: float = 0.0
+    ends: float = math.inf
+
+    def __post_init__(self) -> None:
+        place = check.finite_array("at", self.at)
+        if place.shape not in ((2,), (3,)):
+            raise check.refuse("at", self.at, "(x, y) or (x, y, z) in metres")
+        check.put(self, at=tuple(place.tolist()))
+        check.fields(self, check.finite, "power_dbm")
+        doubt_power("power_dbm", self.power_dbm)
+        check.fields(self, check.finite, "bandwidth", above=0)
+        check.fields(self, check.finite, "begins", low=0)
+        check.fields(self, check.number, "ends", above=self.begins)
+
+    def in_band_dbm(self, phy: Phy) -> float:
+        """Return the power (dBm) with which it disturbs motes of this kind."""
+        return self.power_dbm - max(0.0, 10.0 * math.log10(self.bandwidth / phy.bandwidth))
+
+    async def act(self, agent: "Interference") -> None:
+        """Emit, for ever: the agent's run ends it."""
+        raise NotImplementedError
+
+
+class Interference(Agent):
+    """The agent of an interferer, in the background."""
+
+    background = True
+
+    def __init__(self, source: Interferer) -> None:
+        self.source = source
+
+    async def run(self) -> None:
+        """Do what the interferer does, from when it begins until it ends."""
+        await asyncio.sleep(self.source.begins)
+        task = asyncio.create_task(self.source.act(self))
+        if self.source.ends == math.inf:
+            await task
+        else:
+            await asyncio.wait([task], timeout=self.source.ends - self.now)
+            task.cancel()
+
+    async def emit(self, seconds: float) -> None:
+        """Emit a carrier for some seconds, but not beyond the interferer's end."""
+        if (left := self.source.ends - self.now) > 0.0:
+            await self.radio.carrier(min(seconds, left))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jammer(Interferer):
+    """A jammer that emits for a share of each period, or all the time.
+
+    Parameters
+    ----------
+    duty : float
+        The share of time for which it emits, above 0, up to 1.
+    period : float
+        Seconds from burst to burst. Where motes walk, a burst reaches them as they stood when it began.
+    """
+
+    duty: float = 1.0
+    period: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.fields(self, check.share, "duty")
+        check.fields(self, check.finite, "period", above=0)
+
+    async def act(self, agent: Interference) -> None:
+        """Emit at the beginning of each period."""
+        while True:
+            await agent.emit(self.duty * self.period)
+            await asyncio.sleep((1.0 - self.duty) * self.period)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReactiveJammer(Interferer):
+    """A jammer that emits once it senses others.
+
+    Parameters
+    ----------
+    burst : float
+        Seconds for which it emits.
+    poll : float
+        Seconds from one assessment of the channel to the next: what it may be late.
+    """
+
+    burst: float = 5e-3
+    poll: float = 0.5e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.fields(self, check.finite, "burst", "poll", above=0)
+
+    async def act(self, agent: Interference) -> None:
+        """Listen, and emit."""
+        while True:
+            await asyncio.sleep(self.poll)
+            if agent.radio.busy():
+                await agent.emit(self.burst)
+                # Its radio turns back first: while it turns it takes the channel for busy.
+                await asyncio.sleep(self.poll)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearbyNetwork(Interferer):
+    """Another network of motes, on a channel near by: frames as a Poisson process, seen from one place.
+
+    Parameters
+    ----------
+    frames_per_s : float
+        Mean number of frames in a second of silence.
+    frame : float
+        Seconds of a frame; by default the longest of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
+    channels_off : int
+        By how many channels of 5 MHz its own differs; its power is rejected by 0, 32, 48 and, from 3 on, 54 dB, as an
+        AT86RF231 does.
+    """
+
+    frames_per_s: float = 10.0
+    frame: float = 133 * 32e-6
+    channels_off: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.fields(self, check.finite, "frames_per_s", "frame", above=0)
+        check.fields(self, check.integer, "channels_off", low=0)
+
+    def in_band_dbm(self, phy: Phy) -> float:
+        """Return what is left of its power behind the motes' filters."""
+        return super().in_band_dbm(phy) - _REJECTED[min(self.channels_off, len(_REJECTED) - 1)]
+
+    async def act(self, agent: Interference) -> None:
+        """Emit frame after frame."""
+        while True:
+            await asyncio.sleep(float(agent.rng.exponential(1.0 / self.frames_per_s)))
+            await agent.emit(self.frame)
+
+
+# {traffic: (least and largest packet in bytes, p, sigma in ms, kappa)}.
+_TRAFFIC = {
+    "voip": (128, 384, 0.1, 11.5, -0.45),
+    "video": (500, 1536, 0.1, 12.0, -0.45),
+    "download": (1300, 1536, 0.988, 0.04, 0.5),
+    "50 %": (128, 1536, 0.55, 0.45, 0.0),
+    "25 %": (128, 1536, 0.45, 1.4, 0.0),
+    "10 %": (128, 1536, 0.35, 4.0, 0.0),
+    "5 %": (128, 1536, 0.2, 6.5, 0.0),
+}
+# Of 802.11g: Mbit/s, the header's bits, SIFS, the fixed part of an ACK and its bits, the mean contention window (us),
+# and the longest silence (s) of a network with traffic.
+_RATE, _HEADER, _SIFS, _ACK, _ACK_BITS, _WINDOW, _LONGEST = 54.0, 160, 16.0, 21.5, 135, 67.5, 200e-3
+_DIFS = 2 * _SIFS + 2 * 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class WiFi(Interferer):
+    """A Wi-Fi access point: its beacons, or its network's traffic, on a channel over that of the motes.
+
+    "beacons": a beacon of ``beacon`` s each 100 TU of 1.024 ms, the usual interval of IEEE 802.11. All else is a
+    network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgement; the next follows at once with
+    probability p, or after a silence from a generalised Pareto distribution. "voip", "video" and "download" have the
+    parameters of such traffic, "5 %" to "50 %" of one device that uses as much of the capacity. Source of model and
+    parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit 9cb6d8e7, src/WLAN_actmod_main.c and
+    src/WLAN_actmod_argparse.c.
+
+    Parameters
+    ----------
+    traffic : str
+        "beacons", "voip", "video", "download", "5 %", "10 %", "25 %" or "50 %".
+    beacon : float
+        Seconds of a beacon; by default 200 bytes at 1 Mbit/s after a long preamble of 192 us.
+    """
+
+    power_dbm: float = 20.0
+    bandwidth: float = 20e6
+    traffic: str = "beacons"
+    beacon: float = 192e-6 + 8 * 200e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.one_of("traffic", self.traffic, ("beacons", *_TRAFFIC))
+        check.fields(self, check.finite, "beacon", above=0)
+        if self.beacon >= 100 * _TU:
+            raise check.refuse("beacon", self.beacon, f"below {100 * _TU:g} s, the interval of beacons")
+
+    async def act(self, agent: Interference) -> None:
+        """Send beacons from a random moment on, or packets."""
+        rng = agent.rng
+        if self.traffic == "beacons":
+            await asyncio.sleep(100 * _TU * rng.random())
+            while True:
+                await agent.emit(self.beacon)
+                await asyncio.sleep(100 * _TU - self.beacon)
+        least, most, again, scale, shape = _TRAFFIC[self.traffic]
+        while True:
+            silence = 1e-6 * (_DIFS + 2 * _WINDOW * rng.random())
+            if rng.random() >= again:
+                silence += 1e-3 * scale * _pareto(shape, rng.random())
+            await asyncio.sleep(min(silence, _LONGEST))
+            bits = 8 * int(rng.integers(least, most + 1)) + _HEADER + _ACK_BITS
+            await agent.emit(1e-6 * (bits / _RATE + _SIFS + _ACK))
+
+
+def _pareto(shape: float, uniform: float) -> float:
+    """Return the quantile of the generalised Pareto distribution of scale 1 at 1 - ``uniform``."""
+    left = 1.0 - uniform
+    return -math.log(left) if shape == 0.0 else (left**-shape - 1.0) / shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusyPeriods(Interferer):
+    """Interference as it was recorded: a csv file of busy periods with the columns begin and end, in seconds.
+
+    Parameters
+    ----------
+    file : str or Path
+        The file; its periods are in order of time, and do not overlap.
+    every : float, optional
+        They begin anew after so many seconds, counted from ``begins``. None: they happen once.
+
+    Raises
+    ------
+    BadInput
+        If the file is missing, or a row is no such period; the error names its line.
+    """
+
+    file: str | Path
+    every: float | None = None
+    periods: tuple[tuple[float, float], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found, last = list[tuple[float, float]](), 0.0
+        for where, row in tables.rows(self.file, ("begin", "end")):
+            begin, end = (tables.number(where, row, column) for column in ("begin", "end"))
+            if not last <= begin < end:
+                raise BadInput(f"{where}: begin = {begin:g}, end = {end:g}: must be in order, and after {last:g} s")
+            found.append((begin, end))
+            last = end
+        check.put(self, periods=tuple(found))
+        check.fields(self, check.finite, "every", low=last, above=0, optional=True)
+
+    async def act(self, agent: Interference) -> None:
+        """Emit when the channel was busy."""
+        start = agent.now
+        while True:
+            for begin, end in self.periods:
+                await asyncio.sleep(max(0.0, start + begin - agent.now))
+                await agent.emit(start + end - agent.now)
+            if self.every is None:
+                return
+            start += self.every
+            await asyncio.sleep(max(0.0, start - agent.now))
+
+
+KINDS: Mapping[str, type[Any]] = {
+    "wifi": WiFi,
+    "jammer": Jammer,
+    "reactive-jammer": ReactiveJammer,
+    "network": NearbyNetwork,
+    "busy-periods": BusyPeriods,
+}
+"""The kinds of interferers by their names in site files."""

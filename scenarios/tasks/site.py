@@ -1,0 +1,58 @@
+"""A site of the user's own, as a part of studies: ``--site FILE --set site.PATH=VALUE``."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netsim import BadInput, Deployment
+from netsim.studies.experiment.command import assigned
+from netsim.util.datafiles import used
+
+_FORM = "site.PATH=VALUE, several with commas between"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSite:
+    """A site of your own.
+
+    Parameters
+    ----------
+    site : str
+        A site of your own: a TOML file of motes, walls, interferers and clocks, or a csv file of motes (docs/sites.md).
+    set : str
+        Values in place of those in the site's file: site.radio.power_dbm=-5,site.interferers.ap.begins=60.
+    """
+
+    site: str | None = None
+    set: str | None = None
+
+    def deployment(self) -> Deployment:
+        """Return the site; raises BadInput if it has not one sink."""
+        assert self.site is not None
+        used(Path(self.site))
+        found = Deployment.from_toml(self.site, self._changes())
+        if len(found.sinks) != 1:
+            raise BadInput(f"site = {self.site!r}: must have one mote with sink = 1; it has {len(found.sinks)}")
+        return found
+
+    def _changes(self) -> dict[str, Any]:
+        changes = {}
+        for place, texts in assigned([self.set or ""], _FORM).items():
+            if not place.startswith("site."):
+                raise BadInput(f"set = {place!r}: must be {_FORM}")
+            changes[place.removeprefix("site.")] = _value(",".join(texts))
+        return changes
+
+    def check_set(self) -> None:
+        """Raise BadInput for values of a site that is not given."""
+        if self.site is None and self.set:
+            raise BadInput(f"set = {self.set!r}: must come with site")
+
+
+def _value(text: str) -> Any:
+    """Return what a text is in TOML, or else the text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
