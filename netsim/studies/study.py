@@ -149,14 +149,15 @@ class Study:
         probes: Sequence[Probe],
         rounds: int,
         *,
+        until: float | None = None,
         sample: float | None = None,
         watch: Watched | None = None,
     ) -> Run:
         """Run a network of agents, store the run under an algorithm's name and show its progress over ``rounds``
         rounds.
 
-        With ``sample``, a row is written every ``sample`` seconds instead (see `Network.run`), and ``rounds`` is the
-        expected number of rows. ``watch`` takes effect (see `Network.watch`) only with a trace or a session.
+        The run ends at ``until`` (s), if not before. With ``sample``, a row is written every ``sample`` seconds instead
+        (see `Network.run`), and ``rounds`` is the expected number of rows. ``watch`` takes effect (see `Network.watch`) only with a trace or a session.
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:
@@ -168,7 +169,7 @@ class Study:
             self.begin()
         if papers := _papers_of(agents):
             self.origin.setdefault("papers", {})[algorithm] = papers
-        how: dict[str, Any] = {"sample": sample, "every": self.every, "trace": self._trace}
+        how: dict[str, Any] = {"until": until, "sample": sample, "every": self.every, "trace": self._trace}
         unit = "round " if sample is None else "sample "
         with self._reporter.progress(algorithm, rounds, unit) as progress, ExitStack() as after:
             try:
@@ -177,6 +178,7 @@ class Study:
                     network.watch(watch)
                 # Only the run tells how long rounds are that wait for agents that compute.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
+                length = length if until is None else min(until, length or until)
                 if (viewer := self._viewer(algorithm, length)) is not None:
                     network.show_to(viewer)
                     after.callback(network.show_to, None)

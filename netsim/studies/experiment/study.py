@@ -320,7 +320,7 @@ def _run(study: Study, played: Played) -> AgentError | None:
     study.note(*(f"{name}: {each}." for each in doubts(setup, agents, cell.measure)))
     probes = cell.probes(setup, agents)
     assert setup.network is not None
-    how: dict[str, Any] = {"sample": cell.sample, "watch": getattr(task, "watch", None)}
+    how: dict[str, Any] = {"until": cell.until, "sample": cell.sample, "watch": getattr(task, "watch", None)}
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             check_took_part(name, study.run(name, setup.network, agents, probes, setup.rounds, **how))

@@ -198,6 +198,12 @@ def test_a_study_may_leave_out_a_run_that_another_error_ends() -> None:
     assert "no more" in study.notes[0]
 
 
+def test_it_ends_when_the_experiment_does() -> None:
+    study = Study("mine", {})
+    play(study, small(seeds=[0], rounds=40, until=3.0))
+    assert [len(run.rows) for run in study.runs.values()] == [3] * len(study.runs)
+
+
 def test_a_server_runs_over_a_star_and_that_is_noted() -> None:
     study = Study("mine", {})
     play(study, small(methods={"FedAvg": Method(FedAvg, eta=0.1)}, seeds=[0], rounds=3))
