@@ -135,9 +135,9 @@ def scapy() -> Iterator[Any]:
     from scapy import config
     from scapy.layers import dot15d4, inet, inet6, sixlowpan
 
-    before, config.conf.dot15d4_protocol = config.conf.dot15d4_protocol, "sixlowpan"
-    yield SimpleNamespace(ip=inet6.IPv6, udp=inet.UDP, inet6=inet6, lowpan=sixlowpan, mac=dot15d4)
-    config.conf.dot15d4_protocol = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config.conf, "dot15d4_protocol", "sixlowpan")
+        yield SimpleNamespace(ip=inet6.IPv6, udp=inet.UDP, inet6=inet6, lowpan=sixlowpan, mac=dot15d4)
 
 
 def test_scapy_writes_the_same_datagrams(scapy: Any) -> None:
