@@ -5,6 +5,7 @@ import copy
 import random
 import re
 import struct
+import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from netsim.agents import CTP, FTSP, RPL, ContikiMAC, Dissemination, Requests
 from netsim.agents.protocols.packets import RplPackets
 from netsim.ipv6 import Stack
 from netsim.testing import Actor, Listener
-from tests.command import on_the_other_core
+from tests.command import ROOT, on_the_other_core
 from tests.netsim.export.test_export import complaints, needs_tshark, tshark
 
 PRESET = presets.ieee802154()
@@ -306,6 +307,28 @@ def test_a_message_in_a_round_arrives_in_its_round() -> None:
 def test_both_cores_have_the_same_run() -> None:
     code = "from tests.netsim.ipv6.test_stack import rpl_run; print(rpl_run('non-storing', loss=0.1)[0].trace_hash)"
     assert on_the_other_core(code).split() == [rpl_run("non-storing", loss=0.1)[0].trace_hash]
+
+
+# --- docs/ipv6.md -----------------------------------------------------------------------------------------------------
+
+
+@needs_tshark
+def test_the_page_shows_what_tshark_prints(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "ipv6.md").read_text(encoding="utf-8")
+    [script] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(compile(script, "ipv6.md", "exec"), namespace)
+    path = namespace["run"].export(tmp_path / "run.pcapng")
+    shown = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    for command, printed in shown:
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout == printed
+    explained = re.findall(r"^\| `([0-9a-f]{2}(?: [0-9a-f]{2})*)` \|", page, re.MULTILINE)
+    frame = bytes.fromhex("".join(explained))
+    assert len(frame) == 45
+    assert frame in path.read_bytes()
+    assert complaints(path, *CONTEXT) == []
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------
