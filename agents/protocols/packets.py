@@ -72,7 +72,8 @@ class RplPackets:
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
         """Return a message's packet; None for a payload that RPL never sends."""
-        if sender not in self._parts or not self._parts[sender].kinds[kind](payload):
+        is_own = sender in self._parts and self._parts[sender].kinds[kind](payload)
+        if not is_own or type(payload) is tuple:
             return None
         if kind == "dis":
             return self._control(sender, to, 0, bytes(2))

@@ -85,7 +85,7 @@ def any_message(rng: random.Random) -> tuple[str, Any]:
     ends = rng.choice("abcd"), rng.choice("abcd"), rng.randrange(2 ** rng.choice([7, 20, 39, 60]))
     form = {
         "dis": None,
-        "dio": [rng.choice([0, 15, 16, 143, 144, 2**30]), rng.randrange(0x10000)],
+        "dio": rng.choice([list, tuple])([rng.choice([0, 15, 16, 143, 144, 2**30]), rng.randrange(0x10000)]),
         "dao": [ends[0], rng.choice([None, ends[1]]), ends[2]],
         "d": [ends[0], ends[2], rng.randrange(65), rng.randrange(0x10010), rng.randrange(3), any_value(rng)],
         "dn": [(route or "b")[-1], ends[2], rng.randrange(65), rng.choice([None, route[1:]]), any_value(rng)],
