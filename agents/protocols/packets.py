@@ -58,7 +58,7 @@ class RplPackets:
         (_ICMP_TYPE, 2): "dao",
     }
 
-    def __init__(self, parts: "Mapping[Hashable, RPL]", stack: Stack) -> None:
+    def __init__(self, parts: "Mapping[Any, RPL]", stack: Stack) -> None:
         self._parts, self._stack = parts, stack
         roots = [name for name, part in parts.items() if part.is_sink]
         if len(roots) != 1:

@@ -43,7 +43,7 @@ class Packets(Protocol):
     codes: ClassVar[Mapping[tuple[int, int], str]]
     """{(type, code) of ICMPv6: kind}."""
 
-    def __init__(self, parts: Mapping[Hashable, Any], stack: "Stack") -> None: ...
+    def __init__(self, parts: Mapping[Any, Any], stack: "Stack") -> None: ...
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
         """Return a message's packet, to a neighbour or, with None, to all; None for what the protocol never sends."""
@@ -169,7 +169,7 @@ class Stack:
         If an agent has a MAC layer of its own, or two protocols have other packets for one kind.
     """
 
-    def __init__(self, settings: SixLowpan, agents: Mapping[Hashable, Any], kinds: Sequence[str], mtu: int) -> None:
+    def __init__(self, settings: SixLowpan, agents: Mapping[Any, Any], kinds: Sequence[str], mtu: int) -> None:
         self.prefix, self._mtu, self._raw = settings.bytes_of_prefix, mtu, frozenset(settings.ports)
         self._names = list(agents)
         self._shorts = {name: number for number, name in enumerate(self._names, 1)}

@@ -153,7 +153,14 @@ def test_tshark_finds_nothing_wrong_and_counts_what_the_run_counts(mode: str, ru
     run, _ = runs[mode]
     path = run.export(tmp_path / "run.pcapng")
     assert complaints(path, *CONTEXT) == []
-    columns = ("icmpv6.code", "udp.dstport", "ipv6.src", "ipv6.dst", "ipv6.hlim", "icmpv6.rpl.opt.transit.parent")
+    columns: tuple[str, ...] = (
+        "icmpv6.code",
+        "udp.dstport",
+        "ipv6.src",
+        "ipv6.dst",
+        "ipv6.hlim",
+        "icmpv6.rpl.opt.transit.parent",
+    )
     columns = (*columns, "icmpv6.rpl.dio.dagid", "ipv6.routing.segleft", "wpan.frame_length", "udp.checksum.status")
     flags = [word for column in columns for word in ("-e", column)]
     rows = [
@@ -241,7 +248,7 @@ def test_scapy_writes_the_same_control_messages() -> None:
 
 def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
     image = bytes(range(256)) * 3
-    agents = {
+    agents: dict[int, Any] = {
         node: Mote(
             time=FTSP(5),
             routing=RPL(node == 0, imin=0.5),
