@@ -8,6 +8,7 @@ from . import (
     errors,
     export,
     faults,
+    ipv6,
     links,
     live,
     mobility,
@@ -28,6 +29,7 @@ from .core import Frame
 from .deployment import Deployment
 from .errors import AgentError, BadInput, NetsimError, RunOver, Stalled, WireError
 from .faults import Faults
+from .ipv6 import SixLowpan
 from .links import Link, latency, loss, rate
 from .mote import Mote, Part
 from .network import Network
@@ -81,6 +83,7 @@ __all__ = [
     "Run",
     "RunOver",
     "Setup",
+    "SixLowpan",
     "Stalled",
     "StateAgent",
     "WireError",
@@ -94,6 +97,7 @@ __all__ = [
     "errors",
     "export",
     "faults",
+    "ipv6",
     "lab",
     "latency",
     "links",

@@ -43,6 +43,8 @@ class Part(Agent):
     uses_radio : bool
         Of the class: whether the part uses the radio itself, as ``radio.transmit`` does, and therefore cannot stand
         above a MAC layer.
+    on_ipv6 : type, optional
+        Of the class: how its messages stand in packets of IPv6 (`netsim.ipv6.Packets`); by default as any others do.
     mote : Mote
         The whole, with the other parts: ``self.mote.routing.report(21.5)``.
     """
@@ -50,6 +52,7 @@ class Part(Agent):
     kinds: ClassVar[Collection[str]] = ()
     switches_radio: ClassVar[bool] = False
     uses_radio: ClassVar[bool] = False
+    on_ipv6: ClassVar[Any] = None
     # Whether the radio is on for this part's own frames only, so that no other part of the mote may get frames.
     _is_alone: ClassVar[bool] = False
     mote: "Mote"

@@ -22,6 +22,7 @@ from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import ClockSkew, Fault, Faults
 from netsim.faults.words import append
+from netsim.ipv6 import SixLowpan
 from netsim.links import latency
 from netsim.links.latency import Latency
 from netsim.links.link import Link
@@ -86,6 +87,8 @@ class Network:
     kinds : sequence of str, optional
         Kinds of message that all nodes know beforehand, at most 128: a frame has their number, one byte, in place of
         their name. Other kinds may be sent, too.
+    stack : SixLowpan, optional
+        `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
 
     Attributes
     ----------
@@ -115,6 +118,7 @@ class Network:
         connected: bool = True,
         compute: Compute | None = None,
         kinds: Sequence[str] = (),
+        stack: SixLowpan | None = None,
     ) -> None:
         (check_connected if check.flag("connected", connected) else check_graph)(graph)
         nodes, edges = len(graph), graph.number_of_edges()
@@ -154,6 +158,12 @@ class Network:
                 fault.must_keep(self.round_period)
         self.compute = None if compute is None else self._checked_compute(compute)
         self.kinds = _checked_kinds(kinds)
+        self.stack = stack
+        if stack is not None:
+            check.instance("stack", stack, SixLowpan, "a netsim.SixLowpan")
+            if not isinstance(medium, Radio):
+                raise check.refuse("stack", stack, "left out but for medium = netsim.Radio(...)")
+            stack.must_fit(len(graph), self.link, self.links)
         self.deployment: Deployment | None = None
         self.scenery: dict[Hashable, Callable[[], Agent]] = {}
         self._running: Runtime | None = None
@@ -228,6 +238,7 @@ class Network:
             self.kinds,
             self.deployment,
             self.compute,
+            self.stack,
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:

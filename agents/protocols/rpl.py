@@ -11,6 +11,7 @@ from netsim.agents.protocols.collector import Collector, Packet
 from netsim.agents.protocols.downward import DATAGRAM, MODES, Downward, is_datagram
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, nothing, whole
+from netsim.agents.protocols.packets import RplPackets
 from netsim.agents.protocols.trickle import Trickle, checked
 from netsim.core.delivery import Delivery
 from netsim.util import check
@@ -103,6 +104,7 @@ class RPL(Collector):
         DIS: nothing,
         **Downward.kinds,
     }
+    on_ipv6 = RplPackets
     _agreed = ("downward",)
 
     def __init__(  # noqa: PLR0913  an editor shows every parameter

@@ -1,6 +1,7 @@
 """The metadata of a run, which a trace holds in addition to its events: times, medium, positions, faults."""
 
 import math
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -43,6 +44,8 @@ class RunMetadata:
         * ``agents``: the list of the agents that the fault affects.
         * ``links``: the list of the links that the fault affects, as pairs (sender, receiver).
         * ``sides`` (of a partition only): the lists of the agents on each of the two sides.
+    stack : dict
+        Of a network with a `netsim.SixLowpan`: its ``prefix``, and its ``ports`` by kind; else empty.
     """
 
     round_period: float
@@ -52,14 +55,17 @@ class RunMetadata:
     rounds: int
     paths: Mapping[int, Path] = field(default_factory=dict)
     faults: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    stack: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metadata as a dict for JSON."""
         positions = None if self.positions is None else [list(position) for position in self.positions]
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         paths = {str(agent): [list(point) for point in path] for agent, path in self.paths.items()}
-        found = {**times, "medium": self.medium, "positions": positions} | ({"paths": paths} if paths else {})
-        return found | ({"faults": [dict(each) for each in self.faults]} if self.faults else {})
+        found: dict[str, Any] = {**times, "medium": self.medium, "positions": positions}
+        faults = [dict(each) for each in self.faults]
+        optional = {"paths": paths, "faults": faults, "stack": dict(self.stack)}
+        return found | {name: value for name, value in optional.items() if value}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "RunMetadata":
@@ -81,7 +87,10 @@ class RunMetadata:
         faults = content.get("faults", [])
         if not (isinstance(faults, list) and all(_is_fault(each, agents) for each in faults)):
             raise ValueError("its faults are invalid")
-        return cls(float(period), float(ended), medium, positions, rounds, paths, faults)
+        stack = content.get("stack", {})
+        if not (isinstance(stack, dict) and (not stack or _is_stack(stack))):
+            raise ValueError("its stack is invalid")
+        return cls(float(period), float(ended), medium, positions, rounds, paths, faults, stack)
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:
@@ -133,6 +142,16 @@ def _is_fault(content: Any, agents: int) -> bool:
     return isinstance(content.get("links"), list) and all(
         isinstance(each, list) and all(type(number) is int and 0 <= number < agents for number in each)
         for each in lists
+    )
+
+
+def _is_stack(content: Mapping[str, Any]) -> bool:
+    """Return whether a dict from JSON has the prefix of addresses, in hexadecimal, and the ports of kinds."""
+    ports = content.get("ports")
+    return (
+        isinstance(ports, dict)
+        and all(type(port) is int for port in ports.values())
+        and re.fullmatch("[0-9a-f]{16}", str(content.get("prefix"))) is not None
     )
 
 

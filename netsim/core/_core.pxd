@@ -140,6 +140,8 @@ cdef class Frame:
     cdef bint read
     # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
     cdef Frame sent
+    # See `netsim.core.frame.Frame.carried`.
+    cdef readonly object carried
     # If the payload is a coded array, or an array that has no `start`: the offset of the payload's content in the
     # frame's bytes. The content begins after the type number. 0 for all other payloads.
     cdef int extension

@@ -391,8 +391,9 @@ cdef class Frame:
     """A received message; see `netsim.core.frame.Frame`."""
 
     def __init__(self, str kind, sender, int64_t round, double sent_at, bytes data, bint plain=True, request=None,
-                 bint is_reply=False, int64_t sequence=0, reception=None):
+                 bint is_reply=False, int64_t sequence=0, reception=None, carried=None):
         self.kind = kind
+        self.carried = carried
         self.stamped = reception is not None
         if self.stamped:
             signal, self.first_bit, event = reception
@@ -453,6 +454,8 @@ cdef class Frame:
         cdef object array
         cdef bytes raw = self.vector
         cdef int kind
+        if self.carried is not None:
+            return self.carried.payload(self.written)
         if self.extension:
             return read_extension(self.written[self.extension - 1], self.written[self.extension :])
         if self.start == 0:
@@ -514,7 +517,7 @@ cdef class Frame:
         frame.kind, frame.sender, frame.round, frame.sent_at = self.kind, self.sender, self.round, self.sent_at
         frame.written, frame.plain, frame.request = self.written, self.plain, self.request
         frame.head, frame.vector, frame.trailer = self.head, self.vector, self.trailer
-        frame.is_reply, frame.sequence = self.is_reply, self.sequence
+        frame.is_reply, frame.sequence, frame.carried = self.is_reply, self.sequence, self.carried
         frame.stamped, frame.first_bit, frame.moment = True, first_bit, moment
         frame.start, frame.length, frame.single, frame.extension = self.start, self.length, self.single, self.extension
         frame.sent = self if self.plain else None
@@ -529,10 +532,10 @@ cdef class Frame:
     def __reduce__(self):
         fields = (self.kind, self.sender, self.round, self.sent_at, self.data, self.plain, self.request, self.is_reply,
                   self.sequence)
-        if not self.stamped:
+        if not self.stamped and self.carried is None:
             return Frame, fields
         signal = (self.power, self.noise, self.interference) if self.measured else None
-        return Frame, (*fields, (signal, self.began, self.event))
+        return Frame, (*fields, (signal, self.began, self.event) if self.stamped else None, self.carried)
 
 
 # --- arrivals ---------------------------------------------------------------------------------------------------------

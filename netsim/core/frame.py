@@ -55,9 +55,20 @@ class Frame:
     frames has the same order in every run.
     """
 
-    __slots__ = ("_data", "_kind", "_payload", "_reception", "_round", "_sender", "_sent", "_sent_at", "_special")
+    __slots__ = (
+        "_carried",
+        "_data",
+        "_kind",
+        "_payload",
+        "_reception",
+        "_round",
+        "_sender",
+        "_sent",
+        "_sent_at",
+        "_special",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each attribute that receivers read
         self,
         kind: str,
         sender: Hashable,
@@ -69,6 +80,7 @@ class Frame:
         is_reply: bool = False,
         sequence: int = 0,
         reception: "Reception | None" = None,
+        carried: Any = None,
     ) -> None:
         self._kind = kind
         self._sender = sender
@@ -78,6 +90,8 @@ class Frame:
         self._payload: Any = _UNREAD
         self._special = None if plain else (request, is_reply, sequence)
         self._reception = reception
+        # The `netsim.ipv6.stack.Carried` of a frame of a network's stack, which knows its fragments and decodes it.
+        self._carried = carried
         # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
         self._sent: Frame | None = None
 
@@ -111,8 +125,16 @@ class Frame:
         """The message, decoded at the first read."""
         value = self._payload
         if value is _UNREAD:
-            value = self._payload = unpack_payload(self._data)[3] if self._sent is None else self._sent.payload
+            value = self._payload = self._decoded() if self._sent is None else self._sent.payload
         return value
+
+    def _decoded(self) -> Any:
+        return unpack_payload(self._data)[3] if self._carried is None else self._carried.payload(self._data)
+
+    @property
+    def carried(self) -> Any:
+        """How the bytes are to be read, if the network has a stack (`netsim.ipv6.stack.Carried`); else None."""
+        return self._carried
 
     @property
     def plain(self) -> bool:
@@ -197,7 +219,9 @@ class Frame:
     def _fields(self) -> tuple[Any, ...]:
         of_all = self._kind, self._sender, self._round, self._sent_at, self._data
         special = self.plain, self.request, self.is_reply, self.sequence
-        return (*of_all, *special) if self._reception is None else (*of_all, *special, self._reception)
+        if self._reception is None and self._carried is None:
+            return (*of_all, *special)
+        return (*of_all, *special, self._reception, self._carried)
 
     def __hash__(self) -> int:
         return message_hash(self._sender, self._kind, self._round, self._sent_at, self.sequence, self.request)

@@ -20,6 +20,7 @@ from netsim.core import Tally
 from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
+from netsim.ipv6 import SixLowpan, Stack
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.radio.energy import EnergyAccount
@@ -60,6 +61,7 @@ class Settings:
     kinds: tuple[str, ...] = ()
     deployment: "Deployment | None" = None
     compute: Mapping[Hashable, Latency] | None = None
+    stack: SixLowpan | None = None
     until: float | None = None
     sample: float | None = None
     trace: bool = False
@@ -141,10 +143,10 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     )
     run.ledger.keeps_trace = settings.trace
     run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
-    run.loop = loop
-    run.rounds = _round_clock(run, loop)
+    run.loop, run.rounds = loop, _round_clock(run, loop)
     run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
     run.own = own = _skewed_shared(settings, shared)
+    _add_stack(run)
     neighbor_inboxes = _build_inboxes(run, names)
     inboxes = run.inboxes
     run.outboxes, run.contexts, run.medium = {}, {}, None
@@ -250,6 +252,15 @@ def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]
             own[fault.agent] = Shared(loop, shared.tally, rounds, clock, settings.kinds)
             loop.skewed = True
     return own
+
+
+def _add_stack(run: "Runtime") -> None:
+    settings = run.settings
+    if settings.stack is not None and settings.link.mtu is not None:
+        agents = {name: run.agents[name] for name in settings.graph}
+        stack = Stack(settings.stack, agents, settings.kinds, settings.link.mtu)
+        for shared in run.all_shared:
+            shared.stack = stack
 
 
 def _outbox(

@@ -8,7 +8,8 @@ MAC frame.
 import math
 import struct
 from binascii import crc_hqx
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,17 @@ from numpy.typing import NDArray
 
 from netsim._version import __version__
 from netsim.errors import BadInput
-from netsim.export.pcapng import _PACKET, _block, _comment, _interface, _nanoseconds, _printable, _section
+from netsim.export.pcapng import (
+    _PACKET,
+    _block,
+    _comment,
+    _host_names,
+    _interface,
+    _nanoseconds,
+    _printable,
+    _section,
+)
+from netsim.ipv6.packet import LOCAL, address
 from netsim.radio.medium import ACK
 from netsim.replay.frames import Log
 from netsim.replay.render import About
@@ -99,6 +110,9 @@ def _pieces(log: Log, about: About, most: int) -> Iterator[bytes]:
     names = [_printable(name).strip() for name in log.agents]
     yield _section(f"netsim {__version__}", _comments(log, about, names, most))
     yield _interface("netsim", "IEEE 802.15.4, every frame on the air, heard beside its sender", LINK_TYPE)
+    if stack := _stack(log):
+        for prefix in (LOCAL, bytes.fromhex(stack["prefix"])):
+            yield from _host_names((address(prefix, number) for number in range(1, len(names) + 1)), names)
     sniffer, left = _Sniffer(log, names), most
     for rows in log.chunks("on_air"):
         some = rows[:left]
@@ -110,16 +124,25 @@ def _comments(log: Log, about: About, names: list[str], most: int) -> list[str]:
     """Return the comments that the file begins with."""
     count = log.count("on_air")
     omitted = f" Only the first {most:,} are here." if count > most else ""
+    reading = f"To have Wireshark look for no protocol in messages: decode wpan.panid 0x{PAN:04x} as Data."
+    if stack := _stack(log):
+        ports = ", ".join(f"{port} {kind}" for kind, port in stack["ports"].items())
+        prefix = IPv6Address(bytes.fromhex(stack["prefix"]) + bytes(8))
+        reading = f"Wireshark needs the preference 6lowpan.context0:{prefix}/64. UDP ports by kind of message: {ports}"
     texts = [
         *filter(None, (about.title, about.command)),
         f"{count:,} frames on the air, repetitions and acknowledgements included.{omitted}",
         f"Short addresses: {', '.join(f'0x{number:04x} {name}' for number, name in enumerate(names, 1))}",
         "Times are simulated. The MAC header, 9 bytes, and the FCS, 2 bytes, are made by the export; between them is "
         "what the frame carried of its message. The bits on the air, with the network's own headers, are in comments.",
-        f"To have Wireshark look for no protocol in messages: decode wpan.panid 0x{PAN:04x} as Data.",
+        reading,
         *about.notes,
     ]
     return [_printable(text, 4000) for text in texts]
+
+
+def _stack(log: Log) -> Mapping[str, Any]:
+    return {} if log.scene is None else log.scene.stack
 
 
 class _Sniffer:

@@ -97,7 +97,7 @@ def _pieces(log: Log, reader: Reader, about: About) -> Iterator[bytes]:
     yield _section(f"netsim {__version__}", _comments(log, reader, about, kinds, ports.tolist()))
     what = f"medium: {reader.scene.medium}; a packet for each frame on each link"
     yield _interface("netsim", what, _RAW_IP, _PACKET_BLOCK["bytes"].itemsize)
-    addresses = range(_NETWORK + 1, _NETWORK + 1 + len(log.agents))
+    addresses = (struct.pack(">I", _NETWORK + number) for number in range(1, len(log.agents) + 1))
     yield from _host_names(addresses, [_printable(name).strip() for name in log.agents])
     for part in reader.parts():
         for first in range(0, len(part["depart"]), _AT_ONCE):
@@ -219,12 +219,12 @@ def _interface(name: str, description: str, link_type: int, most: int = 0) -> by
     return _block(_INTERFACE, struct.pack("<HHI", link_type, 0, most) + options + bytes(4))
 
 
-def _host_names(addresses: Sequence[int], names: Sequence[str]) -> Iterator[bytes]:
-    """Yield blocks that name IPv4 addresses; an empty name is none."""
+def _host_names(addresses: Iterable[bytes], names: Sequence[str]) -> Iterator[bytes]:
+    """Yield blocks that name addresses, of IPv4 (4 bytes) or IPv6; an empty name is none."""
     pairs = [pair for pair in zip(addresses, names, strict=True) if pair[1]]
     for first in range(0, len(pairs), _MOST_NAMES):
         some = pairs[first : first + _MOST_NAMES]
-        records = b"".join(_record(1, struct.pack(">I", address) + name.encode() + b"\0") for address, name in some)
+        records = b"".join(_record(len(at) // 16 + 1, at + name.encode() + b"\0") for at, name in some)
         yield _block(_NAMES, records + bytes(4))
 
 

@@ -644,6 +644,9 @@ cdef class PendingFrame:
     cdef bytes content(self, mtu):
         """Return the bytes of the frame that the current fragment carries."""
         cdef bytes data = self.frame.whole()
+        if self.frame.carried is not None:
+            age = None if self.age != self.age else self.age
+            return self.frame.carried.content(data, self.index, age, self.moment == self.moment)
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
     cdef int set_outcome(self, bint acknowledged, bint metered, clock, bint complete) except -1:
@@ -1164,12 +1167,15 @@ cdef class Mac:
         """Queue a frame at ``now`` (s); return 0, or the cause of its rejection."""
         cdef PendingFrame pending
         cdef Py_ssize_t n_links = len(self.wiring.links)
-        cdef int64_t bits
+        cdef int64_t bits, stamp = 0 if event is None else STAMP_BITS // 8
         cdef double not_before = now
         self.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
-        fragments = self.transmitter.fragments(frame.size() + (0 if event is None else STAMP_BITS // 8))
+        if frame.carried is None:
+            fragments = self.transmitter.fragments(frame.size() + stamp)
+        else:
+            fragments = [8 * (size + stamp) + self.link.header_bits for size in frame.carried.sizes]
         bits = sum(fragments)
         if len(self.queue) >= self.most_queued or self.queued_bits + bits > self.most_queued_bits:
             return QUEUE_FULL
@@ -1504,7 +1510,8 @@ cdef class Mac:
         if not is_ack:
             pending.energy += joules
             if self.concurs:
-                content = (without_sender(pending.frame.whole()), pending.index)
+                data = pending.frame.whole()
+                content = (without_sender(data) if pending.frame.carried is None else data, pending.index)
         may_lose = not is_ack and <bint>self.bursts.matter
         self.tally.aired(self.number, kind, bits)
         self.receiver.send(now, end)

@@ -197,7 +197,9 @@ class PendingFrame:
 
     def content(self, mtu: int | None) -> bytes:
         """Return the bytes of the frame that the current fragment carries."""
-        data = self.frame.data
+        data, carried = self.frame.data, self.frame.carried
+        if carried is not None:
+            return bytes(carried.content(data, self.index, self.age, self.event is not None))
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
     def set_outcome(self, acknowledged: bool, metered: bool, clock: LocalClock | None, complete: bool) -> None:
@@ -223,6 +225,10 @@ class RadioLink:
     power: float
     delay: float
     key: int = 0
+
+
+def _without_sender(frame: Frame) -> bytes:
+    return without_sender(frame.data) if frame.carried is None else frame.data
 
 
 def local(clock: LocalClock | None, time: float) -> float:
@@ -426,7 +432,11 @@ class Mac:
         self.medium.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
-        fragments = self._transmitter.fragments(len(frame.data) + (0 if event is None else STAMP_BITS // 8))
+        stamp = 0 if event is None else STAMP_BITS // 8
+        if frame.carried is None:
+            fragments = self._transmitter.fragments(len(frame.data) + stamp)
+        else:
+            fragments = [8 * (size + stamp) + self.link.header_bits for size in frame.carried.sizes]
         bits, link = sum(fragments), self.link
         if len(self._queue) >= (link.queue or math.inf) or self._queued_bits + bits > (link.queue_bits or math.inf):
             return QUEUE_FULL
@@ -683,7 +693,7 @@ class Mac:
         chances = self._ack_chances if is_ack else self._chances
         # A key that all copies of one fragment have, where the powers of copies may add up.
         adds_up = self._phy is not None and self._phy.concurrent_s and not is_ack
-        content = (without_sender(pending.frame.data), pending.index) if adds_up else None
+        content = (_without_sender(pending.frame), pending.index) if adds_up else None
         arrivals: dict[float, list[Signal]] = {}
         emission = self.emission = Emission(end, is_ack, [])
         for each in self.links:

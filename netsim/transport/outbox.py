@@ -132,8 +132,9 @@ class Outbox:
         # The fast path can carry broadcasts on a MAC layer, or on links that only lose and delay frames and add headers
         # of one length.
         self._fast_path_allowed = bool(kinds) and (
-            take is not None
-            or (
+            shared.stack is None
+            if take is not None
+            else (
                 len(headers) <= 1
                 and all(link.is_simple for link in kinds)
                 and not any(link.has_port for link in transmitters)
@@ -162,7 +163,7 @@ class Outbox:
             taken = self._broadcast_path.broadcast(now, kind_id, kind, round_number, payload, raw_data, deadline)
         elif self._wiring.links or self._take is not None:
             # A radio transmits even if no neighbour can hear it.
-            frame = self._broadcast_path.frame(now, kind, round_number, payload)
+            frame = self._frame(None, now, kind, round_number, payload)
             taken = self._offer(kind_id, frame, payload, raw_data, deadline=deadline)
         else:
             taken = 0
@@ -189,7 +190,7 @@ class Outbox:
         """
         link_index = self.link_index_of[to]
         now, kind_id, round_number, deadline = self._begin(kind, round_number)
-        frame = self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
+        frame = self._frame(to, now, kind, round_number, payload, request, is_reply, sequence)
         taken = self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome) > 0
         if link_index in self.subscribers:
             self.subscribers[link_index].watch()
@@ -211,7 +212,7 @@ class Outbox:
         """
         link_index = TO_ALL if to is None else self.link_index_of[to]
         now, kind_id, round_number, deadline = self._begin(kind, round_number)
-        frame = self._broadcast_path.frame(now, kind, round_number, payload)
+        frame = self._frame(to, now, kind, round_number, payload, is_stamped=event is not None)
         self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
         for index in sorted(self.subscribers) if to is None else {link_index} & self.subscribers.keys():
             self.subscribers[index].watch()
@@ -306,6 +307,24 @@ class Outbox:
         return number
 
     # --- offering a frame ---------------------------------------------------------------------------------------------
+
+    def _frame(
+        self,
+        to: Hashable | None,
+        now: float,
+        kind: str,
+        round_number: int,
+        payload: Any,
+        request: int | None = None,
+        is_reply: bool = False,
+        sequence: int = 0,
+        is_stamped: bool = False,
+    ) -> Frame:
+        """Return the frame of a message; ``is_stamped`` says whether the age of an event travels with it."""
+        stack = self._shared.stack
+        if stack is None:
+            return self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
+        return stack.frame(kind, self._name, round_number, now, payload, to, request, is_reply, is_stamped)
 
     def _offer(
         self,

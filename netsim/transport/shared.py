@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING
 
 from netsim.clock.clock import LocalClock, Loop
 from netsim.clock.rounds import RoundClock
 from netsim.core import Tally
 from netsim.core.frame import FrameEncoder
+
+if TYPE_CHECKING:
+    from netsim.ipv6.stack import Stack
 
 __all__ = ["Shared"]
 
@@ -33,6 +37,8 @@ class Shared:
         Called with an agent's name before each of its messages.
     looks : bool
         Whether ``over`` or ``on_send`` is set, so that senders need to test only one flag.
+    stack : Stack or None
+        Makes the frames in place of the encoder, if the network has a stack.
     """
 
     loop: Loop
@@ -47,6 +53,7 @@ class Shared:
     overslept: bool = False
     looks: bool = False
     on_send: Callable[[Hashable], None] | None = None
+    stack: "Stack | None" = None
 
     def __post_init__(self, kinds: Sequence[str]) -> None:
         self.encoder = FrameEncoder(kinds)

@@ -1,0 +1,233 @@
+"""RPL's messages in packets of IPv6: control messages (RFC 6550), and data with RPL's option and source routes.
+
+Sources: RFC 6550, section 6, for DIS, DIO, DAO and their options; RFC 6553 for the option of data packets; RFC 6554 for
+source routes.
+"""
+
+import math
+import struct
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from netsim.errors import BadInput
+from netsim.ipv6 import Stack
+from netsim.ipv6 import packet as ip
+from netsim.ipv6.packet import Packet
+from netsim.wire.codec import encode, unpack_payload
+
+if TYPE_CHECKING:
+    from netsim.agents.protocols.rpl import RPL
+
+__all__ = ["RplPackets"]
+
+ALL_RPL_NODES = bytes.fromhex("ff02") + bytes(13) + b"\x1a"
+
+_ICMP_TYPE = 155
+_MODES = {None: 0, "non-storing": 1, "storing": 2}
+_CONFIGURATION, _TARGET, _TRANSIT, _PREFIX, _DESCRIPTOR = 4, 5, 6, 8, 9
+_GROUNDED, _MRHOF, _LIFETIME, _LIFETIME_UNIT = 0x80, 1, 30, 60
+_RPI, _DOWN, _WRONG_RANK = 0x63, 0x80, 0x40
+_SOURCE_ROUTE, _ELIDED = 3, 14  # bytes of each address, which all nodes share
+_HOPS = 64
+_KEPT_ROUTES = 1024
+_LINEAR, _CIRCLE = 240, 128  # a version counts from 240 to 255, then from 0 to 127: RFC 6550, 7.2
+
+
+class RplPackets:
+    """The packets of the `RPL` nodes of one network.
+
+    What a node forwards is one packet of its origin's: its hop limit counts down, its source route moves on, and its
+    checksum stays. What a payload lacks (the root, and how far a packet has come) is noted as the packet is sent.
+
+    Parameters
+    ----------
+    parts : mapping
+        The RPL part of each node.
+    stack : Stack
+        The stack, which knows addresses and ports.
+
+    Raises
+    ------
+    BadInput
+        If there is more than one root: a DIO names its DODAG by the root's address.
+    """
+
+    codes: ClassVar[Mapping[tuple[int, int], str]] = {
+        (_ICMP_TYPE, 0): "dis",
+        (_ICMP_TYPE, 1): "dio",
+        (_ICMP_TYPE, 2): "dao",
+    }
+
+    def __init__(self, parts: "Mapping[Any, RPL]", stack: Stack) -> None:
+        self._parts, self._stack = parts, stack
+        roots = [name for name, part in parts.items() if part.is_sink]
+        if len(roots) != 1:
+            raise BadInput(f"stack: RPL must have one root, whose address names the DODAG; {len(roots)} are sinks")
+        self._root = stack.routable(roots[0])
+        self._mode = parts[roots[0]].downward
+        # {(node, target): hop limit} of the DAO that was last sent to a node.
+        self._limits: dict[tuple[Hashable, Hashable], int] = {}
+        # {(target, number): (source, route)} of commands.
+        self._routes: dict[tuple[Hashable, int], tuple[bytes, list[bytes]]] = {}
+
+    def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
+        """Return a message's packet; None for a payload that RPL never sends."""
+        is_own = sender in self._parts and self._parts[sender].kinds[kind](payload)
+        if not is_own or type(payload) is tuple:
+            return None
+        if kind == "dis":
+            return self._control(sender, to, 0, bytes(2))
+        if kind == "dio":
+            return self._dio(sender, to, *payload)
+        if to is None:
+            return None
+        if kind == "dao":
+            return self._dao(sender, to, *payload)
+        return self._data(kind, sender, *payload) if kind == "d" else self._command(kind, sender, to, *payload)
+
+    def read(self, kind: str, packet: Packet) -> Any:
+        """Return the payload of a packet."""
+        if kind == "dis":
+            return None
+        if kind == "dio":
+            return self._read_dio(packet)
+        if kind == "dao":
+            return self._read_dao(packet)
+        number, value = unpack_payload(packet.body[8:])
+        headers, hops = dict(packet.headers), _HOPS - packet.hops
+        flags, rank = struct.unpack("!BxH", headers[ip.HOP_BY_HOP][2:]) if ip.HOP_BY_HOP in headers else (0, 0)
+        if kind == "d":
+            return [self._stack.name(packet.source), number, hops, rank, int(bool(flags & _WRONG_RANK)), value]
+        if flags & _DOWN:
+            return [self._stack.name(packet.target), number, hops, None, value]
+        left = self._addresses_left(headers[ip.ROUTING]) if ip.ROUTING in headers else []
+        names = [self._stack.name(each) for each in left]
+        return [names[-1] if names else self._stack.name(packet.target), number, hops, names, value]
+
+    # --- control messages ---------------------------------------------------------------------------------------------
+
+    def _control(self, sender: Hashable, to: Hashable | None, code: int, content: bytes) -> Packet:
+        target = ALL_RPL_NODES if to is None else self._stack.local(to)
+        return ip.icmp(self._stack.local(sender), target, _ICMP_TYPE, code, content)
+
+    def _dio(self, sender: Hashable, to: Hashable | None, version: int, rank: int) -> Packet | None:
+        after = version - (256 - _LINEAR)
+        if after >= _CIRCLE:
+            return None
+        counted = _LINEAR + version if after < 0 else after
+        node = self._parts[sender]
+        flags = _GROUNDED | _MODES[node.downward] << 3
+        content = struct.pack("!BBHBBBx", 0, counted, rank, flags, 0, 0) + self._root
+        shortest = round(math.log2(1000 * node.imin))
+        configuration = struct.pack(
+            "!BBBBHHHxBH",
+            0,
+            min(node.doublings, 255),
+            min(max(shortest, 0), 255),
+            min(node.k or 0, 255),
+            min(node.max_increase, 0xFFFF),
+            node.min_hop_increase,
+            _MRHOF,
+            _LIFETIME,
+            _LIFETIME_UNIT,
+        )
+        # On-link is not set, for a prefix of many hops; addresses follow from it (A).
+        prefix = struct.pack("!BBIIxxxx", 64, 0x40, 0xFFFFFFFF, 0xFFFFFFFF) + self._root[:8] + bytes(8)
+        return self._control(sender, to, 1, content + _option(_CONFIGURATION, configuration) + _option(_PREFIX, prefix))
+
+    def _read_dio(self, packet: Packet) -> list[int]:
+        counted, rank = struct.unpack("!BH", packet.body[5:8])
+        return [counted - _LINEAR if counted >= _LINEAR else counted + 256 - _LINEAR, rank]
+
+    def _dao(
+        self, sender: Hashable, to: Hashable, target: Hashable, parent: Hashable | None, number: int
+    ) -> Packet | None:
+        stack = self._stack
+        if not (stack.knows(target) and (parent is None or stack.knows(parent)) and 0 <= number < 1 << 40):
+            return None
+        content = struct.pack("!BBBB", 0, 0, 0, number & 0xFF) + _option(_TARGET, b"\0\x80" + stack.routable(target))
+        # Numbers go on after a crash, and so do not fit into the 8 bits of a path sequence: the opaque descriptor has
+        # the rest.
+        content += _option(_DESCRIPTOR, struct.pack("!I", number >> 8)) if number >> 8 else b""
+        above = b"" if parent is None else stack.routable(parent)
+        content += _option(_TRANSIT, struct.pack("!BBBB", 0, 0, number & 0xFF, _LIFETIME) + above)
+        if self._mode != "non-storing":
+            return self._control(sender, to, 2, content)
+        hops = _HOPS if sender == target else max(1, self._limits.get((sender, target), _HOPS) - 1)
+        self._limits[to, target] = hops
+        packet = ip.icmp(stack.routable(target), self._root, _ICMP_TYPE, 2, content, hops)
+        return packet._replace(headers=(_rpi(0, self._parts[sender].rank),))
+
+    def _read_dao(self, packet: Packet) -> list[Any]:
+        options, place = {}, 8
+        while place < len(packet.body):
+            kind, size = packet.body[place : place + 2]
+            options[kind] = packet.body[place + 2 : place + 2 + size]
+            place += 2 + size
+        high = int.from_bytes(options.get(_DESCRIPTOR, b""), "big")
+        transit, name = options[_TRANSIT], self._stack.name
+        return [name(options[_TARGET][2:]), name(transit[4:]) if transit[4:] else None, high << 8 | transit[2]]
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def _udp(self, kind: str, source: bytes, target: bytes, hops: int, number: int, value: Any) -> Packet:
+        return ip.udp(source, target, self._stack.ports[kind], encode([number, value]), _HOPS - hops)
+
+    def _data(
+        self, kind: str, sender: Hashable, origin: Hashable, number: int, hops: int, rank: int, flags: int, value: Any
+    ) -> Packet | None:
+        if not (self._stack.knows(origin) and 0 <= rank <= 0xFFFF and flags in (0, 1) and hops < _HOPS):
+            return None
+        packet = self._udp(kind, self._stack.routable(origin), self._root, hops, number, value)
+        return packet._replace(headers=(_rpi(_WRONG_RANK * flags, rank),))
+
+    def _command(
+        self,
+        kind: str,
+        sender: Hashable,
+        to: Hashable,
+        target: Hashable,
+        number: int,
+        hops: int,
+        left: list[Hashable] | None,
+        value: Any,
+    ) -> Packet | None:
+        stack = self._stack
+        names = [target, to] if left is None else [to, *left]
+        if not all(map(stack.knows, names)) or hops >= _HOPS or (left is not None and names[-1] != target):
+            return None
+        ends = stack.routable(target)
+        known = (target, number)
+        if hops == 0:
+            route = [] if left is None else [stack.routable(name) for name in names]
+            self._routes[known] = stack.routable(sender), route
+            if len(self._routes) > _KEPT_ROUTES:
+                del self._routes[next(iter(self._routes))]
+        source, route = self._routes.get(known, (self._root, []))
+        packet = self._udp(kind, source, ends, hops, number, value)
+        if left is None:
+            return packet._replace(headers=(_rpi(_DOWN, self._parts[sender].rank),))
+        if not (left or hops):
+            return packet
+        # Each node on the way has changed places with the address that was the packet's target before.
+        behind = route[:hops] if len(route) == hops + 1 + len(left) else []
+        addresses = [*behind, *(stack.routable(name) for name in left)]
+        content = b"".join(each[_ELIDED:] for each in addresses)
+        pad = -len(content) % 8
+        fixed = struct.pack("!BBBBxx", _SOURCE_ROUTE, len(left), _ELIDED << 4 | _ELIDED, pad << 4)
+        return packet._replace(target=stack.routable(to), headers=((ip.ROUTING, fixed + content + bytes(pad)),))
+
+    def _addresses_left(self, header: bytes) -> list[bytes]:
+        left, pad = header[1], header[3] >> 4
+        content = header[6 : len(header) - pad]
+        addresses = [self._root[:_ELIDED] + content[place : place + 2] for place in range(0, len(content), 2)]
+        return addresses[len(addresses) - left :]
+
+
+def _option(kind: int, content: bytes) -> bytes:
+    return bytes([kind, len(content)]) + content
+
+
+def _rpi(flags: int, rank: int) -> tuple[int, bytes]:
+    """Return the hop-by-hop options with the rank of the packet's sender (RFC 6553)."""
+    return ip.HOP_BY_HOP, _option(_RPI, struct.pack("!BBH", flags, 0, rank))

@@ -1,0 +1,324 @@
+"""The stack between agents and frames: messages become packets, and packets messages.
+
+In the path agent → outbox → link → inbox → agent, an outbox asks the stack for a frame, and a frame asks it for its
+payload, which is decoded from the bytes that were on the air.
+"""
+
+import ipaddress
+import struct
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from netsim.core import Frame
+from netsim.core.frame import FrameEncoder
+from netsim.errors import BadInput, WireError
+from netsim.ipv6 import packet as ip
+from netsim.ipv6.packet import Packet
+from netsim.links.link import Link
+from netsim.util import check
+from netsim.wire.codec import encode, is_mutable, unpack_payload
+
+__all__ = ["Packets", "SixLowpan", "Stack"]
+
+BROADCAST = 0xFFFF
+"""The short MAC address of all nodes."""
+
+_MOST_NODES = 0xFFFD
+_HEADER_BITS, _MOST_MTU, _LEAST_MTU = 8 * 17, 116, 64
+# The ports of kinds that parts declare; the first 15 are sent in four bits, the others in eight.
+_PORTS = (*range(0xF0B0, 0xF0BF), *range(0xF000, 0xF0B0))
+_ANY_PORT = 0xF0BF
+# RFC 4944, 5.1: a first byte from 0x00 to 0x3F is no packet of 6LoWPAN; TinyOS TEP 125 has 0x3F.
+_NOT_LOWPAN = b"\x3f"
+_STAMP_BYTES = 4
+
+
+class Packets(Protocol):
+    """How a protocol's messages stand in packets, if not as UDP from neighbour to neighbour.
+
+    It is the ``on_ipv6`` of a class of parts, and is made once for each run from the parts, by agent, and the stack.
+    """
+
+    codes: ClassVar[Mapping[tuple[int, int], str]]
+    """{(type, code) of ICMPv6: kind}."""
+
+    def __init__(self, parts: Mapping[Any, Any], stack: "Stack") -> None: ...
+
+    def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
+        """Return a message's packet, to a neighbour or, with None, to all; None for what the protocol never sends."""
+
+    def read(self, kind: str, packet: Packet) -> Any:
+        """Return the payload that `write` wrote."""
+
+
+@dataclass(frozen=True)
+class SixLowpan:
+    """6LoWPAN: frames carry IPv6, UDP and ICMPv6 as in the standards, so that Wireshark reads them.
+
+    ``deployment.network(stack=netsim.SixLowpan())``: agents and protocols stay as they are. docs/ipv6.md has the rest.
+
+    Parameters
+    ----------
+    ports : mapping
+        {kind: UDP port} of kinds whose payloads are bytes, which are then all that a datagram carries: ``{"coap":
+        5683}``. Other kinds that parts declare get ports of their own, and their payloads are msgpack.
+    prefix : str
+        The /64 of routable addresses, which is context 0.
+
+    Raises
+    ------
+    BadInput
+        If a port or the prefix cannot be used.
+    """
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    prefix: str = "fd00::/64"
+
+    def __post_init__(self) -> None:
+        check.instance("ports", self.ports, Mapping, "a mapping {kind: port}")
+        given = dict(self.ports)
+        for kind, port in given.items():
+            if check.integer(f"ports[{kind!r}]", port, low=1, high=0xFFFF) in (*_PORTS, _ANY_PORT):
+                raise check.refuse(f"ports[{kind!r}]", port, "outside 61440 to 61631, which other kinds have")
+        if len(set(given.values())) < len(given):
+            raise check.refuse("ports", given, "different for each kind")
+        check.put(self, ports=given)
+        try:
+            fits = ipaddress.IPv6Network(self.prefix).prefixlen == 64
+        except ValueError:
+            fits = False
+        if not fits:
+            raise check.refuse("prefix", self.prefix, "a /64 of IPv6, as fd00::/64")
+
+    @property
+    def bytes_of_prefix(self) -> bytes:
+        """The 8 bytes of the prefix."""
+        return ipaddress.IPv6Network(self.prefix).network_address.packed[:8]
+
+    def must_fit(self, nodes: int, link: Link, links: Mapping[Any, Link]) -> None:
+        """Raise BadInput for a network that has other frames than those of IEEE 802.15.4, or too many nodes."""
+        if link.header_bits != _HEADER_BITS or not (link.mtu and _LEAST_MTU <= link.mtu <= _MOST_MTU):
+            raise BadInput(
+                f"stack: needs frames of IEEE 802.15.4, as netsim.presets.ieee802154() has them (header_bits = "
+                f"{_HEADER_BITS}, mtu from {_LEAST_MTU} to {_MOST_MTU}); the link has header_bits = "
+                f"{link.header_bits}, mtu = {link.mtu}"
+            )
+        if not all(each.crc for each in (link, *links.values())):
+            raise BadInput("stack: needs crc = True: frames of IEEE 802.15.4 have a checksum")
+        if link.reliability_model.numbers:
+            way = link.reliability_model.way
+            raise BadInput(
+                f"reliability = {way!r}: must be left out with a stack; netsim.Radio(acks=True) repeats frames"
+            )
+        if nodes > _MOST_NODES:
+            raise BadInput(f"stack: needs at most {_MOST_NODES:,} nodes, a short address each; there are {nodes:,}")
+
+
+class Carried:
+    """How a frame's bytes are to be read: the sizes of its fragments, and the MAC addresses on the air."""
+
+    __slots__ = ("mac_source", "mac_target", "sizes", "stack")
+
+    def __init__(self, stack: "Stack", sizes: tuple[int, ...], mac_source: int, mac_target: int) -> None:
+        self.stack, self.sizes, self.mac_source, self.mac_target = stack, sizes, mac_source, mac_target
+
+    def __deepcopy__(self, memo: Any) -> "Carried":
+        return self
+
+    def payload(self, data: bytes) -> Any:
+        """Decode the payload from a frame's bytes."""
+        return self.stack.read(self.parts(data), self.mac_source, self.mac_target)[2]
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        """Yield what each fragment carries."""
+        end = 0
+        for size in self.sizes:
+            end += size
+            yield data[end - size : end]
+
+    def content(self, data: bytes, index: int, age: float | None, is_stamped: bool) -> bytes:
+        """Return the bytes of a fragment on the air, with the age (s) of its event (TinyOS TEP 133)."""
+        begin = sum(self.sizes[:index])
+        content = data[begin : begin + self.sizes[index]]
+        return content + struct.pack("!I", 0xFFFFFFFF if age is None else round(age * 1e6)) if is_stamped else content
+
+
+class Stack:
+    """The stack of one run: its nodes' addresses, the ports of kinds, and the packets of protocols.
+
+    Parameters
+    ----------
+    settings : SixLowpan
+        The prefix, and the ports that were given.
+    agents : mapping
+        The agents by name, in order; the first has the short MAC address 1.
+    kinds : sequence of str
+        Kinds that all nodes know beforehand.
+    mtu : int
+        Bytes that a frame carries.
+
+    Attributes
+    ----------
+    ports : dict
+        {kind: port} of UDP.
+
+    Raises
+    ------
+    BadInput
+        If an agent has a MAC layer of its own, or two protocols have other packets for one kind.
+    """
+
+    def __init__(self, settings: SixLowpan, agents: Mapping[Any, Any], kinds: Sequence[str], mtu: int) -> None:
+        self.prefix, self._mtu, self._raw = settings.bytes_of_prefix, mtu, frozenset(settings.ports)
+        self._names = list(agents)
+        self._shorts = {name: number for number, name in enumerate(self._names, 1)}
+        self._encoder = FrameEncoder(kinds)
+        self._tags = dict.fromkeys(self._shorts, 0)
+        groups: dict[Any, dict[Hashable, Any]] = {}
+        owners: dict[str, Any] = {}
+        for name, agent in agents.items():
+            for part in (agent, *agent._members().values()):
+                _check_mac(name, part)
+                way = getattr(part, "on_ipv6", None)
+                if way is not None:
+                    groups.setdefault(way, {})[name] = part
+                for kind in getattr(part, "kinds", ()):
+                    if owners.setdefault(kind, way) is not way:
+                        raise BadInput(f"stack: kind {kind!r} must be of one protocol; two have other packets for it")
+        made = {way: way(parts, self) for way, parts in groups.items()}
+        self._packets: dict[str, Packets] = {kind: made[way] for kind, way in owners.items() if way is not None}
+        self._codes = {code: kind for packets in made.values() for code, kind in packets.codes.items()}
+        others = {*self._codes.values(), *settings.ports}
+        on_udp = [kind for kind in {**dict.fromkeys(kinds), **owners} if kind not in others]
+        self.ports: dict[str, int] = {**dict(zip(on_udp, _PORTS, strict=False)), **settings.ports}
+        self._kinds = {port: kind for kind, port in self.ports.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the prefix, in hexadecimal, and the ports, for a trace."""
+        return {"prefix": self.prefix.hex(), "ports": self.ports | {"(others)": _ANY_PORT}}
+
+    # --- addresses ----------------------------------------------------------------------------------------------------
+
+    def local(self, name: Hashable) -> bytes:
+        """Return the link-local address of a node."""
+        return ip.address(ip.LOCAL, self._shorts[name])
+
+    def routable(self, name: Hashable) -> bytes:
+        """Return the address of a node under the network's prefix."""
+        return ip.address(self.prefix, self._shorts[name])
+
+    def name(self, address: bytes) -> Any:
+        """Return the node with an address; raises WireError if there is none."""
+        short = int.from_bytes(address[14:], "big")
+        if not 0 < short <= len(self._names) or address not in (
+            ip.address(ip.LOCAL, short),
+            ip.address(self.prefix, short),
+        ):
+            raise WireError(f"{ipaddress.IPv6Address(address)} is the address of no node")
+        return self._names[short - 1]
+
+    def knows(self, name: Hashable) -> bool:
+        """Return whether there is a node of this name."""
+        return name in self._shorts
+
+    # --- frames -------------------------------------------------------------------------------------------------------
+
+    def frame(
+        self,
+        kind: str,
+        sender: Hashable,
+        round_number: int,
+        now: float,
+        payload: Any,
+        to: Hashable | None,
+        request: int | None = None,
+        is_reply: bool = False,
+        is_stamped: bool = False,
+    ) -> Frame:
+        """Return the frame of a message to a neighbour or, with None, to all.
+
+        Raises
+        ------
+        WireError
+            If the payload cannot be encoded, or is too large.
+        """
+        mac_source, mac_target = self._shorts[sender], BROADCAST if to is None else self._shorts[to]
+        if is_stamped:
+            # The age of its event is known only as it leaves, too late for a checksum.
+            data = _NOT_LOWPAN + self._encoder.encode(kind, mac_source - 1, round_number, payload, request, is_reply)
+            if len(data) > self._mtu - _STAMP_BYTES:
+                raise WireError(f"{len(data)} bytes with an event must fit in a frame of {self._mtu}, its age included")
+            parts = [data]
+        else:
+            plain = not round_number and request is None
+            packet = self._packet(kind, sender, to, payload) if plain else None
+            if packet is None:
+                fields = [kind, round_number, payload] + ([] if request is None else [request, is_reply])
+                packet = self._datagram(sender, to, _ANY_PORT, encode(fields))
+            head, rest = ip.compress(packet, self.prefix, mac_source, mac_target)
+            parts = ip.fragments(packet, head, rest, self._mtu, self._tags[sender])
+            if len(parts) > 1:
+                self._tags[sender] = (self._tags[sender] + 1) % 0x10000
+        carried = Carried(self, tuple(map(len, parts)), mac_source, mac_target)
+        shared = request is None and not is_mutable(payload)
+        return Frame(kind, sender, round_number, now, b"".join(parts), shared, request, is_reply, 0, None, carried)
+
+    def _packet(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
+        """Return the packet of a message that has a place of its own; None if it has none."""
+        if kind in self._packets:
+            return self._packets[kind].write(kind, sender, to, payload)
+        if kind not in self.ports or (kind in self._raw and type(payload) is not bytes):
+            return None
+        return self._datagram(sender, to, self.ports[kind], payload if kind in self._raw else encode(payload))
+
+    def _datagram(self, sender: Hashable, to: Hashable | None, port: int, payload: bytes) -> Packet:
+        return ip.udp(self.local(sender), ip.ALL_NODES if to is None else self.local(to), port, payload)
+
+    def read(
+        self, parts: Iterator[bytes] | Sequence[bytes], mac_source: int, mac_target: int
+    ) -> tuple[str, int, Any, int | None, bool]:
+        """Return kind, round, payload, request and is_reply of a message from what its frames carried.
+
+        The bytes are those of `frame`.
+
+        Raises
+        ------
+        WireError
+            If they are of no message.
+        """
+        parts = list(parts)
+        if parts[0][:1] == _NOT_LOWPAN:
+            kind, _, *rest = unpack_payload(parts[0][1:])
+            return _fields(self._encoder.kinds[kind] if isinstance(kind, int) else kind, *rest)
+        packet = ip.reassemble(parts, self.prefix, mac_source, mac_target)
+        if packet.protocol == ip.ICMP:
+            kind = self._codes.get((packet.body[0], packet.body[1]))
+        else:
+            port = int.from_bytes(packet.body[2:4], "big")
+            if port == _ANY_PORT:
+                return _fields(*unpack_payload(packet.body[8:]))
+            kind = self._kinds.get(port)
+        if kind is None:
+            raise WireError("a packet of no kind of message")
+        if kind in self._packets:
+            payload = self._packets[kind].read(kind, packet)
+        else:
+            payload = packet.body[8:] if kind in self._raw else unpack_payload(packet.body[8:])
+        return _fields(kind, 0, payload)
+
+
+def _fields(
+    kind: str, round_number: int, payload: Any, request: int | None = None, is_reply: bool = False
+) -> tuple[str, int, Any, int | None, bool]:
+    return kind, round_number, payload, request, is_reply
+
+
+def _check_mac(name: Hashable, part: Any) -> None:
+    """Raise BadInput if a part is a MAC layer, or has one: its frames hold whole messages of others."""
+    for each in (part, getattr(part, "mac", None)):
+        if hasattr(each, "post") and hasattr(each, "announce"):
+            raise BadInput(
+                f"stack: agents[{name!r}]: must have no MAC layer of its own; {type(each).__name__} sends other "
+                "frames than IPv6"
+            )
