@@ -157,7 +157,8 @@ class Study:
         rounds.
 
         The run ends at ``until`` (s), if not before. With ``sample``, a row is written every ``sample`` seconds instead
-        (see `Network.run`), and ``rounds`` is the expected number of rows. ``watch`` takes effect (see `Network.watch`) only with a trace or a session.
+        (see `Network.run`), and ``rounds`` is the expected number of rows. ``watch`` takes effect (see
+        `Network.watch`) only with a trace or a session.
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:

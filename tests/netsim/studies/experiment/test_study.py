@@ -201,7 +201,7 @@ def test_a_study_may_leave_out_a_run_that_another_error_ends() -> None:
 def test_it_ends_when_the_experiment_does() -> None:
     study = Study("mine", {})
     play(study, small(seeds=[0], rounds=40, until=3.0))
-    assert [len(run.rows) for run in study.runs.values()] == [3] * len(study.runs)
+    assert {run.ended_at for run in study.runs.values()} == {3.0}
 
 
 def test_a_server_runs_over_a_star_and_that_is_noted() -> None:
