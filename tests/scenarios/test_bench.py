@@ -26,7 +26,7 @@ from netsim.studies.experiment.command import ranges_of, settable
 from netsim.studies.experiment.tuning import rungs
 from netsim.studies.sums import write_sums
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 MINE = "docs/examples/mine.py"
 
