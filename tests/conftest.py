@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -181,8 +182,8 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.freeze()
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextlib.contextmanager
+def without_drawing() -> Iterator[None]:
     """Have figures of .png files made, but not drawn: that takes most of the time of a small study.
 
     `tests/scenarios/test_one_agent.py` draws those of each study, and so do the tests of figures.
@@ -197,7 +198,22 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             drawn(figure, file, **more)
 
-    monkeypatch.setattr(Figure, "savefig", save)
+    with mock.patch.object(Figure, "savefig", save):
+        yield
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """See `without_drawing`: for a test."""
+    with without_drawing():
+        yield
+
+
+@pytest.fixture(scope="module")
+def all_undrawn() -> Iterator[None]:
+    """See `without_drawing`: for all tests of a module, and its fixtures."""
+    with without_drawing():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,16 +39,17 @@ def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
 @cache
 def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
     """Return each module that a file imports, the names from it, and whether that is for types only."""
-    tree = ast.parse(path.read_text())
+    text = path.read_text()
+    nodes = list(ast.walk(ast.parse(text)))
     typing = {
         inner
-        for node in ast.walk(tree)
+        for node in (nodes if "TYPE_CHECKING" in text else [])
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for part in node.body
         for inner in ast.walk(part)
     }
     found: list[tuple[str, list[str], bool]] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [(alias.name, [], node in typing) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

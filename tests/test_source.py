@@ -69,15 +69,14 @@ def global_randomness(tree: ast.AST) -> list[str]:
     """Return uses of random state that is shared or of clocks that differ from run to run."""
     found = [name for name, _ in imported(tree) if name.split(".")[0] in ("random", "secrets", "uuid")]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            match ast.unparse(node).split("."):
-                case ["np" | "numpy", "random", name] if name not in NEW_STYLE:
-                    found.append(f"np.random.{name}")
-                case ["time", "time"] | ["os", "urandom"]:
-                    found.append(ast.unparse(node))
-        elif isinstance(node, ast.Call) and not (node.args or node.keywords):
-            # Without a seed it takes one from the operating system.
-            found += ["default_rng()"] * ast.unparse(node.func).endswith("default_rng")
+        match node:
+            case ast.Attribute(ast.Attribute(ast.Name("np" | "numpy"), "random"), name) if name not in NEW_STYLE:
+                found.append(f"np.random.{name}")
+            case ast.Attribute(ast.Name("time"), "time") | ast.Attribute(ast.Name("os"), "urandom"):
+                found.append(ast.unparse(node))
+            case ast.Call(ast.Name(name) | ast.Attribute(_, name), [], []) if name.endswith("default_rng"):
+                # Without a seed it takes one from the operating system.
+                found.append("default_rng()")
     return found
 
 

@@ -31,10 +31,13 @@ MOST = [slow(name) if name in ("ring", "path") else name for name in GRAPHS]
 class Task:
     """A regression problem on a graph, and its stacked form for the oracle."""
 
-    def __init__(self, graph: str, seed: int) -> None:
+    def __init__(self, graph: str, seed: int, even: bool = False) -> None:
+        """With ``even``, all features are of one size: methods come to their limit in a fifth of the rounds."""
         self.graph = GRAPHS[graph](seed)
         rng = np.random.default_rng(seed)
         scale = 0.3 + rng.random(FEATURES)
+        if even:
+            scale = np.ones(FEATURES)
         self.data = [(rng.normal(size=(30, FEATURES)) * scale, rng.normal(size=30)) for _ in self.graph]
         self.share = LAMBDA / len(self.graph)
         self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=self.share) for x, y in self.data]

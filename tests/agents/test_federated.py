@@ -117,8 +117,8 @@ def test_scaffold_finds_the_optimum_and_fedavg_a_place_beside_it() -> None:
 
 
 def test_lost_answers_bias_scaffold_unless_states_are_sent_again() -> None:
-    biased, apart, _ = play(SCAFFOLD, Link(loss=0.1), 900)
-    exact, _, _ = play(SCAFFOLD, Link(loss=0.1), 900, resends_state=True)
+    biased, apart, _ = play(SCAFFOLD, Link(loss=0.1), 500)
+    exact, _, _ = play(SCAFFOLD, Link(loss=0.1), 500, resends_state=True)
     assert np.abs(biased[-1] - BEST).max() > 1e-4
     assert np.abs(apart[-1]).max() > 1e-4
     assert np.abs(exact[-1] - BEST).max() < 1e-8
@@ -195,11 +195,11 @@ def test_a_gradient_takes_its_time() -> None:
 
 
 def test_slow_links_and_lost_frames_cost_ad_psgd_little() -> None:
-    ideal, _ = follow(rounds=400)
+    ideal, _ = follow(rounds=250)
     far = np.linalg.norm(ideal[-1] - BEST, axis=1).mean()
     assert 1e-3 < far < 0.5
     for link in (Link(latency=0.4), Link(loss=0.1), Link(latency=0.4, loss=0.3)):
-        models, run = follow(link, rounds=400, patience=1.0)
+        models, run = follow(link, rounds=250, patience=1.0)
         assert np.linalg.norm(models[-1] - BEST, axis=1).mean() < 2 * far
         # A frame may cross the end of a round.
         assert run.ledger.table([])["late"].item() == 0

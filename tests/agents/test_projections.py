@@ -203,7 +203,7 @@ CHANNELS: dict[str, tuple[Link, Any]] = {
 def test_every_order_reaches_the_limit_and_never_moves_away(order: str, channel: str) -> None:
     ensemble, (link, medium) = chain(), CHANNELS[channel]
     # By contention some agents are done long before others, who then go on without them.
-    sweeps = 130 if order == "contention" else 90
+    sweeps = 110 if order == "contention" else 70
     watched = watch(ensemble, order, sweeps, link, medium=medium, timeout=0.1)
     away = np.array([turn.distance for turn in watched.turns])
     goal = limit(ensemble)
@@ -276,7 +276,7 @@ def test_a_public_database_gives_every_agent_the_centralised_solution() -> None:
     for own, coefficients in zip(ensemble.access, goal.coefficients, strict=True):
         np.testing.assert_allclose(inputs[own].T @ coefficients, best, atol=1e-10)
     for order in ORDERS:
-        agents_after = watch(ensemble, order, 60).run.agents
+        agents_after = watch(ensemble, order, 40).run.agents
         for i, own in enumerate(ensemble.access):
             weights = inputs[own].T @ agents_after[i].estimate.coefficients
             np.testing.assert_allclose(weights, best, atol=1e-8, err_msg=order)

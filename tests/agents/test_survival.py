@@ -299,13 +299,13 @@ def test_after_a_crash_the_agents_find_the_optimum_again(way: Duals, keeps_state
             return super().local_step()
 
     played: dict[Any, list[int]] = {}
-    agents = {i: Watched(problem(i), 1500, rho=RHO, duals=way) for i in GRAPH}
+    agents = {i: Watched(problem(i), 1050, rho=RHO, duals=way) for i in GRAPH}
     faults = [Crash(2, at=300.5, until=340.2, keeps_state=keeps_state), Crash(0, at=600.0, until=600.5)]
     run = Network(GRAPH, Link(loss=0.1), seed=1, faults=faults).run(agents)
-    assert len(run.rounds) == 1500
+    assert len(run.rounds) == 1050
     # Down within round 301, and back within round 341: the next is its own.
-    assert played[2] == [*range(1, 302), *range(342, 1501)]
-    assert played[0] == [*range(1, 601), *range(602, 1501)]
+    assert played[2] == [*range(1, 302), *range(342, 1051)]
+    assert played[0] == [*range(1, 601), *range(602, 1051)]
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     error = max(np.abs(agent.theta - best).max() for agent in agents.values())
     # A grid of a finite step ends within some steps.

@@ -54,7 +54,7 @@ def test_on_a_fine_grid_equal_to_running_sums(lost: float, censor: Any) -> None:
 @pytest.mark.parametrize("link", [slow(Link()), Link(loss=0.3), Link(loss=loss.gilbert_elliott(0.5, burst=8))])
 def test_what_was_heard_is_known_to_the_last_bit(link: Link, every: int, dither: bool) -> None:
     way = CodedSums(step=0.01, halvings=3, halve_every=20, reach=6, sum_every=every, dither=dither)
-    agents = {i: DKLA(problem(i), 120, rho=RHO, duals=way) for i in GRAPH}
+    agents = {i: DKLA(problem(i), 80, rho=RHO, duals=way) for i in GRAPH}
     heard: list[tuple[int, int]] = []
 
     class Check:
@@ -97,17 +97,17 @@ def test_who_was_away_too_long_finds_out_and_asks() -> None:
 def test_the_models_end_within_the_grid_of_the_optimum(lost: float) -> None:
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     for step in (1e-2, 1e-4):
-        books, _, _ = run_of(CodedSums(step=step, halvings=4, halve_every=40), Link(loss=lost), 700)
+        books, _, _ = run_of(CodedSums(step=step, halvings=4, halve_every=40), Link(loss=lost), 420)
         assert np.abs(np.mean(books.thetas[-200:], axis=(0, 1)) - best).max() < 10 * step
     # Without a remedy they end elsewhere altogether: tests.agents.test_survival.
 
 
 def test_one_that_lost_its_state_is_understood_again() -> None:
     way = CodedSums(step=1e-4, halvings=5, halve_every=30)
-    agents = {i: DKLA(problem(i), 900, rho=RHO, duals=way) for i in GRAPH}
+    agents = {i: DKLA(problem(i), 480, rho=RHO, duals=way) for i in GRAPH}
     books = Books()
     network = Network(GRAPH, Link(loss=0.2), seed=3)
-    for at in (100.0, 400.25):
+    for at in (60.0, 200.25):
         network.at(at, agents[2].restart)
     network.run(agents, [books])
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)

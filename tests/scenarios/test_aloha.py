@@ -75,7 +75,7 @@ def test_every_frame_has_one_end() -> None:
 
 def test_no_channel_carries_more_than_a_frame_in_the_time_of_one() -> None:
     """What waits as the stations fall silent is sent in time that counts, too."""
-    study = shared(load=50.0, duration=0.1)
+    study = shared(load=50.0, duration=0.05)
     assert max(carried(study).values()) < 1
     assert study.tables["throughput"]["delivered"].max() < 1
 

@@ -15,7 +15,7 @@ from netsim.scenarios.tasks.method import with_remedy
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 SMALL = {"agents": 5, "rounds": 60, "features": 12}
 NAMES = ",".join(BASELINES)

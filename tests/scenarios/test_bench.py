@@ -26,7 +26,7 @@ from netsim.studies.experiment.command import ranges_of, settable
 from netsim.studies.experiment.tuning import rungs
 from netsim.studies.sums import write_sums
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 MINE = "docs/examples/mine.py"
 
@@ -181,7 +181,7 @@ def test_all_methods_begin_without_diverging() -> None:
     tasks = [RegressionTask(place, seed=0) for place in places]
     for name, method in METHODS.items():
         task = tasks[over_star(method)]
-        run = Network(task.graph, seed=0).run(agents_of(method, task, 100), [task.measure])
+        run = Network(task.graph, seed=0).run(agents_of(method, task, 50), [task.measure])
         assert run.rounds["suboptimality"].iloc[-1] < 0.5, name
 
 

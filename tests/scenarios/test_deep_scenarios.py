@@ -381,6 +381,7 @@ def own_table(folder: Path, name: str, labels: Any) -> None:
 QUICK: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_odd_tables_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
     # One class only in the training part, or nearly so: a library refuses, the maps learn.

@@ -12,6 +12,8 @@ from netsim import BadInput, topology
 from netsim.studies import Study, catalogue
 from netsim.studies.traces import replay
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 
 def run(name: str, **parameters: Any) -> Study:
     return catalogue.find_study(name).execute(**parameters)

@@ -14,7 +14,7 @@ from netsim.scenarios.tasks.settings import Bandwidth, Setting
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 X = np.random.default_rng(0).random((300, 2))
 Y = np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1])

@@ -20,6 +20,8 @@ from netsim.studies import Study, catalogue
 from netsim.studies.seeds import Seeds
 from tests.command import call, call_apart
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 SMALL: dict[str, Any] = {"data": "digits", "rows": 300, "hidden": "8", "agents": 5, "rounds": 20, "evaluated": 50}
 MEASURES = ["train_loss", "test_error", "test_accuracy", "mean_model_train_loss", "mean_model_test_error"]
 

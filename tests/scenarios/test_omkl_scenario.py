@@ -15,6 +15,8 @@ from netsim.studies.seeds import DataSeed
 from tests.oracle import multikernel
 from tests.parts import every
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
 )

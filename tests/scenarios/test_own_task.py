@@ -11,7 +11,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import Study, catalogue
 from tests.command import ROOT, call
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 EXAMPLE = ROOT / "docs" / "examples" / "logistic.py"
 

@@ -30,7 +30,7 @@ from netsim.studies.terminal import Reporter
 from tests.command import call
 from tests.netsim.studies.experiment.parts import tuned_file
 
-SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
+SMALL = {"agents": 6, "edges": 9, "rounds": 115, "features": 10, "repeats": 4, "jobs": 1, "lost": "0.3"}
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"

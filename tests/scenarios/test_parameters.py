@@ -18,7 +18,7 @@ from netsim.studies.terminal import Reporter
 from tests.command import ROOT
 from tests.parts import every
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 STUDIES = list(catalogue.listed())
 SMALL = {"agents": 4, "rounds": 20, "features": 8}

@@ -348,10 +348,10 @@ def test_tuning_divides_the_rows_that_are_held_back_too(houses: str) -> None:
 
 
 def test_omkl_divides_by_the_two_classes() -> None:
-    study = run("omkl", partition="shards:1", rows=400, agents=4, features=4, repeats=1, algorithms="gossip")
+    study = run("omkl", partition="shards:1", rows=160, agents=4, features=4, repeats=1, algorithms="gossip")
     table = study.tables["partition"]
     assert list(table)[3:] == ["class -1", "class +1"]
-    assert table["samples"].tolist() == [100] * 4
+    assert table["samples"].tolist() == [40] * 4
     # A shard touches both classes only where one ends.
     assert ((table[["class -1", "class +1"]] > 0).sum(axis=1) == 2).sum() <= 1
     totals = table[["class -1", "class +1"]].sum()

@@ -54,7 +54,7 @@ def test_bits_are_those_of_the_papers(study: Study) -> None:
 
 
 def test_everything_learns() -> None:
-    study = run(agents=5, samples=40, public=15, rounds=200, features=30)
+    study = run(agents=5, samples=40, public=15, rounds=110, features=30)
     table = study.tables["given_away"].set_index("algorithm")
     assert (table["test_mse"] < 0.5 * np.var([0.45, -0.45])).all()
     assert table["test_mse"]["DKLA"] == pytest.approx(study.centralised["test_mse"], rel=0.05)

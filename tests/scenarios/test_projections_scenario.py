@@ -18,6 +18,8 @@ from netsim.studies import Study, catalogue
 from netsim.studies.terminal import Reporter
 from tests.parts import slow
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 SMALL: Mapping[str, object] = {"agents": 8, "examples": 40, "radius": 0.4, "sweeps": 15}
 
 

@@ -8,7 +8,7 @@ from netsim import BadInput
 from netsim.studies import Study, catalogue
 from tests.parts import slow
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 SMALL = {"agents": 6, "edges": 9, "rounds": 150, "features": 10}
 

@@ -20,7 +20,7 @@ from tests.command import on_the_other_core
 from tests.fuzzers.networks import check_sampled
 from tests.parts import averaging, every, message_of, on_loop, spread
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 
 class Beacon(Agent):

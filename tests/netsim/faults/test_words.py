@@ -15,7 +15,7 @@ from netsim.studies.catalogue import find_study
 from tests.command import call, on_the_other_core
 from tests.parts import every
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 RING = topology.ring(8)
 

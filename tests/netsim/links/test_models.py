@@ -20,7 +20,7 @@ from netsim.util.draws import Stream, generator, link_keys, name_key, stream_key
 from tests.command import python
 from tests.parts import every, message_of, slow
 
-MANY = 6_000
+MANY = 4_000
 
 
 def key(name: str) -> np.ndarray:

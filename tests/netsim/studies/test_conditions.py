@@ -18,7 +18,7 @@ from netsim.util.hashing import hash_seed
 from tests.command import call
 from tests.netsim.studies.test_hash_seed import NAMES
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 STUDY = """
 from netsim import Agent, Link, Network, topology

@@ -21,6 +21,8 @@ from netsim.util.hashing import hash_seed
 from tests.command import environment, python
 from tests.parts import every
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 NAMES = '''
 """Agents that greet in the order of a set of names."""
 import sys

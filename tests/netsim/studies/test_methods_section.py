@@ -11,7 +11,7 @@ from netsim import BadInput
 from netsim.studies.methods_section import methods_section
 from tests.command import call
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 MINE = """
 from dataclasses import dataclass

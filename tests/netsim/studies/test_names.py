@@ -14,6 +14,8 @@ from netsim.studies.verification import verify
 from tests.command import call
 from tests.netsim.studies.test_files import seal
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 NAMES = ["NA", "None", "null", "nan", "NaN", "N/A", "1", "1.0", "inf", "True"]
 
 NAMED = f"""

@@ -14,6 +14,8 @@ from netsim.studies import columns, compare
 from netsim.studies.outcome import CONVERGED, DIVERGED, ENDED, STALLED, UNFINISHED, Ending, Outcome, worst_of_dead
 from tests.parts import every
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 NAN, INF = math.nan, math.inf
 
 

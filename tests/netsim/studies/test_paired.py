@@ -14,7 +14,7 @@ from netsim import BadInput, results
 from netsim.studies.paired import pseudomedian, signed_rank_interval
 from tests.command import call
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 
 def frame(seeds: int = 8, losses: tuple[float, ...] = (0.0, 0.1), methods: str = "ABC") -> pd.DataFrame:

@@ -18,7 +18,7 @@ from netsim.studies.seeds import DataSeed, GraphSeeds, Seeds
 from netsim.util import draws
 from tests.command import ROOT
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 SMALL: dict[str, dict[str, Any]] = {
     "coke": {"agents": 4, "features": 8, "rounds": 6, "loss": 0.3, "algorithms": "DKLA"},

@@ -18,6 +18,8 @@ from netsim.util.compiled import is_built
 from tests.command import call, on_the_other_core
 from tests.netsim.studies.test_files import made_earlier
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 SMALL: dict[str, Any] = {"agents": 5, "radius": 0.9}
 FLAGS = ["--agents", "5", "--radius", "0.9"]
 

@@ -27,7 +27,7 @@ from tests.netsim.studies.test_files import seal
 from tests.netsim.studies.test_sweep import files
 from tests.parts import slow
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 STUDY = """
 import csv

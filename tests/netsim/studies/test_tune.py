@@ -19,7 +19,7 @@ from tests.command import ROOT, call
 from tests.netsim.studies.experiment.parts import tuned_file
 from tests.netsim.studies.test_sweep_whole import posix, started
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 QUADRATIC = str(ROOT / "docs" / "examples" / "quadratic.py")
 TUNE = ("tune", QUADRATIC, "--over", "eta=0.1:0.3")

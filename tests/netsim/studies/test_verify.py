@@ -18,7 +18,7 @@ from netsim.studies.origin import about, environment
 from tests.command import call, call_apart
 from tests.netsim.studies.test_files import seal
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 STUDY = """
 import math

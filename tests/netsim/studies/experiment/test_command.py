@@ -16,7 +16,7 @@ from netsim.studies.sweeps.grid import numbers
 from netsim.studies.sweeps.point import Limits
 from tests.parts import every
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 FILE = '''
 """Counting on a ring."""

@@ -319,8 +319,8 @@ def test_parts_with_equal_content_made_twice_are_one() -> None:
 
 
 def test_a_graph_of_functions_that_use_each_other_has_a_content_at_once() -> None:
-    lines = [f"def f{i}(): return f{i + 1}(), g{i + 1}()\ndef g{i}(): return g{i + 1}(), f{i + 1}()" for i in range(40)]
-    text = "\n".join([*lines, "def f40(): return made()\ndef g40(): return VALUE\ndef made(): return f0()"])
+    lines = [f"def f{i}(): return f{i + 1}(), g{i + 1}()\ndef g{i}(): return g{i + 1}(), f{i + 1}()" for i in range(28)]
+    text = "\n".join([*lines, "def f28(): return made()\ndef g28(): return VALUE\ndef made(): return f0()"])
     assert not same(executed(f"VALUE = 1\n{text}"), executed(f"VALUE = 2\n{text}"))
 
 

@@ -25,7 +25,7 @@ from netsim.studies.reserve import LOCK
 from tests.command import ROOT, call
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no process groups or limits of this kind there")
 

@@ -21,7 +21,7 @@ from netsim.studies.seeds import Seeds
 from tests.netsim.studies.experiment.parts import Counts, counting, least_squares, small
 from tests.parts import every
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 GOOD = Method(DPSGD, eta=0.1)
 

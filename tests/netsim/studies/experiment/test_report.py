@@ -25,6 +25,8 @@ from tests.netsim.studies.experiment.parts import counting, small
 from tests.netsim.studies.experiment.test_outcomes import Fails, fails_for
 from tests.netsim.studies.experiment.test_scripts import SMALL
 
+pytestmark = pytest.mark.usefixtures("all_undrawn")
+
 METHODS = {"DKLA": Method(DKLA, rho=0.1), "steep": Method(DPSGD, eta=50.0), "bad": Method(Fails, eta=0.1)}
 
 

@@ -14,7 +14,7 @@ from tests.command import ROOT, Done, call
 from tests.netsim.studies.experiment.parts import tuned_file
 from tests.test_docs import BLOCK
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 SCRIPTS = ROOT / "docs" / "experiments"
 TUTORIAL = ROOT / "docs" / "tutorials" / "paper.md"

@@ -14,7 +14,7 @@ from tests.command import ROOT, call
 from tests.parts import every
 from tests.test_docs import BLOCK
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 OWN = '''
 """Parts, and an experiment of them."""

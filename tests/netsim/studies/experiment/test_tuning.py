@@ -15,7 +15,7 @@ from netsim.studies.experiment.command import ranges_of
 from netsim.studies.experiment.tuning import rungs
 from tests.netsim.studies.experiment.parts import Counts, small
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 SHORT: dict[str, Any] = {"seeds": [100], "validation": [200, 201]}
 
