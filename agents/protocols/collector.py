@@ -219,8 +219,9 @@ class Collector(Speaker):
             await self.broadcast(kind, payload)
 
     def wake(self) -> None:
-        """Go on to forward: there is a parent, or a packet."""
-        self._woken.set()
+        """Go on to forward, if there is a parent and a packet."""
+        if self.parent is not None and self.waiting:
+            self._woken.set()
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 
