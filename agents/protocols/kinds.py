@@ -72,9 +72,9 @@ def fields(*forms: Form) -> Form:
 
     def form(value: Any) -> bool:
         # Only lists and tuples are looked into: an array or a dict may raise where it is compared.
-        if not isinstance(value, (list, tuple)) or len(value) != len(forms):  # noqa: UP038 (a union takes twice as long)
+        if not isinstance(value, list | tuple) or len(value) != len(forms):
             return False
-        for each, part in zip(forms, value, strict=True):  # noqa: SIM110 (called for each frame that is heard)
+        for each, part in zip(forms, value, strict=True):  # noqa: SIM110 (called for each frame heard)
             if not each(part):
                 return False
         return True
