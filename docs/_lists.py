@@ -256,7 +256,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "theorems": theorems,
     "algorithms": algorithms,
     "asked": asked,
-    "ns3_saturated": partial(ns3, ("received_kbps", "acknowledged_kbps")),
+    "ns3_saturated": partial(ns3, ("received_kbps", "first_kbps", "acknowledged_kbps")),
     "ns3_errors": partial(ns3, ("lost_%",)),
     "ns3_loads": partial(ns3, ("received_%", "delay_ms")),
     "ns3_rules": ns3_rules,

@@ -186,8 +186,9 @@ class Collector(Speaker):
         self.estimator.sent(neighbor, outcome.attempts, bool(outcome))
 
     def wake(self) -> None:
-        """Go on to forward: there is a parent, or a packet."""
-        self._woken.set()
+        """Go on to forward, if there is a parent and a packet."""
+        if self.parent is not None and self.waiting:
+            self._woken.set()
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Coroutine, Hashable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agents.papers import CTP as PAPER
@@ -10,6 +10,7 @@ from netsim.agents.protocols.collector import Collector, Packet
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, flag, is_name, maybe, whole
 from netsim.agents.protocols.trickle import Trickle, checked
+from netsim.core.delivery import Delivery
 from netsim.util import check
 
 __all__ = ["CTP"]
@@ -21,13 +22,6 @@ _MOST_COST = 128.0  # transmissions: two for each hop that a packet may take
 # In least intervals of beacons: for how long a node that lost its route takes none, so that all who route over it learn
 # that; and the longest between two of its beacons that ask for others'.
 _HOLD, _ASK = 32, 128
-
-
-class _Route(NamedTuple):
-    """What a neighbour's last beacon said: its parent, and its cost in transmissions."""
-
-    parent: Hashable | None
-    cost: float
 
 
 class CTP(Collector):
@@ -109,7 +103,11 @@ class CTP(Collector):
         """Begin without a route."""
         self.estimator = LinkEstimator(self.rng, size=self.table)
         self.trickle = Trickle(self._beacon, self.rng, imin=self.imin, doublings=self.doublings)
-        self._routes: dict[Hashable, _Route] = {}
+        # Of each neighbour's last beacon the cost, and what a route through it costs, in transmissions; who of them are
+        # children. A field has far more beacons than changes of these.
+        self._offered: dict[Hashable, float] = {}
+        self._through: dict[Hashable, float] = {}
+        self._children: set[Hashable] = set()
         self.parent, self.cost = None, 0.0 if self.is_sink else math.inf
         self._advertised = math.inf
         self._held_until = -math.inf
@@ -132,20 +130,32 @@ class CTP(Collector):
         sequence, pulls, parent, tenths = frame.payload
         cost = math.inf if tenths == _NO_ROUTE else tenths / _TENTHS
         sender = frame.sender
-        others = [route.cost for node, route in self._routes.items() if node != self.parent]
-        evicted = self.estimator.heard(sender, sequence, compare=any(cost < other for other in others))
-        self._routes.pop(evicted, None)
+        compare = cost < max(self._offered.values(), default=-math.inf) and any(
+            cost < other for node, other in self._offered.items() if node != self.parent
+        )
+        evicted = self.estimator.heard(sender, sequence, compare=compare)
+        if evicted is not None:
+            self._offered.pop(evicted, None)
+            self._through.pop(evicted, None)
         if sender in self.estimator:
-            self._routes[sender] = _Route(parent, cost)
+            (self._children.add if parent == self.name else self._children.discard)(sender)
+            self._offered[sender] = cost
+            self._weigh(sender)
         if pulls and not self._pulls:
             self.trickle.reset()
         self.choose()
+
+    def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
+        """Count it, and weigh the neighbour's route anew."""
+        super().measure(neighbor, outcome)
+        if neighbor in self._offered:
+            self._weigh(neighbor)
 
     def choose(self) -> None:
         """Choose the neighbour of least cost as parent, if it is better by ``switch`` than the one there is."""
         if self.is_sink:
             return
-        costs = {node: self._through(node) for node in self._routes}
+        costs = self._through
         if self.parent is not None and math.isinf(costs.get(self.parent, math.inf)):
             self._lose_route()
         if self.now < self._held_until:
@@ -163,18 +173,18 @@ class CTP(Collector):
         if (had_route and not has_route) or (has_route and self.cost <= self._advertised - self.switch):
             self.trickle.reset()
 
-    def _through(self, node: Hashable) -> float:
-        """Return the cost of the route through a neighbour: infinite through a child, and beyond the largest one."""
-        route = self._routes[node]
-        cost = math.inf if route.parent == self.name else route.cost + self.estimator.etx(node)
-        return cost if cost <= _MOST_COST else math.inf
+    def _weigh(self, node: Hashable) -> None:
+        """Note the cost of the route through a neighbour: infinite through a child, and beyond the largest one."""
+        cost = math.inf if node in self._children else self._offered[node] + self.estimator.etx(node)
+        self._through[node] = cost if cost <= _MOST_COST else math.inf
 
     def _lose_route(self) -> None:
         """Have no route, say so, and take none until all who route over this node have heard it."""
         self.parent, self.cost = None, math.inf
         self.estimator.pinned = set()
         # What neighbours offered before they heard it may lead over this node; who has a route answers.
-        self._routes.clear()
+        self._offered.clear()
+        self._through.clear()
         self._held_until = self.now + _HOLD * self.imin
         self.trickle.reset()
 

@@ -101,8 +101,8 @@ class LinkEstimator:
         """
         evicted = None
         if neighbor not in self._links and len(self._links) >= self.size:
-            others = [each for each in self._links if each not in self.pinned]
-            if not (white and compare and others):
+            others = [each for each in self._links if each not in self.pinned] if white and compare else []
+            if not others:
                 return None
             evicted = others[int(self._rng.integers(len(others)))]
             del self._links[evicted]

@@ -1,9 +1,10 @@
 """The cases: who stands where, how much signals lose on the way, who sends what; the same for all that run them.
 
 ``layouts.csv`` has positions in metres and rooms, ``cases.csv`` what is done there, ``figures.csv`` what came of it.
-Node 0 is the sink; every other node sends to it. All send at 0 dBm. The path loss in dB is L(1 m) + 10 n log10(d/m),
-for a distance below a metre that of a metre, and ``wall_db`` for each wall; there is one between rooms of consecutive
-numbers.
+Node 0 is the sink; every other node sends to it. Of two networks each has half of the nodes, the first of which is its
+sink, and a PAN of its own; on two channels they use neighbouring ones. All send at 0 dBm. The path loss in dB is
+L(1 m) + 10 n log10(d/m), for a distance below a metre that of a metre, and ``wall_db`` for each wall; there is one
+between rooms of consecutive numbers.
 """
 
 import csv
@@ -22,7 +23,8 @@ _NUMBERS = ("exponent", "loss_at_1_m_db", "wall_db", "rate", "seconds")
 _COLUMNS = ("who", "case", "quantity", "median", "least", "most", "seeds", "source")
 
 Run = Mapping[str, float]
-"""Counts of one run: requests, received, duplicates, acknowledged, access_failed, no_ack, delay_s."""
+"""Counts of one run: requests, received, first (of them, by node 0), duplicates, acknowledged, access_failed, no_ack,
+delay_s."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,20 @@ class Case:
     acks: bool
     rate: float
     seconds: float
+    networks: int
+    channels: int
+
+    def network(self, node: int) -> int:
+        """Return a node's network."""
+        return node * self.networks // len(self.places)
+
+    def channel(self, node: int) -> int:
+        """Return a node's channel, from 0 on."""
+        return self.network(node) % self.channels
+
+    def sink(self, node: int) -> int:
+        """Return the sink of a node's network."""
+        return self.network(node) * len(self.places) // self.networks
 
     @property
     def frame_bytes(self) -> int:
@@ -87,13 +103,16 @@ class Case:
     def quantities(self, run: Run) -> dict[str, float]:
         """Return what a run is judged by.
 
-        Saturated senders: what arrives once, and what is acknowledged, in kbit/s of payload. A Poisson process: the
+        Saturated senders: what arrives once, of two networks also at the first, and what is acknowledged, in kbit/s of
+        payload. A Poisson process: the
         share that arrives in %, and the mean time from request to first reception in ms; between two nodes the share
         that is lost.
         """
         if not self.rate:
             kilobits = 8e-3 * self.payload_bytes / self.seconds
             result = {"received_kbps": kilobits * run["received"]}
+            if self.networks > 1:
+                result["first_kbps"] = kilobits * run["first"]
             return result | ({"acknowledged_kbps": kilobits * run["acknowledged"]} if self.acks else {})
         share = 100.0 * run["received"] / run["requests"]
         if len(self.places) == 2:
@@ -128,6 +147,8 @@ def cases() -> dict[str, Case]:
             tuple(layouts[row["layout"]]),
             payload_bytes=int(row["payload_bytes"]),
             acks=row["acks"] == "1",
+            networks=int(row["networks"]),
+            channels=int(row["channels"]),
             **{name: float(row[name]) for name in _NUMBERS},
         )
         for row in _rows("cases.csv")

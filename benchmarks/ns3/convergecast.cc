@@ -1,7 +1,9 @@
 // One run of ns-3's lr-wpan: every node but 0 sends to node 0, saturated or as a Poisson process.
 //
-//   convergecast SEED SECONDS PAYLOAD ACKS RATE < layout
+//   convergecast SEED SECONDS PAYLOAD ACKS RATE NETWORKS CHANNELS < layout
 //
+// Of two NETWORKS each has half of the nodes, the first of which is its sink, and a PAN of its own, on the next of two
+// CHANNELS.
 // PAYLOAD in bytes, at least 6; ACKS 0 or 1; RATE in frames per second and node, 0: the next frame as soon as the last
 // is confirmed. The layout: the number of nodes, their positions (x y, in m; they set propagation delays only), then the
 // matrix of path losses in dB, a row for each sender. Prints one line of JSON: counts, and the seconds from request to
@@ -38,6 +40,7 @@ struct Counts
 {
     uint64_t requests{0};
     uint64_t received{0};
+    uint64_t first{0};
     uint64_t duplicates{0};
     uint64_t acknowledged{0};
     uint64_t accessFailed{0};
@@ -50,6 +53,7 @@ double seconds;
 uint32_t payload;
 bool acks;
 double rate;
+uint32_t each;
 std::vector<Ptr<LrWpanNetDevice>> devices;
 std::vector<std::vector<double>> requested;
 std::vector<std::vector<bool>> arrived;
@@ -62,6 +66,12 @@ AddressOf(uint32_t node)
     Mac16Address address;
     address.CopyFrom(bytes);
     return address;
+}
+
+uint32_t
+SinkOf(uint32_t node)
+{
+    return node / each * each;
 }
 
 void
@@ -81,8 +91,8 @@ Request(uint32_t node)
     McpsDataRequestParams params;
     params.m_srcAddrMode = SHORT_ADDR;
     params.m_dstAddrMode = SHORT_ADDR;
-    params.m_dstPanId = 1;
-    params.m_dstAddr = AddressOf(0);
+    params.m_dstPanId = 1 + node / each;
+    params.m_dstAddr = AddressOf(SinkOf(node));
     params.m_msduHandle = 0;
     params.m_txOptions = acks ? TX_OPTION_ACK : TX_OPTION_NONE;
     devices[node]->GetMac()->McpsDataRequest(params, Create<Packet>(bytes.data(), payload));
@@ -117,6 +127,7 @@ Indicated(McpsDataIndicationParams, Ptr<Packet> packet)
     }
     arrived[message.sender][message.number] = true;
     ++counts.received;
+    counts.first += message.sender < each;
     counts.delay += Simulator::Now().GetSeconds() - requested[message.sender][message.number];
 }
 
@@ -125,9 +136,9 @@ Indicated(McpsDataIndicationParams, Ptr<Packet> packet)
 int
 main(int argc, char* argv[])
 {
-    if (argc != 6)
+    if (argc != 8)
     {
-        std::cerr << "usage: convergecast SEED SECONDS PAYLOAD ACKS RATE < layout\n";
+        std::cerr << "usage: convergecast SEED SECONDS PAYLOAD ACKS RATE NETWORKS CHANNELS < layout\n";
         return 2;
     }
     RngSeedManager::SetSeed(1);
@@ -137,8 +148,12 @@ main(int argc, char* argv[])
     acks = std::stoi(argv[4]) != 0;
     rate = std::stod(argv[5]);
 
+    uint32_t networks = std::stoul(argv[6]);
+    uint32_t channels = std::stoul(argv[7]);
+
     uint32_t size;
     std::cin >> size;
+    each = size / networks;
     requested.resize(size);
     arrived.resize(size);
 
@@ -162,7 +177,13 @@ main(int argc, char* argv[])
         device->SetChannel(channel);
         nodes.Get(i)->AddDevice(device);
         device->GetPhy()->SetMobility(place);
-        device->GetMac()->SetPanId(1);
+        device->GetMac()->SetPanId(1 + i / each);
+        if (uint8_t channel = 11 + i / each % channels; channel != 11)
+        {
+            LrWpanPhyPibAttributes attributes;
+            attributes.phyCurrentChannel = channel;
+            device->GetPhy()->PlmeSetAttributeRequest(phyCurrentChannel, &attributes);
+        }
         device->GetMac()->SetShortAddress(AddressOf(i));
         device->GetMac()->SetMcpsDataConfirmCallback(MakeBoundCallback(&Confirmed, i));
         devices.push_back(device);
@@ -184,13 +205,20 @@ main(int argc, char* argv[])
         std::cerr << "the layout ends too early\n";
         return 2;
     }
-    devices[0]->GetMac()->SetMcpsDataIndicationCallback(MakeCallback(&Indicated));
+    for (uint32_t i = 0; i < size; i += each)
+    {
+        devices[i]->GetMac()->SetMcpsDataIndicationCallback(MakeCallback(&Indicated));
+    }
 
     gap = CreateObject<ExponentialRandomVariable>();
     gap->SetAttribute("Mean", DoubleValue(rate > 0 ? 1 / rate : 1));
     auto start = CreateObject<UniformRandomVariable>();
-    for (uint32_t i = 1; i < size; ++i)
+    for (uint32_t i = 0; i < size; ++i)
     {
+        if (i == SinkOf(i))
+        {
+            continue;
+        }
         double first = rate > 0 ? gap->GetValue() : start->GetValue(0, 0.01);
         Simulator::Schedule(Seconds(first), &Request, i);
     }
@@ -199,7 +227,7 @@ main(int argc, char* argv[])
     Simulator::Run();
     std::cout.precision(12);
     std::cout << "{\"requests\": " << counts.requests << ", \"received\": " << counts.received
-              << ", \"duplicates\": " << counts.duplicates << ", \"acknowledged\": " << counts.acknowledged
+              << ", \"first\": " << counts.first << ", \"duplicates\": " << counts.duplicates << ", \"acknowledged\": " << counts.acknowledged
               << ", \"access_failed\": " << counts.accessFailed << ", \"no_ack\": " << counts.noAck
               << ", \"delay_s\": " << counts.delay << "}\n";
     Simulator::Destroy();

@@ -62,7 +62,8 @@ def in_ns3(case: Case, seed: int, program: Path) -> Run:
     """Run a case in ns-3."""
     rows = [[x, y] for x, y, _ in case.places] + case.losses_db
     layout = "\n".join([str(len(case.places)), *(" ".join(f"{each:.12g}" for each in row) for row in rows)])
-    arguments = (seed, f"{case.seconds:.12g}", case.payload_bytes, int(case.acks), f"{case.rate:.12g}")
+    what = (f"{case.seconds:.12g}", case.payload_bytes, int(case.acks), f"{case.rate:.12g}")
+    arguments = (seed, *what, case.networks, case.channels)
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, input=layout, capture_output=True, text=True, check=True)
     counts: dict[str, float] = json.loads(done.stdout)
@@ -74,7 +75,9 @@ def in_ns3(case: Case, seed: int, program: Path) -> Run:
 
 def in_model(case: Case, seed: int, rules: Rules) -> Run:
     """Run a case in the independent model."""
-    powers = [[-loss for loss in row] for row in case.losses_db]
+    nodes = range(len(case.places))
+    apart = [[case.channel(i) != case.channel(j) for j in nodes] for i in nodes]
+    powers = [[-math.inf if apart[i][j] else -case.losses_db[i][j] for j in nodes] for i in nodes]
     medium = Medium(
         powers,
         case.metres,
@@ -84,6 +87,7 @@ def in_model(case: Case, seed: int, rules: Rules) -> Run:
         rate=case.rate,
         seconds=case.seconds,
         rules=rules,
+        sinks=list(map(case.sink, nodes)),
     )
     return asdict(medium.run())
 
@@ -92,28 +96,29 @@ def in_model(case: Case, seed: int, rules: Rules) -> Run:
 
 
 class Sender(Agent):
-    """Sends numbered messages to node 0: as a Poisson process, or the next as soon as the last is confirmed."""
+    """Sends numbered messages to its sink: as a Poisson process, or the next as soon as the last is confirmed."""
 
-    def __init__(self, case: Case) -> None:
-        self.case, self.requested, self.acknowledged = case, list[float](), 0
+    def __init__(self, case: Case, sink: int, channel: int) -> None:
+        self.case, self.sink, self.channel = case, sink, channel
+        self.requested, self.acknowledged = list[float](), 0
         self.filler = sized(case.frame_bytes)[_NUMBER.size :]
 
     async def run(self) -> None:
         """Send until the case's time is over."""
-        case = self.case
+        case, self.radio.channel = self.case, self.channel
         if case.rate:
             while (wait := self.rng.exponential(1.0 / case.rate)) + self.now < case.seconds:
                 await asyncio.sleep(wait)
-                await self.send(0, "m", self.next())
+                await self.send(self.sink, "m", self.next())
             return
         await asyncio.sleep(self.rng.uniform(0.0, 0.01))
         while self.now < case.seconds:
             if case.acks:
-                self.acknowledged += bool(await self.deliver(0, "m", self.next()))
+                self.acknowledged += bool(await self.deliver(self.sink, "m", self.next()))
                 continue
             # Nobody tells when a frame has left: there is always more than can be sent.
             for _ in range(math.ceil(1.0 / (8 * case.frame_bytes / _RATE))):
-                await self.send(0, "m", self.next())
+                await self.send(self.sink, "m", self.next())
             await asyncio.sleep(1.0)
 
     def next(self) -> bytes:
@@ -125,11 +130,12 @@ class Sender(Agent):
 class Sink(Agent):
     """Notes when each message came."""
 
-    def __init__(self) -> None:
-        self.came = dict[tuple[int, int], float]()
+    def __init__(self, channel: int) -> None:
+        self.channel, self.came = channel, dict[tuple[int, int], float]()
 
     async def run(self) -> None:
         """Listen."""
+        self.radio.channel = self.channel
         async for frame in self.inbox:
             self.came[frame.sender, *_NUMBER.unpack(frame.payload[: _NUMBER.size])] = self.now
 
@@ -139,7 +145,7 @@ _NUMBER = struct.Struct("<I")
 
 
 def network(case: Case, seed: int, like: Literal["any", "ns3"] = "ns3") -> Network:
-    """Return the network of a case: a star, whose nodes hear each other as the case's powers say."""
+    """Return the network of a case: stars, whose nodes hear each other as the case's powers say."""
     nodes = range(len(case.places))
     phy = Phy(
         error_rate=oqpsk,
@@ -153,21 +159,25 @@ def network(case: Case, seed: int, like: Literal["any", "ns3"] = "ns3") -> Netwo
     losses = case.losses_db
     powers = {(i, j): -losses[i][j] for i in nodes for j in nodes if i != j}
     radio = Radio(phy=phy, powers=powers, acks=case.acks)
-    return Network(nx.star_graph(len(case.places) - 1), Link(rate=_RATE), medium=radio, seed=seed)
+    stars = nx.Graph((case.sink(i), i) for i in nodes if case.sink(i) != i)
+    return Network(stars, Link(rate=_RATE), medium=radio, seed=seed, connected=case.networks == 1)
 
 
 def in_netsim(case: Case, seed: int, like: Literal["any", "ns3"] = "ns3") -> Run:
     """Run a case in netsim."""
-    senders = {i: Sender(case) for i in range(1, len(case.places))}
-    sink = Sink()
-    run = network(case, seed, like).run({0: sink, **senders}, until=case.seconds + (_GRACE if case.rate else 0.0))
+    nodes = range(len(case.places))
+    senders = {i: Sender(case, case.sink(i), case.channel(i)) for i in nodes if case.sink(i) != i}
+    sinks = {i: Sink(case.channel(i)) for i in nodes if case.sink(i) == i}
+    run = network(case, seed, like).run({**sinks, **senders}, until=case.seconds + (_GRACE if case.rate else 0.0))
+    came = [arrival for sink in sinks.values() for arrival in sink.came.items()]
     air = run.airtime[["duplicates", "access_failures", "no_ack"]].sum()
     return {
         "requests": sum(len(each.requested) for each in senders.values()),
-        "received": len(sink.came),
+        "received": len(came),
+        "first": len(sinks[0].came),
         "duplicates": int(air["duplicates"]),
         "acknowledged": sum(each.acknowledged for each in senders.values()),
         "access_failed": int(air["access_failures"]),
         "no_ack": int(air["no_ack"]),
-        "delay_s": sum(when - senders[sender].requested[number] for (sender, number), when in sink.came.items()),
+        "delay_s": sum(when - senders[sender].requested[number] for (sender, number), when in came),
     }

@@ -327,4 +327,5 @@ def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
 
 def of(value: "float | Loss") -> Loss:
     """Return a loss model; a number means the probability of an independent loss."""
-    return value if isinstance(value, Loss) else bernoulli(value)
+    # A protocol's instances are found slowly.
+    return value if isinstance(value, Bernoulli | Loss) else bernoulli(value)

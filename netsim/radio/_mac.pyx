@@ -19,6 +19,7 @@ from netsim.core import records
 from netsim.links.latency import Uniform
 from netsim.links.loss import Bernoulli
 from netsim.radio import mac as python_twin
+from netsim.radio import phy as reception
 from netsim.radio.airtime import Counts
 from netsim.radio.energy import Meter, Schedule
 from netsim.transport.path import Bursts, Path
@@ -27,7 +28,7 @@ from netsim.util import draws
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.math cimport INFINITY, NAN, ceil, exp, fabs, floor, nextafter, rint
+from libc.math cimport INFINITY, NAN, ceil, exp, fabs, floor, log1p, log10, nextafter, pow, rint
 from libc.stdint cimport int32_t, int64_t, uint64_t
 cimport cython
 
@@ -41,6 +42,11 @@ cdef int REFUSED = records.REFUSED
 
 
 cdef int STAMP_BITS = python_twin.STAMP_BITS
+# Of the sum in `netsim.radio.phy.oqpsk`, by k.
+cdef double[17] BINOMIALS
+for each in reception._BINOMIALS:
+    BINOMIALS[each[0]] = each[1]
+cdef double MOST_DB = reception._MOST_DB
 cdef double MICROSECOND = python_twin.MICROSECOND, MOST_UNITS = 2.0**python_twin.STAMP_BITS - 1
 
 
@@ -365,14 +371,17 @@ cdef class Receiver:
 cdef class SinrReceiver(Receiver):
     """One node's receiver with a `Phy`; see `netsim.radio.sinr.SinrReceiver`."""
 
-    cdef object log_success, noise, seed, key, name
+    # The method `Phy.log_success`; None for the bit errors of `oqpsk`.
+    cdef object model
+    cdef object noise, seed, key, name
     cdef double turnaround, cca, usual_floor, lock_above, weight, busy_from, deaf_until, concurrent
     cdef bint senses_power, as_ns3, forgets
     cdef int64_t unseen
     cdef Signal locked
 
     def __init__(self, phy, radio, seed, key, name):
-        self.log_success, self.seed, self.key, self.name = phy.log_success, seed, key, name
+        self.model = None if phy.error_rate is reception.oqpsk else phy.log_success
+        self.seed, self.key, self.name = seed, key, name
         self.noise = None if phy.noise is None else phy.floor
         self.turnaround, self.cca = radio.turnaround, radio.cca
         self.senses_power, self.as_ns3 = radio.sensing is None, phy.cca == "ns3"
@@ -516,8 +525,20 @@ cdef class SinrReceiver(Receiver):
             signal.noise += total * share
             signal.joined += joined * share
             sinr = (signal.power + joined) / (self.weight * total + signal.floor)
-            log_success += signal.bits * share * <double>self.log_success(sinr)
+            log_success += signal.bits * share * self.log_success(sinr)
         return exp(log_success)
+
+    cdef double log_success(self, double sinr) except? 1.0:
+        """Return ln(1 − BER) for a ratio of powers; see `netsim.radio.phy.Phy.log_success`."""
+        cdef double decibels, total = 0.0
+        cdef int k
+        if self.model is not None:
+            return self.model(sinr)
+        decibels = 10.0 * log10(sinr) if sinr > 0.0 else -INFINITY
+        sinr = pow(10.0, max(decibels, -MOST_DB) / 10.0)
+        for k in range(2, 17):
+            total += BINOMIALS[k] * exp(20.0 * sinr * (1.0 / k - 1.0))
+        return log1p(-min(max(8.0 / 15.0 / 16.0 * total, 0.0), 0.5))
 
     cdef int turn(self, double now, double until) except -1:
         self.see(now - time_tolerance(now))

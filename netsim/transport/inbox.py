@@ -132,7 +132,8 @@ class Inbox:
 
     def settle_now(self) -> None:
         """Process the frames that have arrived by now, as `settle` does."""
-        self.settle(math.nextafter(self._loop.now(), math.inf))
+        if len(self.arrivals):
+            self.settle(math.nextafter(self._loop.now(), math.inf))
 
     def settle(self, until: float) -> None:
         """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""

@@ -167,7 +167,8 @@ class Outbox:
             taken = self._offer(kind_id, frame, payload, raw_data, deadline=deadline)
         else:
             taken = 0
-        if self.subscribers:
+        # A MAC layer has receivers watch when a frame arrives.
+        if self._take is None and self.subscribers:
             for link_index in sorted(self.subscribers):
                 self.subscribers[link_index].watch()
         return taken
@@ -192,7 +193,7 @@ class Outbox:
         now, kind_id, round_number, deadline = self._begin(kind, round_number)
         frame = self._frame(to, now, kind, round_number, payload, request, is_reply, sequence)
         taken = self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome) > 0
-        if link_index in self.subscribers:
+        if self._take is None and link_index in self.subscribers:
             self.subscribers[link_index].watch()
         return taken
 
@@ -214,8 +215,6 @@ class Outbox:
         now, kind_id, round_number, deadline = self._begin(kind, round_number)
         frame = self._frame(to, now, kind, round_number, payload, is_stamped=event is not None)
         self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
-        for index in sorted(self.subscribers) if to is None else {link_index} & self.subscribers.keys():
-            self.subscribers[index].watch()
 
     def _begin(self, kind: str, round_number: int) -> tuple[float, int, int, float]:
         """Count a message; return the time (s), the kind's number, the message's round, and that round's end (s)."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import networkx as nx
@@ -101,29 +102,8 @@ class SensorField(OwnSite):
         BadInput
             As `resolved`, or if some mote has no path to the sink.
         """
-        field, link = self.resolved(), preset.link
-        if field.site is not None:
-            return field._placed(preset)
-        try:
-            graph = topology.random_geometric(field.agents, field.radius / field.side, seed=seed)
-        except BadInput:
-            allowed = f"larger: {field.agents} motes on {field.side:g} m × {field.side:g} m are hardly ever connected"
-            raise check.refuse("radius", field.radius, allowed) from None
-        places = {node: tuple(field.side * part for part in data["pos"]) for node, data in graph.nodes(data=True)}
-        if field.loss is not None:
-            nx.set_node_attributes(graph, places, "pos")
-            ends = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
-            links = dict.fromkeys(ends, replace(link, loss=field.loss))
-        else:
-            model = field._path_loss()
-            graph, links = model.network(places, link=link, least=0.1, both=True, seed=seed, connected=False)
-        sink = min(places, key=lambda node: math.hypot(*places[node]))
-        cut = len(places) - (len(nx.node_connected_component(graph, sink)) if sink in graph else 0)
-        if cut:
-            allowed = f"larger: {cut} of {len(places)} motes without a path to the sink"
-            raise check.refuse("radius", field.radius, allowed)
-        received = {ends: 1.0 - each.loss_model.mean for ends, each in links.items()}
-        return Layout(graph, links, received, sink, _parents(graph, received, sink, field.tree))
+        field = self.resolved()
+        return _at_random(field, preset.link, seed) if field.site is None else field._placed(preset)
 
     def _path_loss(self) -> LogDistance:
         """Return the model; of a random field its received power at ``radius`` is the sensitivity."""
@@ -173,6 +153,32 @@ class Layout:
         if self.parents[mote] is None:
             return 0.0
         return math.prod(1.0 - (1.0 - self.received[ends]) ** tries for ends in self.path(mote))
+
+
+# A study's network, its motes and its report need the same layout, one after the other.
+@lru_cache(maxsize=1)
+def _at_random(field: SensorField, link: Link, seed: int) -> Layout:
+    """Return a field of motes at random places; see `SensorField.layout`."""
+    try:
+        graph = topology.random_geometric(field.agents, field.radius / field.side, seed=seed)
+    except BadInput:
+        allowed = f"larger: {field.agents} motes on {field.side:g} m × {field.side:g} m are hardly ever connected"
+        raise check.refuse("radius", field.radius, allowed) from None
+    places = {node: tuple(field.side * part for part in data["pos"]) for node, data in graph.nodes(data=True)}
+    if field.loss is not None:
+        nx.set_node_attributes(graph, places, "pos")
+        ends = [pair for a, b in graph.edges for pair in ((a, b), (b, a))]
+        links = dict.fromkeys(ends, replace(link, loss=field.loss))
+    else:
+        model = field._path_loss()
+        graph, links = model.network(places, link=link, least=0.1, both=True, seed=seed, connected=False)
+    sink = min(places, key=lambda node: math.hypot(*places[node]))
+    cut = len(places) - (len(nx.node_connected_component(graph, sink)) if sink in graph else 0)
+    if cut:
+        allowed = f"larger: {cut} of {len(places)} motes without a path to the sink"
+        raise check.refuse("radius", field.radius, allowed)
+    received = {ends: 1.0 - each.loss_model.mean for ends, each in links.items()}
+    return Layout(graph, links, received, sink, _parents(graph, received, sink, field.tree))
 
 
 def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], sink: Any, tree: str) -> dict[Any, Any]:

@@ -1,5 +1,6 @@
 """The figures of convergecast: delivery, latency and energy by hops; the tree on the map."""
 
+import math
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from netsim.scenarios.convergecast.field import Layout
 from netsim.studies.figures import Axes, Figure, drawing, legend_below
 
+_BREAK = (math.nan, math.nan)
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
 # Share of a field's side around it beyond which a mote is drawn at the edge; metres between the heights of two floors.
@@ -72,9 +74,11 @@ def draw_tree(
             (row[0], part["delivered_%"], "readings that arrive (%)", "cividis", 100.0),
             (row[1], 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", most),
         ):
-            for mote, parent in tree.items():
-                line = "--" if mote in before else "-"
-                panel.plot(*np.transpose([view.places[mote], view.places[parent]]), line, color="0.6", lw=1, zorder=1)
+            for line, here in (("-", tree.keys() - before), ("--", tree.keys() & before)):
+                # All hops in one line, which breaks between them.
+                hops = [[*map(view.places.__getitem__, (mote, tree[mote])), _BREAK] for mote in here]
+                if hops:
+                    panel.plot(*np.concatenate(hops).T, line, color="0.6", lw=1, zorder=1)
             x, y = np.transpose([view.places[mote] for mote in values.index])
             drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=0, vmax=high, s=60, edgecolors="0.3", zorder=2)
             view.finish(panel, layout.sink)

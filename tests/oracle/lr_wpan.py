@@ -1,4 +1,4 @@
-"""A shared medium of IEEE 802.15.4 at 2.4 GHz as ns-3's lr-wpan has it: nodes 1, 2, … send to node 0.
+"""A shared medium of IEEE 802.15.4 at 2.4 GHz as ns-3's lr-wpan has it: nodes 1, 2, … send to node 0, or their sink.
 
 Event by event and without netsim. Times are whole nanoseconds and powers milliwatts. Each rule has a switch, so that
 one can see what it brings. Sources: IEEE Std 802.15.4-2006, 6.9.9, 7.5.1.4 and annex E; ns-3.37, src/lr-wpan.
@@ -49,6 +49,8 @@ class Counts:
 
     requests: int = 0
     received: int = 0
+    # Of these, by node 0.
+    first: int = 0
     duplicates: int = 0
     acknowledged: int = 0
     access_failed: int = 0
@@ -106,11 +108,13 @@ class Medium:
         rate: float,
         seconds: float,
         rules: Rules,
+        sinks: Sequence[int] = (),
     ) -> None:
         self.power = [[10.0 ** (each / 10.0) for each in row] for row in powers_dbm]
         self.delay = [[round(1e9 * each / 299_792_458) for each in row] for row in metres]
         self.noise, self.detection = 10.0 ** (NOISE_DBM / 10.0), 10.0 ** (DETECTION_DBM / 10.0)
         self.size, self.acks, self.rate, self.until, self.rules = payload + MAC_BYTES, acks, rate, seconds, rules
+        self.sinks = sinks or [0] * len(metres)
         self.draw = np.random.default_rng(seed)
         self.nodes = [Node() for _ in powers_dbm]
         self.first_dsn = [int(each) for each in self.draw.integers(256, size=len(self.nodes))]
@@ -122,7 +126,7 @@ class Medium:
 
     def run(self) -> Counts:
         """Run to the end: with a rate until what was under way has ended."""
-        for i in range(1, len(self.nodes)):
+        for i in (node for node, sink in enumerate(self.sinks) if node != sink):
             first = self.draw.exponential(1.0 / self.rate) if self.rate else self.draw.uniform(0.0, 0.01)
             self.after(round(1e9 * first), STATE, lambda i=i: self.request(i))
         end = round(1e9 * (self.until + (5.0 if self.rate else 0.0)))
@@ -278,17 +282,18 @@ class Medium:
     def got(self, j: int, signal: Signal) -> None:
         if signal.is_ack:
             self.got_ack(j, signal)
-        elif j == 0:
+        elif j == self.sinks[signal.source]:
             message = signal.source, signal.number
             self.counts.duplicates += message in self.arrived
             if message not in self.arrived:
                 self.arrived.add(message)
                 self.counts.received += 1
+                self.counts.first += j == 0
                 self.counts.delay_s += 1e-9 * (self.now - self.requested[signal.source][signal.number])
             if self.acks:
-                self.nodes[0].radio = "SWITCH"
+                self.nodes[j].radio = "SWITCH"
                 ack = Signal(signal.source, signal.number, signal.dsn, ACK_BYTES, is_ack=True)
-                self.after(TURN, STATE, lambda: self.send(0, ack))
+                self.after(TURN, STATE, lambda: self.send(j, ack))
 
     def got_ack(self, j: int, ack: Signal) -> None:
         node = self.nodes[j]
