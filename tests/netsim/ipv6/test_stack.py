@@ -124,7 +124,7 @@ def test_what_arrives_is_what_was_sent(mode: str | None) -> None:
 
 def test_ports_are_by_kind_and_bytes_of_a_given_port_stand_alone() -> None:
     stack = stack_of()
-    assert stack.ports == {"known": 61616, "d": 61617, "dn": 61618, "x": 61619, "coap": 5683}
+    assert stack.ports == {"known": 61616, "d": 61617, "dn": 61618, "dg": 61619, "x": 61620, "coap": 5683}
     request = bytes.fromhex("41010007 2a 6051 74".replace(" ", ""))
     data = stack.frame("coap", "b", 0, 0.0, request, "a").data
     assert data[:7] == bytes.fromhex("7e33f016331633")
