@@ -90,6 +90,13 @@ def rounds(name: str, library: str) -> Array:
 def test_a_library_computes_what_numpy_does(apart: Call, name: str, library: str) -> None:
     for ours, theirs in zip(values(name, "numpy"), apart(values, name, library), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", OTHERS)
+@pytest.mark.parametrize("name", ["softmax", "two semi-random layers, squared"])
+def test_rounds_by_a_library_are_those_by_numpy(apart: Call, name: str, library: str) -> None:
+    """Of two networks, of classes and of squares: a round needs the gradient at some samples, which all have above."""
     np.testing.assert_allclose(apart(rounds, name, library), rounds(name, "numpy"), rtol=0, atol=1e-10)
 
 

@@ -83,27 +83,27 @@ def here(*words: object, cwd: Path) -> Done:
     return call(*map(str, words), cwd=cwd)
 
 
-def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
+def test_a_study_in_three_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
     flags = ("averages.py", "--rounds", 12, "--loss", 0.1, "--twice")
     done = subprocess.CompletedProcess[str]([], 1)
 
     def deploy(seconds: float, out: Path) -> None:
         nonlocal done
-        how = ("--processes", 4, "--round-time", seconds, "--trace", "--out", out)
+        how = ("--processes", 3, "--round-time", seconds, "--trace", "--out", out)
         done = netsim("deploy", *flags, *how, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
     (tmp_path / "all").mkdir()
     relaxed(deploy, tmp_path / "all").rename(tmp_path / "real")
     assert "The same as in the simulation, to the last bit: all rows and the trace hash of 2 runs" in done.stdout
-    assert "4 processes over udp: row 24 of 24" in done.stderr
+    assert "3 processes over udp: row 24 of 24" in done.stderr
     assert here("run", *flags, "--trace", "--out", "sim", cwd=tmp_path).returncode == 0
     real, sim = (load(tmp_path / name) for name in ("real", "sim"))
     assert real["summary"]["trace_hash"] == sim["summary"]["trace_hash"]
     pd.testing.assert_frame_equal(real["rounds"].drop(columns="missing")[sim["rounds"].columns], sim["rounds"])
     assert real["settings"]["deployment"]["carrier"] == "udp"
     processes = pd.read_csv(tmp_path / "real" / "processes.csv")
-    assert list(processes["ended"]) == ["well"] * 8
+    assert list(processes["ended"]) == ["well"] * 6
     assert processes["dropped"].isna().all()
     assert (processes["clock_offset_s"].abs() < 0.05).all()
     # What looks at a run folder looks at this one, too.
