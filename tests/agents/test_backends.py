@@ -42,7 +42,12 @@ SOME = [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("cnn", "t
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Call]:
     """Calls a function of this module in a process that is the same for all."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        # To compile takes most of the time, by optimizations that save none here; test_neural runs with them.
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         yield lambda function, *arguments: pool.submit(function, *arguments).result()
 
 
