@@ -42,7 +42,12 @@ SOME = [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("cnn", "t
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Call]:
     """Calls a function of this module in a process that is the same for all."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        # To compile takes most of the time, by optimizations that save none here; test_neural runs with them.
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         yield lambda function, *arguments: pool.submit(function, *arguments).result()
 
 
@@ -90,6 +95,13 @@ def rounds(name: str, library: str) -> Array:
 def test_a_library_computes_what_numpy_does(apart: Call, name: str, library: str) -> None:
     for ours, theirs in zip(values(name, "numpy"), apart(values, name, library), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", OTHERS)
+@pytest.mark.parametrize("name", ["softmax", "two semi-random layers, squared"])
+def test_rounds_by_a_library_are_those_by_numpy(apart: Call, name: str, library: str) -> None:
+    """Of two networks, of classes and of squares: a round needs the gradient at some samples, which all have above."""
     np.testing.assert_allclose(apart(rounds, name, library), rounds(name, "numpy"), rtol=0, atol=1e-10)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import beta, binomtest
+from scipy.special import betaincinv
 
 from netsim.errors import BadInput
 from netsim.studies import columns
@@ -373,8 +373,8 @@ def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float
     Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26:404-413, 1934.
     """
-    low = float(beta.ppf((1 - share) / 2, alive, count - alive + 1)) if alive else 0.0
-    high = float(beta.ppf((1 + share) / 2, alive + 1, count - alive)) if alive < count else 1.0
+    low = float(betaincinv(alive, count - alive + 1, (1 - share) / 2)) if alive else 0.0
+    high = float(betaincinv(alive + 1, count - alive, (1 + share) / 2)) if alive < count else 1.0
     return low, high
 
 
@@ -422,6 +422,9 @@ def _by_seed(runs: "pd.DataFrame", metric: str) -> "pd.DataFrame":
 
 def _signs(values: "pd.Series[float]", reference: "pd.Series[float]", metric: str) -> dict[str, Any]:
     """Return on how many seeds values are better and worse than a reference's, and p of the sign test."""
+    # scipy.stats takes longer to import than all else of an experiment, in each of its workers, too.
+    from scipy.stats import binomtest
+
     both = values.notna() & reference.notna()
     less, more = int((values[both] < reference[both]).sum()), int((values[both] > reference[both]).sum())
     better, worse = (less, more) if columns.worst(metric) > 0 else (more, less)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import pytest
 
 import netsim.studies
@@ -16,6 +15,7 @@ from netsim.studies.conditions import Condition, Job
 from netsim.testing import check_same
 from netsim.util.hashing import hash_seed
 from tests.command import call
+from tests.netsim.studies.programs import Counts, Greets, Talks, greeting, talking
 from tests.netsim.studies.test_hash_seed import NAMES
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
@@ -36,41 +36,6 @@ def mine(study, *, number: int = 1) -> None:
     agents = {i: Says(number if i == 1 else 0) for i in graph}
     study.run("mine", Network(graph, Link(latency=0.01)), agents, [], 2)
 """
-
-
-class Greets(Agent):
-    async def run(self) -> None:
-        async for _ in self.rounds(2):
-            for other in set(self.neighbors):
-                await self.send(other, "hello", len(other))
-            await self.collect()
-
-
-class Talks(Agent):
-    async def run(self) -> None:
-        async for number in self.rounds(2):
-            await self.broadcast("x", number)
-            await self.collect()
-
-
-class Counts(Agent):
-    count = 0
-
-    async def run(self) -> None:
-        async for _ in self.rounds(2):
-            Counts.count += 1
-            await self.broadcast("x", Counts.count)
-            await self.collect()
-
-
-def greeting(*, seed: int) -> Any:
-    graph = nx.complete_graph(["attic", "garage", "hall", "cellar", "yard"])
-    return Network(graph, Link(latency=0.01), seed=seed), {name: Greets() for name in graph}
-
-
-def talking(*, seed: int) -> Any:
-    graph = topology.path(4)
-    return Network(graph, Link(latency=0.01), seed=seed), {i: Talks() for i in graph}
 
 
 # --- without a process for each ---------------------------------------------------------------------------------------

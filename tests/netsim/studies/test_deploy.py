@@ -83,27 +83,27 @@ def here(*words: object, cwd: Path) -> Done:
     return call(*map(str, words), cwd=cwd)
 
 
-def test_a_study_in_four_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
+def test_a_study_in_three_processes_is_the_simulation(study: Path, tmp_path: Path) -> None:
     flags = ("averages.py", "--rounds", 12, "--loss", 0.1, "--twice")
     done = subprocess.CompletedProcess[str]([], 1)
 
     def deploy(seconds: float, out: Path) -> None:
         nonlocal done
-        how = ("--processes", 4, "--round-time", seconds, "--trace", "--out", out)
-        done = netsim("deploy", *flags, *how, cwd=tmp_path)
+        how = ("--processes", 3, "--round-time", seconds, "--trace", "--out", out)
+        done = here("deploy", *flags, *how, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
     (tmp_path / "all").mkdir()
     relaxed(deploy, tmp_path / "all").rename(tmp_path / "real")
     assert "The same as in the simulation, to the last bit: all rows and the trace hash of 2 runs" in done.stdout
-    assert "4 processes over udp: row 24 of 24" in done.stderr
+    assert "3 processes over udp: row 24 of 24" in done.stderr
     assert here("run", *flags, "--trace", "--out", "sim", cwd=tmp_path).returncode == 0
     real, sim = (load(tmp_path / name) for name in ("real", "sim"))
     assert real["summary"]["trace_hash"] == sim["summary"]["trace_hash"]
     pd.testing.assert_frame_equal(real["rounds"].drop(columns="missing")[sim["rounds"].columns], sim["rounds"])
     assert real["settings"]["deployment"]["carrier"] == "udp"
     processes = pd.read_csv(tmp_path / "real" / "processes.csv")
-    assert list(processes["ended"]) == ["well"] * 8
+    assert list(processes["ended"]) == ["well"] * 6
     assert processes["dropped"].isna().all()
     assert (processes["clock_offset_s"].abs() < 0.05).all()
     # What looks at a run folder looks at this one, too.
@@ -195,7 +195,7 @@ def test_a_key_that_others_may_read_is_refused(study: Path, tmp_path: Path) -> N
     folder = tmp_path / "deployment"
     planned(folder, study, rounds=4)
     (folder / "key").chmod(0o644)
-    done = netsim("node", folder, "--host", "p0", cwd=tmp_path)
+    done = here("node", folder, "--host", "p0", cwd=tmp_path)
     assert done.returncode == 2
     assert "key': must be its owner's alone, mode 600" in done.stderr
     assert done.stderr.endswith("it is 644\n")
@@ -222,7 +222,7 @@ def test_a_process_whose_peers_never_come_names_them(study: Path, tmp_path: Path
     content = json.loads((folder / "deployment.json").read_text())
     content["settings"]["patience"] = 1.0
     (folder / "deployment.json").write_text(json.dumps(content))
-    done = netsim("node", folder, "--host", "p0", cwd=tmp_path)
+    done = here("node", folder, "--host", "p0", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     for name in ("p1", "p2"):
@@ -454,18 +454,18 @@ def odd(study, *, ends: bool = False, seed: int = 0):
 def test_a_study_may_run_networks_that_it_does_not_name(tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(ODD)
     command = ("deploy", "odd.py", "--processes", 2, "--round-time", 0.3)
-    done = netsim(*command, "--out", "out", cwd=tmp_path)
+    done = here(*command, "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "trace hash of 2 runs" in done.stdout or "not as in the simulation" in done.stdout
     table = pd.read_csv(tmp_path / "out" / "processes.csv")
     assert table["algorithm"].tolist() == ["run 1", "run 1", "named", "named"]
-    done = netsim(*command, "--ends", cwd=tmp_path)
+    done = here(*command, "--ends", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.endswith("odd.py' raised SystemExit (odd.py, line 22): 0\n")
 
 
 def test_rounds_that_pass_before_anybody_takes_part_are_named(tmp_path: Path) -> None:
-    done = netsim("deploy", "averaging", "--processes", 2, "--round-time", "1e-6", cwd=tmp_path)
+    done = here("deploy", "averaging", "--processes", 2, "--round-time", "1e-6", cwd=tmp_path)
     assert done.returncode == 2
     expected = "netsim: round_time = 1e-06: must be longer: all rounds had passed before the processes took part\n"
     assert done.stderr.endswith(expected)
