@@ -81,6 +81,11 @@ def any_value(rng: random.Random) -> Any:
     return rng.choice([None, 1, -(2**40), 20.5, "text", b"bytes" * rng.randrange(60), [1, "a", None], {"a": (1, 2)}])
 
 
+def any_datagram(rng: random.Random) -> list[Any]:
+    """Return a datagram's value, of a kind with or without a port."""
+    return [rng.choice("abcde"), rng.choice(["dg", "x", "coap", "d", "foo"]), rng.choice([b"raw", any_value(rng)])]
+
+
 def any_message(rng: random.Random) -> tuple[str, Any]:
     """Return a kind and a payload, of RPL mostly as it sends them."""
     route = rng.sample("bcd", rng.randrange(4))
@@ -89,7 +94,15 @@ def any_message(rng: random.Random) -> tuple[str, Any]:
         "dis": None,
         "dio": rng.choice([list, tuple])([rng.choice([0, 15, 16, 143, 144, 2**30]), rng.randrange(0x10000)]),
         "dao": [ends[0], rng.choice([None, ends[1]]), ends[2]],
-        "d": [ends[0], ends[2], rng.randrange(65), rng.randrange(0x10010), rng.randrange(3), any_value(rng)],
+        "d": [
+            ends[0],
+            ends[2],
+            rng.randrange(65),
+            rng.randrange(0x10010),
+            rng.randrange(5),
+            rng.choice([any_value, any_datagram])(rng),
+        ],
+        "dg": [(route or "b")[-1], ends[2], rng.randrange(65), rng.choice([None, route[1:]]), any_datagram(rng)],
         "dn": [(route or "b")[-1], ends[2], rng.randrange(65), rng.choice([None, route[1:]]), any_value(rng)],
         "x": any_value(rng),
         "coap": rng.choice([b"", bytes(50), any_value(rng)]),
@@ -104,7 +117,7 @@ def any_message(rng: random.Random) -> tuple[str, Any]:
 def test_what_arrives_is_what_was_sent(mode: str | None) -> None:
     rng, stack = random.Random(1), stack_of(mode)
     counts: Counter[str] = Counter()
-    for _ in range(1500):
+    for _ in range(2000):
         kind, payload = any_message(rng)
         sender, to = rng.sample("abcd", 2)
         request: tuple[int, bool] | tuple[()] = (3, True) if rng.random() < 0.1 else ()
@@ -119,12 +132,12 @@ def test_what_arrives_is_what_was_sent(mode: str | None) -> None:
             assert type(each.payload) is type(payload)
         assert max(map(len, parts)) <= 116
         counts[kind] += parts[0][0] >> 3 != 0b11000
-    assert set(counts) == {"dis", "dio", "dao", "d", "dn", "x", "coap", "known", "unknown"}
+    assert set(counts) == {"dis", "dio", "dao", "d", "dn", "dg", "x", "coap", "known", "unknown"}
 
 
 def test_ports_are_by_kind_and_bytes_of_a_given_port_stand_alone() -> None:
     stack = stack_of()
-    assert stack.ports == {"known": 61616, "d": 61617, "dn": 61618, "x": 61619, "coap": 5683}
+    assert stack.ports == {"known": 61616, "d": 61617, "dn": 61618, "dg": 61619, "x": 61620, "coap": 5683}
     request = bytes.fromhex("41010007 2a 6051 74".replace(" ", ""))
     data = stack.frame("coap", "b", 0, 0.0, request, "a").data
     assert data[:7] == bytes.fromhex("7e33f016331633")
