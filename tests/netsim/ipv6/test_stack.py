@@ -18,7 +18,7 @@ import pytest
 
 import netsim
 from netsim import BadInput, Mote, Network, Part, Radio, Run, SixLowpan, WireError, presets, topology
-from netsim.agents import CTP, FTSP, RPL, ContikiMAC, Dissemination, Requests
+from netsim.agents import CTP, FTSP, RPL, ContikiMAC, Dissemination, Requests, Sampler
 from netsim.agents.protocols.packets import RplPackets
 from netsim.faults import Crash
 from netsim.ipv6 import Stack
@@ -256,7 +256,86 @@ def test_scapy_writes_the_same_control_messages() -> None:
         assert ours == bytes(ICMPv6RPL(code=code, cksum=0) / message), kind
 
 
+# --- datagrams --------------------------------------------------------------------------------------------------------
+
+
+class Tells(Part):
+    """Sends a datagram of each kind to all others, and keeps what comes."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("x", "coap")
+
+    def __init__(self) -> None:
+        self.heard = list[Any]()
+
+    async def run(self) -> None:
+        # One after the other, or some would be lost.
+        await asyncio.sleep(20 * "bacd".index(self.name) + 20)
+        for to in "abcd".replace(self.name, ""):
+            for payload, *kind in SAID:
+                assert self.mote.routing.datagram(to, payload, *kind)
+                await asyncio.sleep(1)
+        async for message in self.inbox:
+            self.heard.append((message.sender, message.payload, message.kind))
+
+
+class Keeps(RPL):
+    """Keeps datagrams without a kind."""
+
+    def take_datagram(self, sender: Any, payload: Any) -> None:
+        self.mote.app.heard.append((sender, payload))
+
+
+SAID: list[Any] = [({"any": [1.5, None]},), ({"of": "x"}, "x"), (b"raw", "coap"), (bytes(200), "coap"), (5, "coap")]
+
+
+@pytest.mark.parametrize("mode", ["storing", "non-storing"])
+@pytest.mark.parametrize("stack", [None, SixLowpan(ports={"coap": 5683})])
+def test_datagrams_reach_the_part_that_owns_their_kind(mode: str, stack: SixLowpan | None) -> None:
+    motes = {name: Mote(routing=Keeps(name == "b", downward=mode, imin=0.5, queue=30), app=Tells()) for name in "abcd"}
+    line = nx.relabel_nodes(topology.path(4), dict(enumerate("abcd")))
+    Network(line, PRESET.link, medium=Radio(acks=True), stack=stack, seed=1).run(motes, until=120)
+    for name, mote in motes.items():
+        expected = [(sender, *said) for sender in "abcd".replace(name, "") for said in SAID]
+        assert sorted(map(repr, mote.app.heard)) == sorted(map(repr, expected))
+        assert not mote.foreign
+        assert not mote.routing.foreign
+        assert not mote.routing.heard
+
+
+def test_datagrams_of_a_kind_that_nobody_owns_or_rpl_does_end_at_the_target() -> None:
+    class Forges(Part):
+        async def run(self) -> None:
+            await asyncio.sleep(10)
+            with pytest.raises(BadInput, match="kind = 'dao': must be a kind of another part's"):
+                self.mote.routing.datagram("a", 1, "dao")
+            self.mote.routing.datagram("a", 1, "nobody's")
+            forged = ["b", 10**6, 0, 300, 2, ["a", "dio", [0, 5]]]
+            await self.mote.routing.deliver("a", "d", forged)
+
+    motes = {"a": Mote(routing=RPL(True, downward="storing", imin=0.5)), "b": Mote(routing=RPL(downward="storing"))}
+    motes["b"] = Mote(app=Forges(), **motes["b"].parts)
+    network(nx.Graph([("a", "b")])).run(motes, until=20)
+    assert motes["a"].foreign == {"nobody's": 1}
+    assert motes["a"].routing.foreign == {"dio": 1}
+
+
 # --- all of the rest --------------------------------------------------------------------------------------------------
+
+
+class Doubles(Requests):
+    def answer_to(self, sender: Any, value: Any) -> Any:
+        return [sender, 2 * value]
+
+
+class Asks(Part):
+    """Asks its neighbours."""
+
+    def __init__(self) -> None:
+        self.found = list[Any]()
+
+    async def run(self) -> None:
+        for node in self.neighbors:
+            self.found.append(await self.mote.asks.ask(node, 21.5))
 
 
 def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
@@ -266,13 +345,19 @@ def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
             time=FTSP(5),
             routing=RPL(node == 0, imin=0.5),
             update=Dissemination(image if node == 0 else None),
-            asks=Requests(),
+            asks=Doubles(),
+            asking=Asks(),
+            app=Sampler(5.0),
         )
         for node in range(3)
     }
-    run = network(topology.path(3)).run(agents, until=60, trace=True)
+    run = network(topology.path(3)).run(agents, until=90, trace=True)
     assert all(mote.update.image == image for mote in agents.values())
     assert agents[2].time.is_synchronised
+    assert agents[1].asking.found == [[1, 43.0]] * 2
+    samples = {(origin, each.value[0]) for (origin, _), each in agents[0].routing.heard.items()}
+    assert samples >= {(node, slot) for node in range(3) for slot in list(agents[node].app.taken)[:-1]}
+    assert len(samples) > 15
     assert not any(mote.foreign for mote in agents.values())
     kinds = Counter(run.on_air["kind"])
     assert counted(run, lambda content: content[:1] == b"\x3f") == kinds[next(iter(FTSP.kinds))]
