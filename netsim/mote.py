@@ -307,16 +307,17 @@ class Mote(Agent):
                     # What parts iterate over ends; others may still send.
                     for part in self._members().values():
                         part._netsim.inbox.end_iteration()
-            self._hand_out(inbox._next())
+            self.hand_out(inbox._next())
 
     def _take(self, sender: Hashable, value: Any) -> None:
         """Take what arrived over the MAC layer; anything may arrive."""
         if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str):
-            self._hand_out(Message(sender, *value))
+            self.hand_out(Message(sender, *value))
         else:
             self.foreign["(message)"] += 1
 
-    def _hand_out(self, frame: Frame | Message) -> None:
+    def hand_out(self, frame: Frame | Message) -> None:
+        """Give what arrived to the part that owns its kind."""
         owner = self._owners.get(frame.kind)
         if owner is None:
             self.foreign[frame.kind] += 1

@@ -13,7 +13,6 @@ import numpy as np
 from netsim.agents.papers import COAP as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker
 from netsim.agents.protocols.rpl import RPL
-from netsim.mote import Message
 from netsim.util import check
 
 check.installed("CoAP", "aiocoap", "coap")
@@ -235,8 +234,6 @@ class CoAP(Speaker):
         manager.message_interface = frames = _Frames(self)
         context.request_interfaces.append(tokens)
         self.context = context
-        if (routing := self._routing) is not None:
-            routing.take_datagram = self._take
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send(frames.waiting))
@@ -251,14 +248,10 @@ class CoAP(Speaker):
             message = await waiting.get()
             to, routing = message.remote.node, self._routing
             if routing is not None:
-                routing.datagram(to, message.encode())
+                routing.datagram(to, message.encode(), KIND)
             # Links may lead one way only: who cannot be answered has asked in vain.
             elif to in self.neighbors:
                 await self.send(to, KIND, message.encode())
-
-    def _take(self, sender: Hashable, payload: Any) -> None:
-        inbox: Any = self.inbox
-        inbox.put(Message(sender, KIND, payload))
 
     async def _listen(self, manager: _Manager) -> None:
         async for frame in self.inbox:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from netsim.agents.protocols.collector import Heard
+from netsim.agents.protocols.collector import Heard, Packet
 from netsim.agents.protocols.kinds import Form, anything, fields, is_name, maybe, whole
 from netsim.agents.protocols.mac import first_number
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     import netsim
     from netsim.agents.protocols.rpl import RPL
 
-__all__ = ["MODES", "Downward"]
+__all__ = ["DATAGRAM", "IS_DATAGRAM", "MODES", "Downward", "is_datagram"]
 
 MODES = "storing", "non-storing"
 
 DAO, DOWN, DATAGRAM = "dao", "dn", "dg"
+IS_DATAGRAM = 2  # the flag of a data packet that is no reading
 
 _HOP_LIMIT = 64
 _MOST = 2**62
@@ -37,9 +38,14 @@ class _Command:
     route: list[Hashable] | None
     value: Any
 
+    @property
+    def name(self) -> Hashable:
+        """What tells it from others: its number, and of a datagram, which its origin numbers, the origin too."""
+        return (self.value[0], self.number) if self.kind == DATAGRAM else self.number
 
-is_datagram = fields(is_name, anything)
-"""The form of a datagram: up [target, payload], and down [sender, payload]."""
+
+is_datagram = fields(is_name, lambda kind: type(kind) is str, anything)
+"""The form of a datagram: up [target, kind, payload], and down [origin, kind, payload]."""
 
 
 def _is_route(value: Any) -> bool:
@@ -61,7 +67,7 @@ class Downward:
     received : dict
         {number: `Heard`} of what came down to this node.
     lost : dict
-        {number: reason} of what this node gave up.
+        {number: reason} of what this node gave up; of datagrams {(origin, number): reason}.
     daos : int
         Advertisements that this node has sent, those of others included.
     """
@@ -76,14 +82,14 @@ class Downward:
         self._node, self._mode, self._refresh = node, mode, refresh
         self.routes: dict[Hashable, Hashable] = {}
         self.received: dict[int, Heard] = {}
-        self.lost: dict[int, str] = {}
+        self.lost: dict[Hashable, str] = {}
         self.daos = 0
         # By target, the number of its last DAO, and its parent then.
         self._known: dict[Hashable, tuple[int, Hashable]] = {}
         self._number = first_number(node.now)
         self._up: deque[Hashable] = deque()
         self._down: deque[_Command] = deque()
-        self._seen: deque[int] = deque(maxlen=_SENT_LATELY)
+        self._seen: deque[Hashable] = deque(maxlen=_SENT_LATELY)
         self._parent: Hashable = None
         self._woken = asyncio.Event()
 
@@ -149,13 +155,22 @@ class Downward:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def send(self, target: Hashable, value: Any, kind: str = DOWN) -> bool:
+    def send(self, target: Hashable, value: Any) -> bool:
         """Send a value down to a node; return False if there is no route to it, or no room in the queue."""
-        route = None if self._mode == MODES[0] else self._source_route(target)
-        if (route is None and target not in self.routes) or len(self._down) >= self._node.queue:
-            return False
         self._number += 1
-        self._down.append(_Command(kind, target, self._number, 0, route, value))
+        return self._start(_Command(DOWN, target, self._number, 0, None, value))
+
+    def turn(self, packet: Packet) -> bool:
+        """Send a datagram down that came up to the root, or begins there; return False as `send` does."""
+        target, kind, payload = packet.value
+        return self._start(_Command(DATAGRAM, target, packet.number, packet.hops, None, [packet.origin, kind, payload]))
+
+    def _start(self, command: _Command) -> bool:
+        target = command.target
+        command.route = None if self._mode == MODES[0] else self._source_route(target)
+        if (command.route is None and target not in self.routes) or len(self._down) >= self._node.queue:
+            return False
+        self._down.append(command)
         self._woken.set()
         return True
 
@@ -177,18 +192,18 @@ class Downward:
             return
         command = _Command(frame.kind, *frame.payload)
         command.hops += 1
-        if command.number in self._seen:
+        if command.name in self._seen:
             return
-        self._seen.append(command.number)
+        self._seen.append(command.name)
         if command.target == self._node.name and command.kind == DATAGRAM:
-            self._node.take_datagram(*command.value)
+            self._node.hand_out(*command.value)
         elif command.target == self._node.name:
             self.received[command.number] = Heard(command.value, self._node.now, command.hops)
             self._node.take_command(command.value)
         elif command.hops >= _HOP_LIMIT:
-            self.lost[command.number] = "hop limit"
+            self.lost[command.name] = "hop limit"
         elif len(self._down) >= self._node.queue:
-            self.lost[command.number] = "queue full"
+            self.lost[command.name] = "queue full"
         else:
             self._down.append(command)
             self._woken.set()
@@ -211,7 +226,7 @@ class Downward:
                 await asyncio.sleep(node.rng.uniform(*node.pause))
             self._down.popleft()
             if not outcome:
-                self.lost[command.number] = "no route" if outcome is None else f"not acknowledged ({outcome.reason})"
+                self.lost[command.name] = "no route" if outcome is None else f"not acknowledged ({outcome.reason})"
                 if command.route is None and self.routes.get(command.target) == to:
                     # Until the target's next DAO comes another way.
                     self.routes.pop(command.target, None)

@@ -1,7 +1,7 @@
 """RPL's messages in packets of IPv6: control messages (RFC 6550), and data with RPL's option and source routes.
 
 Sources: RFC 6550, section 6, for DIS, DIO, DAO and their options; RFC 6553 for the option of data packets; RFC 6554 for
-source routes.
+source routes; RFC 6621, section 6.1, for the option that numbers a datagram of another part's.
 """
 
 import math
@@ -9,6 +9,7 @@ import struct
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from netsim.agents.protocols.downward import DATAGRAM, IS_DATAGRAM, is_datagram
 from netsim.errors import BadInput
 from netsim.ipv6 import Stack
 from netsim.ipv6 import packet as ip
@@ -27,6 +28,7 @@ _MODES = {None: 0, "non-storing": 1, "storing": 2}
 _CONFIGURATION, _TARGET, _TRANSIT, _PREFIX, _DESCRIPTOR = 4, 5, 6, 8, 9
 _GROUNDED, _MRHOF, _LIFETIME, _LIFETIME_UNIT = 0x80, 1, 30, 60
 _RPI, _DOWN, _WRONG_RANK = 0x63, 0x80, 0x40
+_DPD = 0x08  # duplicate packet detection, by the source's numbers
 _SOURCE_ROUTE, _ELIDED = 3, 14  # bytes of each address, which all nodes share
 _HOPS = 64
 _KEPT_ROUTES = 1024
@@ -52,6 +54,7 @@ class RplPackets:
         If there is more than one root: a DIO names its DODAG by the root's address.
     """
 
+    is_routing = True
     codes: ClassVar[Mapping[tuple[int, int], str]] = {
         (_ICMP_TYPE, 0): "dis",
         (_ICMP_TYPE, 1): "dio",
@@ -65,10 +68,11 @@ class RplPackets:
             raise BadInput(f"stack: RPL must have one root, whose address names the DODAG; {len(roots)} are sinks")
         self._root = stack.routable(roots[0])
         self._mode = parts[roots[0]].downward
+        self._kinds = parts[roots[0]].kinds
         # {(node, target): hop limit} of the DAO that was last sent to a node.
         self._limits: dict[tuple[Hashable, Hashable], int] = {}
-        # {(target, number): (source, route)} of commands.
-        self._routes: dict[tuple[Hashable, int], tuple[bytes, list[bytes]]] = {}
+        # {(source, target, number): route} of commands and datagrams.
+        self._routes: dict[tuple[bytes, Hashable, int], list[bytes]] = {}
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
         """Return a message's packet; None for a payload that RPL never sends."""
@@ -85,24 +89,31 @@ class RplPackets:
             return self._dao(sender, to, *payload)
         return self._data(kind, sender, *payload) if kind == "d" else self._command(kind, sender, to, *payload)
 
-    def read(self, kind: str, packet: Packet) -> Any:
-        """Return the payload of a packet."""
+    def read(self, kind: str, packet: Packet) -> tuple[str, Any]:
+        """Return the kind and the payload of a packet."""
         if kind == "dis":
-            return None
+            return kind, None
         if kind == "dio":
-            return self._read_dio(packet)
+            return kind, self._read_dio(packet)
         if kind == "dao":
-            return self._read_dao(packet)
-        number, value = unpack_payload(packet.body[8:])
-        headers, hops = dict(packet.headers), _HOPS - packet.hops
-        flags, rank = struct.unpack("!BxH", headers[ip.HOP_BY_HOP][2:]) if ip.HOP_BY_HOP in headers else (0, 0)
-        if kind == "d":
-            return [self._stack.name(packet.source), number, hops, rank, int(bool(flags & _WRONG_RANK)), value]
-        if flags & _DOWN:
-            return [self._stack.name(packet.target), number, hops, None, value]
+            return kind, self._read_dao(packet)
+        headers, hops, name = dict(packet.headers), _HOPS - packet.hops, self._stack.name
+        options = _options(headers.get(ip.HOP_BY_HOP, b""))
+        flags, rank = struct.unpack("!BxH", options[_RPI]) if _RPI in options else (0, 0)
         left = self._addresses_left(headers[ip.ROUTING]) if ip.ROUTING in headers else []
-        names = [self._stack.name(each) for each in left]
-        return [names[-1] if names else self._stack.name(packet.target), number, hops, names, value]
+        names = [name(each) for each in left]
+        target = names[-1] if names else name(packet.target)
+        if is_other := _DPD in options:
+            content = [kind, self._stack.decoded(kind, packet.body[8:])]
+            kind = "d" if _RPI in options and not flags & _DOWN else DATAGRAM
+            number, value = int.from_bytes(options[_DPD][1:], "big"), None
+            value = [target if kind == "d" else name(packet.source), *content]
+        else:
+            number, value = unpack_payload(packet.body[8:])
+        if kind == "d":
+            marks = bool(flags & _WRONG_RANK) | IS_DATAGRAM * is_other
+            return kind, [name(packet.source), number, hops, rank, marks, value]
+        return kind, [target, number, hops, None if flags & _DOWN else names, value]
 
     # --- control messages ---------------------------------------------------------------------------------------------
 
@@ -156,14 +167,10 @@ class RplPackets:
         hops = _HOPS if sender == target else max(1, self._limits.get((sender, target), _HOPS) - 1)
         self._limits[to, target] = hops
         packet = ip.icmp(stack.routable(target), self._root, _ICMP_TYPE, 2, content, hops)
-        return packet._replace(headers=(_rpi(0, self._parts[sender].rank),))
+        return _with_rank(packet, 0, self._parts[sender].rank)
 
     def _read_dao(self, packet: Packet) -> list[Any]:
-        options, place = {}, 8
-        while place < len(packet.body):
-            kind, size = packet.body[place : place + 2]
-            options[kind] = packet.body[place + 2 : place + 2 + size]
-            place += 2 + size
+        options = _options(packet.body[8:])
         high = int.from_bytes(options.get(_DESCRIPTOR, b""), "big")
         transit, name = options[_TRANSIT], self._stack.name
         return [name(options[_TARGET][2:]), name(transit[4:]) if transit[4:] else None, high << 8 | transit[2]]
@@ -173,13 +180,29 @@ class RplPackets:
     def _udp(self, kind: str, source: bytes, target: bytes, hops: int, number: int, value: Any) -> Packet:
         return ip.udp(source, target, self._stack.ports[kind], encode([number, value]), _HOPS - hops)
 
+    def _datagram(
+        self, origin: Hashable, target: Hashable, hops: int, number: int, kind: str, payload: Any
+    ) -> Packet | None:
+        """Return the packet of a datagram; None if its kind has no port, or the payload is none for that port."""
+        stack, is_own = self._stack, kind != DATAGRAM and kind in self._kinds
+        data = None if is_own else stack.encoded(kind, payload)
+        if data is None or number < 0 or not (stack.knows(origin) and stack.knows(target)):
+            return None
+        packet = ip.udp(stack.routable(origin), stack.routable(target), stack.ports[kind], data, _HOPS - hops)
+        numbered = _option(_DPD, bytes(1) + number.to_bytes((number.bit_length() + 7) // 8, "big"))
+        return packet._replace(headers=((ip.HOP_BY_HOP, numbered),))
+
     def _data(
         self, kind: str, sender: Hashable, origin: Hashable, number: int, hops: int, rank: int, flags: int, value: Any
     ) -> Packet | None:
-        if not (self._stack.knows(origin) and 0 <= rank <= 0xFFFF and flags in (0, 1) and hops < _HOPS):
+        if not (self._stack.knows(origin) and 0 <= rank <= 0xFFFF and flags in range(4) and hops < _HOPS):
             return None
-        packet = self._udp(kind, self._stack.routable(origin), self._root, hops, number, value)
-        return packet._replace(headers=(_rpi(_WRONG_RANK * flags, rank),))
+        packet: Packet | None = None
+        if not flags & IS_DATAGRAM:
+            packet = self._udp(kind, self._stack.routable(origin), self._root, hops, number, value)
+        elif type(value) is list and is_datagram(value):
+            packet = self._datagram(origin, value[0], hops, number, *value[1:])
+        return packet and _with_rank(packet, _WRONG_RANK * (flags & 1), rank)
 
     def _command(
         self,
@@ -196,26 +219,29 @@ class RplPackets:
         names = [target, to] if left is None else [to, *left]
         if not all(map(stack.knows, names)) or hops >= _HOPS or (left is not None and names[-1] != target):
             return None
-        ends = stack.routable(target)
-        known = (target, number)
-        if hops == 0:
-            route = [] if left is None else [stack.routable(name) for name in names]
-            self._routes[known] = stack.routable(sender), route
+        packet: Packet | None
+        if kind == DATAGRAM:
+            packet = self._datagram(value[0], target, hops, number, *value[1:]) if type(value) is list else None
+        else:
+            packet = self._udp(kind, self._root, stack.routable(target), hops, number, value)
+        if packet is None or left is None:
+            return packet and _with_rank(packet, _DOWN, self._parts[sender].rank)
+        known, is_first = (packet.source, target, number), stack.routable(sender) == self._root
+        if is_first:
+            self._routes[known] = [stack.routable(name) for name in names]
             if len(self._routes) > _KEPT_ROUTES:
                 del self._routes[next(iter(self._routes))]
-        source, route = self._routes.get(known, (self._root, []))
-        packet = self._udp(kind, source, ends, hops, number, value)
-        if left is None:
-            return packet._replace(headers=(_rpi(_DOWN, self._parts[sender].rank),))
-        if not (left or hops):
-            return packet
+            if not left:
+                return packet
         # Each node on the way has changed places with the address that was the packet's target before.
-        behind = route[:hops] if len(route) == hops + 1 + len(left) else []
+        route = self._routes.get(known, [])
+        behind = route[: max(0, len(route) - 1 - len(left))]
         addresses = [*behind, *(stack.routable(name) for name in left)]
         content = b"".join(each[_ELIDED:] for each in addresses)
         pad = -len(content) % 8
         fixed = struct.pack("!BBBBxx", _SOURCE_ROUTE, len(left), _ELIDED << 4 | _ELIDED, pad << 4)
-        return packet._replace(target=stack.routable(to), headers=((ip.ROUTING, fixed + content + bytes(pad)),))
+        route_header = ip.ROUTING, fixed + content + bytes(pad)
+        return packet._replace(target=stack.routable(to), headers=(*packet.headers, route_header))
 
     def _addresses_left(self, header: bytes) -> list[bytes]:
         left, pad = header[1], header[3] >> 4
@@ -228,6 +254,16 @@ def _option(kind: int, content: bytes) -> bytes:
     return bytes([kind, len(content)]) + content
 
 
-def _rpi(flags: int, rank: int) -> tuple[int, bytes]:
-    """Return the hop-by-hop options with the rank of the packet's sender (RFC 6553)."""
-    return ip.HOP_BY_HOP, _option(_RPI, struct.pack("!BBH", flags, 0, rank))
+def _options(content: bytes) -> dict[int, bytes]:
+    options, place = {}, 0
+    while place < len(content):
+        kind, size = content[place : place + 2]
+        options[kind] = content[place + 2 : place + 2 + size]
+        place += 2 + size
+    return options
+
+
+def _with_rank(packet: Packet, flags: int, rank: int) -> Packet:
+    """Return the packet with the rank of its sender (RFC 6553) before its other hop-by-hop options."""
+    others = dict(packet.headers).get(ip.HOP_BY_HOP, b"")
+    return packet._replace(headers=((ip.HOP_BY_HOP, _option(_RPI, struct.pack("!BBH", flags, 0, rank)) + others),))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import netsim
 from netsim.agents.papers import RPL as PAPER
 from netsim.agents.protocols.collector import Collector, Packet
-from netsim.agents.protocols.downward import DATAGRAM, MODES, Downward, is_datagram
+from netsim.agents.protocols.downward import DATAGRAM, IS_DATAGRAM, MODES, Downward, is_datagram
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, nothing, whole
 from netsim.agents.protocols.packets import RplPackets
@@ -21,7 +21,6 @@ __all__ = ["RPL"]
 DIO, DIS = "dio", "dis"
 INFINITE_RANK = 0xFFFF
 _RANK_ERROR = 1  # the flag R of a data packet
-_IS_DATAGRAM = 2  # the flag of a packet that is no reading
 _UNIT = 128  # of ETX: RFC 6551, 4.3.2
 _MAX_PATH_COST = 32768  # RFC 6719, section 5
 _UNKNOWN_ETX = 2.0  # before the first sample
@@ -160,28 +159,46 @@ class RPL(Collector):
     def take_command(self, value: Any) -> None:
         """Take what the root sent down to this node. To be overridden."""
 
-    def datagram(self, to: Hashable, payload: Any) -> bool:
+    def datagram(self, to: Hashable, payload: Any, kind: str = DATAGRAM) -> bool:
         """Send a message from any node to any other, over the root; return False if that is known to fail.
 
-        This needs ``downward``. A message may be lost, or arrive twice.
+        This needs ``downward``. A message may be lost, or arrive twice. The part of the other mote that owns its kind
+        gets it, as a `netsim.mote.Message`; without a kind `take_datagram` does.
+
+        Raises
+        ------
+        BadInput
+            If the kind is one of RPL's.
         """
-        if self.is_sink:
-            return self.down is not None and self.down.send(to, [self.name, payload], DATAGRAM)
+        if kind != DATAGRAM and kind in self.kinds:
+            raise check.refuse("kind", kind, "a kind of another part's")
         self._number += 1
-        return self._enqueue(Packet(self.name, self._number, [to, payload], flags=_IS_DATAGRAM))
+        packet = Packet(self.name, self._number, [to, kind, payload], flags=IS_DATAGRAM)
+        if self.is_sink:
+            return self.down is not None and self.down.turn(packet)
+        return self._enqueue(packet)
 
     def take_datagram(self, sender: Hashable, payload: Any) -> None:
-        """Take a message that another node sent by `datagram`. To be overridden."""
+        """Take a message that another node sent by `datagram` without a kind. To be overridden."""
+
+    def hand_out(self, sender: Hashable, kind: str, payload: Any) -> None:
+        """Give a datagram for this node to the part that owns its kind."""
+        if kind == DATAGRAM:
+            self.take_datagram(sender, payload)
+        elif kind in self.kinds or not hasattr(self, "mote"):
+            self.foreign[kind] += 1
+        else:
+            self.mote.hand_out(netsim.mote.Message(sender, kind, payload))
 
     def _arrive(self, packet: Packet) -> None:
-        if not packet.flags & _IS_DATAGRAM:
+        if not packet.flags & IS_DATAGRAM:
             super()._arrive(packet)
         elif is_datagram(packet.value):
-            to, payload = packet.value
+            to, kind, payload = packet.value
             if to == self.name:
-                self.take_datagram(packet.origin, payload)
+                self.hand_out(packet.origin, kind, payload)
             elif self.down is not None:
-                self.down.send(to, [packet.origin, payload], DATAGRAM)
+                self.down.turn(packet)
 
     def repair(self) -> None:
         """Of the root: begin a new version of the DODAG, which all nodes join anew (global repair)."""

@@ -40,6 +40,8 @@ class Packets(Protocol):
     It is the ``on_ipv6`` of a class of parts, and is made once for each run from the parts, by agent, and the stack.
     """
 
+    is_routing: ClassVar[bool]
+    """Whether datagrams of other parts, between routable addresses, are its, too."""
     codes: ClassVar[Mapping[tuple[int, int], str]]
     """{(type, code) of ICMPv6: kind}."""
 
@@ -48,8 +50,8 @@ class Packets(Protocol):
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
         """Return a message's packet, to a neighbour or, with None, to all; None for what the protocol never sends."""
 
-    def read(self, kind: str, packet: Packet) -> Any:
-        """Return the payload that `write` wrote."""
+    def read(self, kind: str, packet: Packet) -> tuple[str, Any]:
+        """Return the kind and the payload that `write` wrote, from the packet and the kind of its code or port."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ class Stack:
                 for kind in getattr(part, "kinds", ()):
                     if owners.setdefault(kind, way) is not way:
                         raise BadInput(f"stack: kind {kind!r} must be of one protocol; two have other packets for it")
-        made = {way: way(parts, self) for way, parts in groups.items()}
+        made: dict[Any, Packets] = {way: way(parts, self) for way, parts in groups.items()}
+        self._routing = next((each for each in made.values() if each.is_routing), None)
         self._packets: dict[str, Packets] = {kind: made[way] for kind, way in owners.items() if way is not None}
         self._codes = {code: kind for packets in made.values() for code, kind in packets.codes.items()}
         others = {*self._codes.values(), *settings.ports}
@@ -221,6 +224,18 @@ class Stack:
     def knows(self, name: Hashable) -> bool:
         """Return whether there is a node of this name."""
         return name in self._shorts
+
+    # --- payloads -----------------------------------------------------------------------------------------------------
+
+    def encoded(self, kind: str, payload: Any) -> bytes | None:
+        """Return what a datagram carries of a payload; None if its kind has no port, or that is for bytes only."""
+        if kind not in self.ports or (kind in self._raw and type(payload) is not bytes):
+            return None
+        return payload if kind in self._raw else encode(payload)
+
+    def decoded(self, kind: str, data: bytes) -> Any:
+        """Return the payload of which `encoded` returned the bytes."""
+        return data if kind in self._raw else unpack_payload(data)
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
@@ -268,9 +283,8 @@ class Stack:
         """Return the packet of a message that has a place of its own; None if it has none."""
         if kind in self._packets:
             return self._packets[kind].write(kind, sender, to, payload)
-        if kind not in self.ports or (kind in self._raw and type(payload) is not bytes):
-            return None
-        return self._datagram(sender, to, self.ports[kind], payload if kind in self._raw else encode(payload))
+        data = self.encoded(kind, payload)
+        return None if data is None else self._datagram(sender, to, self.ports[kind], data)
 
     def _datagram(self, sender: Hashable, to: Hashable | None, port: int, payload: bytes) -> Packet:
         return ip.udp(self.local(sender), ip.ALL_NODES if to is None else self.local(to), port, payload)
@@ -301,10 +315,8 @@ class Stack:
             kind = self._kinds.get(port)
         if kind is None:
             raise WireError("a packet of no kind of message")
-        if kind in self._packets:
-            payload = self._packets[kind].read(kind, packet)
-        else:
-            payload = packet.body[8:] if kind in self._raw else unpack_payload(packet.body[8:])
+        packets = self._packets.get(kind) or (self._routing if packet.source[:8] == self.prefix else None)
+        kind, payload = packets.read(kind, packet) if packets else (kind, self.decoded(kind, packet.body[8:]))
         return _fields(kind, 0, payload)
 
 

@@ -1,12 +1,14 @@
 """CoAP by aiocoap over frames: answered or timed out, in order, whole, once, and the same in each run."""
 
 import asyncio
+import collections
 import importlib
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -17,6 +19,7 @@ from netsim import BadInput, Link, Mote, Network, Part, Radio
 from netsim.agents import RPL, ContikiMAC, XMac
 from netsim.faults import ClockSkew, Crash
 from tests.command import ROOT
+from tests.netsim.export.test_export import needs_tshark, tshark
 from tests.parts import free_port, slow
 
 aiocoap = pytest.importorskip("aiocoap", reason="no aiocoap: pip install '.[test]'")
@@ -64,6 +67,11 @@ class Counter(resource.ObservableResource):
 class Body(resource.Resource):
     async def render_get(self, request: Any) -> Any:
         return Message(payload=BODY)
+
+
+class Short(resource.Resource):
+    async def render_get(self, request: Any) -> Any:
+        return Message(payload=BODY[:512])
 
 
 class Slow(resource.Resource):
@@ -359,6 +367,99 @@ def test_over_rpl_an_unknown_node_is_waited_for_and_readings_stay_readings() -> 
     play(motes, until=150.0, medium=Radio(acks=True, max_frame_retries=0), graph=nx.path_graph(3))
     assert all(30 + 62 <= mote.app.found[0] <= 30 + MAX_TRANSMIT_WAIT for mote in motes.values())
     assert [heard.value for heard in motes[0].routing.heard.values()] == [20.5] * 3
+
+
+COMMENT, NOTE = "1048576", "4194304"
+"""Severities of Wireshark's."""
+
+
+class Notes(RPL):
+    """Notes the CoAP messages that its node sends."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, imin=0.5, **settings)
+        self.sent = list[bytes]()
+
+    def datagram(self, to: Hashable, payload: Any, *kind: str) -> bool:
+        self.sent.append(payload)
+        return super().datagram(to, payload, *kind)
+
+
+def routed_run(mode: str, root: int, stack: netsim.SixLowpan | None) -> tuple[Any, dict[int, Any]]:
+    """Run a line of four motes; the first gets blocks from the last, puts, and observes it."""
+
+    async def ask(self: Does) -> None:
+        await asyncio.sleep(30)
+        self.found.append(await self.get("coap://3/log"))
+        put = Message(code=PUT, uri="coap://3/n", payload=b"on")
+        self.found.append((await self.coap.context.request(put).response).code)
+        request = self.coap.context.request(Message(code=GET, uri="coap://3/n", observe=0))
+        await request.response
+        async for notification in request.observation:
+            self.found.append(int(notification.payload))
+
+    ends = {0: Mote(coap=CoAP(), app=Does(ask)), 1: Mote(coap=CoAP()), 2: Mote(coap=CoAP()), 3: server(30.0)}
+    ends[3].coap.site.add_resource(["log"], Short())
+    motes = over(lambda node: {"routing": Notes(node == root, downward=mode)}, ends)
+    preset = netsim.presets.ieee802154(acks=True)
+    link = preset.link.with_loss(netsim.loss.bernoulli(0.1))
+    network = Network(nx.path_graph(4), link, medium=preset.radio, seed=4, stack=stack)
+    return network.run(motes, until=130, trace=True), motes
+
+
+@needs_tshark
+@pytest.mark.parametrize(
+    ("mode", "root"),
+    [
+        ("storing", 1),
+        ("non-storing", 1),
+        pytest.param("non-storing", 0, marks=pytest.mark.slow),
+        pytest.param("storing", 3, marks=pytest.mark.slow),
+    ],
+)
+def test_over_rpl_tshark_reads_each_message_on_all_hops(mode: str, root: int, tmp_path: Path) -> None:
+    run, motes = routed_run(mode, root, netsim.SixLowpan(ports={"coap": 5683}))
+    assert motes[0].app.found[:2] == [BODY[:512], aiocoap.CHANGED]
+    assert motes[0].app.found[-1] == 4
+    assert motes[0].app.found == routed_run(mode, root, None)[1][0].app.found
+    columns = ["ipv6.src", "ipv6.dst", "ipv6.opt.smf_dpd.ident", "ipv6.hlim", "udp.srcport", "udp.dstport"]
+    columns += ["udp.checksum", "udp.checksum.status", "ipv6.routing.segleft", "udp.payload"]
+    columns += ["_ws.col.Protocol", "_ws.expert.severity"]
+    flags = [word for column in columns for word in ("-e", column)]
+    context = "-o", "6lowpan.context0:fd00::/64", "-o", "udp.check_checksum:TRUE"
+    lines = tshark(run.export(tmp_path / "run.pcapng"), *context, "-T", "fields", *flags)
+    every = [line.split("\t") for line in lines]
+    # There are comments, and notes which of CoAP's messages are repeated on the way, but no warning and no error.
+    assert {(row[10], row[11]) for row in every} == {
+        ("CoAP", COMMENT),
+        ("CoAP", f"{COMMENT},{NOTE}"),
+        ("ICMPv6", COMMENT),
+        ("IEEE 802.15.4", COMMENT),
+    }
+    rows = [row for row in every if row[10] == "CoAP"]
+    # The ledger's datagrams are the CoAP frames, and all else on the air is RPL's.
+    on_air = collections.Counter(run.on_air["kind"])
+    assert len(rows) == on_air["d"] + on_air["dg"]
+    assert all(row[4:6] == ["5683", "5683"] and row[7] == "1" for row in rows)
+    # End to end: one datagram from origin to target, with hop limits from 64 down and one checksum.
+    found: dict[tuple[str, str], list[list[str]]] = {}
+    for row in rows:
+        found.setdefault((row[0], row[2]), []).append(row)
+    sent = {node: mote.routing.sent for node, mote in motes.items()}
+    assert not sent[1]
+    assert not sent[2]
+    for node in (0, 3):
+        ours = [each for (source, _), each in found.items() if source == f"fd00::ff:fe00:{node + 1}"]
+        assert [bytes.fromhex(each[0][9]) for each in ours] == sent[node]
+        assert all(len({(row[6], row[9]) for row in each}) == 1 for each in ours)
+        assert collections.Counter(tuple(sorted({row[3] for row in each})) for each in ours) == {
+            ("62", "63", "64"): len(ours)
+        }
+        for each in ours:
+            last = [row for row in each if row[3] == "62"]
+            assert {row[1] for row in last} == {f"fd00::ff:fe00:{4 - node}"}
+    routed = {row[8] for row in rows}
+    assert routed == ({""} if mode == "storing" else {"", "0", "1"} if root == 1 else {"", "0", "1", "2"})
 
 
 @pytest.mark.slow

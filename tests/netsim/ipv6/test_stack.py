@@ -18,7 +18,7 @@ import pytest
 
 import netsim
 from netsim import BadInput, Mote, Network, Part, Radio, Run, SixLowpan, WireError, presets, topology
-from netsim.agents import CTP, FTSP, RPL, ContikiMAC, Dissemination, Requests
+from netsim.agents import CTP, FTSP, RPL, ContikiMAC, Dissemination, Requests, Sampler
 from netsim.agents.protocols.packets import RplPackets
 from netsim.faults import Crash
 from netsim.ipv6 import Stack
@@ -81,6 +81,11 @@ def any_value(rng: random.Random) -> Any:
     return rng.choice([None, 1, -(2**40), 20.5, "text", b"bytes" * rng.randrange(60), [1, "a", None], {"a": (1, 2)}])
 
 
+def any_datagram(rng: random.Random) -> list[Any]:
+    """Return a datagram's value, of a kind with or without a port."""
+    return [rng.choice("abcde"), rng.choice(["dg", "x", "coap", "d", "foo"]), rng.choice([b"raw", any_value(rng)])]
+
+
 def any_message(rng: random.Random) -> tuple[str, Any]:
     """Return a kind and a payload, of RPL mostly as it sends them."""
     route = rng.sample("bcd", rng.randrange(4))
@@ -89,7 +94,15 @@ def any_message(rng: random.Random) -> tuple[str, Any]:
         "dis": None,
         "dio": rng.choice([list, tuple])([rng.choice([0, 15, 16, 143, 144, 2**30]), rng.randrange(0x10000)]),
         "dao": [ends[0], rng.choice([None, ends[1]]), ends[2]],
-        "d": [ends[0], ends[2], rng.randrange(65), rng.randrange(0x10010), rng.randrange(3), any_value(rng)],
+        "d": [
+            ends[0],
+            ends[2],
+            rng.randrange(65),
+            rng.randrange(0x10010),
+            rng.randrange(5),
+            rng.choice([any_value, any_datagram])(rng),
+        ],
+        "dg": [(route or "b")[-1], ends[2], rng.randrange(65), rng.choice([None, route[1:]]), any_datagram(rng)],
         "dn": [(route or "b")[-1], ends[2], rng.randrange(65), rng.choice([None, route[1:]]), any_value(rng)],
         "x": any_value(rng),
         "coap": rng.choice([b"", bytes(50), any_value(rng)]),
@@ -104,7 +117,7 @@ def any_message(rng: random.Random) -> tuple[str, Any]:
 def test_what_arrives_is_what_was_sent(mode: str | None) -> None:
     rng, stack = random.Random(1), stack_of(mode)
     counts: Counter[str] = Counter()
-    for _ in range(1500):
+    for _ in range(2000):
         kind, payload = any_message(rng)
         sender, to = rng.sample("abcd", 2)
         request: tuple[int, bool] | tuple[()] = (3, True) if rng.random() < 0.1 else ()
@@ -119,7 +132,7 @@ def test_what_arrives_is_what_was_sent(mode: str | None) -> None:
             assert type(each.payload) is type(payload)
         assert max(map(len, parts)) <= 116
         counts[kind] += parts[0][0] >> 3 != 0b11000
-    assert set(counts) == {"dis", "dio", "dao", "d", "dn", "x", "coap", "known", "unknown"}
+    assert set(counts) == {"dis", "dio", "dao", "d", "dn", "dg", "x", "coap", "known", "unknown"}
 
 
 def test_ports_are_by_kind_and_bytes_of_a_given_port_stand_alone() -> None:
@@ -243,7 +256,86 @@ def test_scapy_writes_the_same_control_messages() -> None:
         assert ours == bytes(ICMPv6RPL(code=code, cksum=0) / message), kind
 
 
+# --- datagrams --------------------------------------------------------------------------------------------------------
+
+
+class Tells(Part):
+    """Sends a datagram of each kind to all others, and keeps what comes."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("x", "coap")
+
+    def __init__(self) -> None:
+        self.heard = list[Any]()
+
+    async def run(self) -> None:
+        # One after the other, or some would be lost.
+        await asyncio.sleep(20 * "bacd".index(self.name) + 20)
+        for to in "abcd".replace(self.name, ""):
+            for payload, *kind in SAID:
+                assert self.mote.routing.datagram(to, payload, *kind)
+                await asyncio.sleep(1)
+        async for message in self.inbox:
+            self.heard.append((message.sender, message.payload, message.kind))
+
+
+class Keeps(RPL):
+    """Keeps datagrams without a kind."""
+
+    def take_datagram(self, sender: Any, payload: Any) -> None:
+        self.mote.app.heard.append((sender, payload))
+
+
+SAID: list[Any] = [({"any": [1.5, None]},), ({"of": "x"}, "x"), (b"raw", "coap"), (bytes(200), "coap"), (5, "coap")]
+
+
+@pytest.mark.parametrize("mode", ["storing", "non-storing"])
+@pytest.mark.parametrize("stack", [None, SixLowpan(ports={"coap": 5683})])
+def test_datagrams_reach_the_part_that_owns_their_kind(mode: str, stack: SixLowpan | None) -> None:
+    motes = {name: Mote(routing=Keeps(name == "b", downward=mode, imin=0.5, queue=30), app=Tells()) for name in "abcd"}
+    line = nx.relabel_nodes(topology.path(4), dict(enumerate("abcd")))
+    Network(line, PRESET.link, medium=Radio(acks=True), stack=stack, seed=1).run(motes, until=120)
+    for name, mote in motes.items():
+        expected = [(sender, *said) for sender in "abcd".replace(name, "") for said in SAID]
+        assert sorted(map(repr, mote.app.heard)) == sorted(map(repr, expected))
+        assert not mote.foreign
+        assert not mote.routing.foreign
+        assert not mote.routing.heard
+
+
+def test_datagrams_of_a_kind_that_nobody_owns_or_rpl_does_end_at_the_target() -> None:
+    class Forges(Part):
+        async def run(self) -> None:
+            await asyncio.sleep(10)
+            with pytest.raises(BadInput, match="kind = 'dao': must be a kind of another part's"):
+                self.mote.routing.datagram("a", 1, "dao")
+            self.mote.routing.datagram("a", 1, "nobody's")
+            forged = ["b", 10**6, 0, 300, 2, ["a", "dio", [0, 5]]]
+            await self.mote.routing.deliver("a", "d", forged)
+
+    motes = {"a": Mote(routing=RPL(True, downward="storing", imin=0.5)), "b": Mote(routing=RPL(downward="storing"))}
+    motes["b"] = Mote(app=Forges(), **motes["b"].parts)
+    network(nx.Graph([("a", "b")])).run(motes, until=20)
+    assert motes["a"].foreign == {"nobody's": 1}
+    assert motes["a"].routing.foreign == {"dio": 1}
+
+
 # --- all of the rest --------------------------------------------------------------------------------------------------
+
+
+class Doubles(Requests):
+    def answer_to(self, sender: Any, value: Any) -> Any:
+        return [sender, 2 * value]
+
+
+class Asks(Part):
+    """Asks its neighbours."""
+
+    def __init__(self) -> None:
+        self.found = list[Any]()
+
+    async def run(self) -> None:
+        for node in self.neighbors:
+            self.found.append(await self.mote.asks.ask(node, 21.5))
 
 
 def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
@@ -253,13 +345,19 @@ def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
             time=FTSP(5),
             routing=RPL(node == 0, imin=0.5),
             update=Dissemination(image if node == 0 else None),
-            asks=Requests(),
+            asks=Doubles(),
+            asking=Asks(),
+            app=Sampler(5.0),
         )
         for node in range(3)
     }
-    run = network(topology.path(3)).run(agents, until=60, trace=True)
+    run = network(topology.path(3)).run(agents, until=90, trace=True)
     assert all(mote.update.image == image for mote in agents.values())
     assert agents[2].time.is_synchronised
+    assert agents[1].asking.found == [[1, 43.0]] * 2
+    samples = {(origin, each.value[0]) for (origin, _), each in agents[0].routing.heard.items()}
+    assert samples >= {(node, slot) for node in range(3) for slot in list(agents[node].app.taken)[:-1]}
+    assert len(samples) > 15
     assert not any(mote.foreign for mote in agents.values())
     kinds = Counter(run.on_air["kind"])
     assert counted(run, lambda content: content[:1] == b"\x3f") == kinds[next(iter(FTSP.kinds))]
