@@ -89,9 +89,7 @@ class _OnSite(_Rooms):
     """The motes of a site that its sink may hear."""
 
     def __init__(self, site: netsim.Deployment, agents: int, rooms: int) -> None:
-        for name, value, usual in (("agents", agents, 31), ("rooms", rooms, 1)):
-            if value != usual:
-                raise check.refuse(name, value, "left out with site")
+        OwnSite.check_left_out(agents=(agents, 31), rooms=(rooms, 1))
         self._site, self.graph, self.sink = site, site.graph, site.sink
         self.stations, self.name = list(site.graph[site.sink]), "a site"
         if not self.stations:

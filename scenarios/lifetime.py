@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from netsim import Network, Run
+from netsim import BadInput, Deployment, Link, Network, Radio, Run
 from netsim.agents import CodedSums
 from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy
@@ -21,6 +21,7 @@ from netsim.scenarios.tasks.method import agents_of, played
 from netsim.scenarios.tasks.motes import cc2420, in_turn, milliampere_hours
 from netsim.scenarios.tasks.problems import KernelRegression
 from netsim.scenarios.tasks.settings import Rows, Setting, chosen_names
+from netsim.scenarios.tasks.site import OwnSite
 from netsim.studies import Study
 from netsim.studies.experiment import Method, Seeds, Setup
 from netsim.studies.experiment.study import learned
@@ -64,11 +65,11 @@ class Batteries:
         if check.probability("spread", self.spread) == 1.0:
             raise check.refuse("spread", self.spread, "a number in [0, 1)")
 
-    def energies(self, agents: int, seed: int) -> dict[int, Energy]:
+    def energies(self, nodes: Collection[Any], energy: Energy, seed: int) -> dict[Any, Energy]:
         """Return what each node's radio spends, and what its battery holds."""
-        energy = cc2420()[2]
-        shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, agents)
-        return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in enumerate(shares)}
+        shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, len(nodes))
+        batteries = zip(nodes, shares, strict=True)
+        return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in batteries}
 
 
 def lifetime(
@@ -81,13 +82,15 @@ def lifetime(
     steps: BatchSteps = BatchSteps(rho=1e-3),  # noqa: B008 (frozen)
     setting: Setting = Setting(agents=10),
     batteries: Batteries = Batteries(),
+    site: OwnSite = OwnSite(),  # noqa: B008 (frozen)
     seeds: Seeds = Seeds(),
 ) -> None:
     """Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.
 
     IEEE 802.15.4 at 250 kbit/s; agents send one after the other. Radios that sleep are awake in each round for as long
     as all turns take, with the longest messages of the algorithm's first 30 rounds. A censor saves frames, but not the
-    turns that are kept for them.
+    turns that are kept for them. All hear each other, and no frame is lost; on a site of your own the agents are its
+    motes, with its links, radio and clocks, and received powers decide who senses and who is received.
 
     Parameters
     ----------
@@ -100,6 +103,9 @@ def lifetime(
     """
     check.integer("rounds", rounds, low=1)
     problem = KernelRegression(data=data, rows=rows, **dataclasses.asdict(setting))
+    site.check_set()
+    placed = None if site.site is None else _placed(site, setting)
+    problem = problem if placed is None else problem.on(placed.graph)
     check.integer("agents", problem.whole().agents, low=2)
     batteries.check()
     steps = steps.resolved(data)
@@ -107,17 +113,16 @@ def lifetime(
     known["COKE 3-bit"] = known["COKE"].with_given(coder=Uniform(3))
     known["DKLA coded-sums"] = known["DKLA"].with_given(duals=CodedSums())
     methods = {name: known[name] for name in chosen_names("algorithms", algorithms, known)}
-    task = learned(study, problem, Setup(seeds, rounds))
+    task = learned(study, problem, Setup(seeds, rounds, None if placed is None else placed.graph))
     study.record(steps)
-    graph = task.graph
-    energies = batteries.energies(len(graph), seeds.seed)
+    place = _Place(task.graph, batteries, seeds, placed)
     turns = {}
     for called, method in methods.items():
-        slot = _slot(method, task, graph, seeds)
+        slot = place.slot(method, task)
         for sleeps in (False, True) if batteries.sleep is None else (batteries.sleep,):
             name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
-            turns[name] = len(graph) * slot
-            network = _network(graph, batteries, energies, slot, sleeps, seeds)
+            turns[name] = len(task.graph) * slot
+            network = place.network(slot, sleeps)
             # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
             how: dict[str, Any] = {"rounds": min(rounds, _SHOWN), "watch": task.watch}
             played(study, name, method, task, network, [task.measure], rounds, **how)
@@ -125,28 +130,62 @@ def lifetime(
     _report(study, task, batteries, turns, rounds)
 
 
-def _slot(method: Method, task: BatchTask, graph: "nx.Graph[int]", seeds: Seeds) -> float:
-    """Return a turn's length (s): the longest message of a trial, the access of its fragments, and a margin."""
-    link, radio, _ = cc2420(acks=False, sensing=nx.complete_graph(len(graph)))
-    network = Network(graph, link, medium=radio, round_period=100.0, seed=seeds.network)
-    frames = network.run(agents_of(method, task, _TRIAL), trace=True).on_air
-    seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
-    access = (2**radio.min_be - 1) * radio.unit_backoff + radio.cca + radio.turnaround
-    return float(seconds.sum().max() + seconds.size().max() * access + _SPARE)
+def _placed(site: OwnSite, setting: Setting) -> Deployment:
+    """Return the site of a run; raises BadInput for what it cannot have here."""
+    site.check_left_out(agents=(setting.agents, 10), edges=(setting.edges, None))
+    found = site.deployment(collects=False)
+    if found.warm_up:
+        raise check.refuse("site: warm_up", found.warm_up, "0: batteries are used from the beginning")
+    if not found.connected and not nx.is_connected(found.graph):
+        raise BadInput("site: connected = False: must have paths between all motes: they learn one model")
+    return found
 
 
-def _network(
-    graph: "nx.Graph[int]", batteries: Batteries, energies: dict[int, Energy], slot: float, sleeps: bool, seeds: Seeds
-) -> Network:
-    """Return a network in which each agent has its turn; raises BadInput if a round is too short for all turns."""
-    awake, period = len(graph) * slot, batteries.period
-    if awake > period:
-        raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
-    duty = DutyCycle(period=period, awake=awake) if sleeps else None
-    sensing = nx.complete_graph(len(graph))
-    link, radio, _ = cc2420(acks=False, sensing=sensing, duty_cycle=duty, energy=energies)
-    faults = in_turn(graph, slot)
-    return Network(graph, link, medium=radio, round_period=period, seed=seeds.network, faults=faults)
+@dataclass(frozen=True)
+class _Place:
+    """Where agents are: on a graph on which all hear each other, or on a site."""
+
+    graph: "nx.Graph[Any]"
+    batteries: Batteries
+    seeds: Seeds
+    site: Deployment | None
+
+    @property
+    def _preset(self) -> tuple[Link, Radio, Energy]:
+        if self.site is None:
+            return cc2420(acks=False)
+        link, radio, energy = self.site.preset
+        assert radio is not None
+        assert energy is not None
+        return link, dataclasses.replace(radio, acks=False), energy
+
+    def _near(self, radio: Radio, **options: Any) -> Network:
+        """Return a network whose agents all hear each other."""
+        medium = dataclasses.replace(radio, sensing=nx.complete_graph(self.graph))
+        return Network(self.graph, self._preset[0], medium=medium, seed=self.seeds.network, **options)
+
+    def slot(self, method: Method, task: BatchTask) -> float:
+        """Return a turn's length (s): a trial's longest message, the access of its fragments, and a margin."""
+        radio = self._preset[1]
+        run = self._near(radio, round_period=100.0).run(agents_of(method, task, _TRIAL), trace=True)
+        frames = run.on_air
+        seconds = (frames["end_s"] - frames["start_s"]).groupby([frames["sender"], frames["message"]])
+        access = (2**radio.min_be - 1) * radio.unit_backoff + radio.cca + radio.turnaround
+        return float(seconds.sum().max() + seconds.size().max() * access + _SPARE)
+
+    def network(self, slot: float, sleeps: bool) -> Network:
+        """Return a network in which each agent has its turn; raises BadInput if a round is too short for all turns."""
+        awake, period = len(self.graph) * slot, self.batteries.period
+        if awake > period:
+            raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
+        duty = DutyCycle(period=period, awake=awake) if sleeps else None
+        _, radio, energy = self._preset
+        energies = self.batteries.energies(self.graph, energy, self.seeds.seed)
+        radio = dataclasses.replace(radio, duty_cycle=duty, energy=energies)
+        turns = in_turn(self.graph, slot)
+        if self.site is None:
+            return self._near(radio, round_period=period, faults=turns)
+        return self.site.network(radio=radio, round_period=period, faults=turns, seed=self.seeds.network)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -189,7 +228,7 @@ def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> 
     period, battery = batteries.period, batteries.battery
     before = run.rounds[run.rounds["round"] < ends[0]]
     first, median = (each if math.isfinite(each) else math.nan for each in (ends[0], ends[(len(ends) - 1) // 2]))
-    energy, powers = run.energy, cc2420()[2]
+    energy = run.energy
     lived = np.minimum(energy["died_at_s"], run.ended_at).sum() / period
     row: dict[str, Any] = {
         "algorithm": method,
@@ -204,7 +243,7 @@ def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> 
     }
     for state in STATES:
         # Seconds of sleep are the rest of the time; for a radio that never sleeps they are a rounding error.
-        row[f"{state}_mj"] = round(1e3 * getattr(powers, state) * energy[f"{state}_s"].sum() / lived, 9)
+        row[f"{state}_mj"] = round(1e3 * energy[f"{state}_j"].sum() / lived, 9)
     joules = 1e-3 * sum(row[f"{state}_mj"] for state in STATES)
     return row | {"mah_a_day": milliampere_hours(joules) * _DAY / period}
 

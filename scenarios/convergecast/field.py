@@ -65,10 +65,8 @@ class SensorField(OwnSite):
         check.one_of("tree", self.tree, ("etx", "hops"))
         self.check_set()
         if self.site is not None:
-            for name in ("agents", "side", "radius", "model", *(name for each in _DEFAULTS.values() for name in each)):
-                value = getattr(self, name)
-                if value != getattr(SensorField, name):
-                    raise BadInput(f"{name} = {value!r}: must be left out with site")
+            names = ("agents", "side", "radius", "model", *(name for each in _DEFAULTS.values() for name in each))
+            self.check_left_out(**{name: (getattr(self, name), getattr(SensorField, name)) for name in names})
             return self
         given = {name for each in _DEFAULTS.values() for name in each if getattr(self, name) is not None}
         for name in sorted(given - _DEFAULTS[model].keys()):

@@ -70,7 +70,7 @@ class BatchTask(Task):
     phi : FeatureMap
         The map that all share.
     graph : networkx.Graph
-        With a node 0, 1, … for each agent.
+        With a node for each agent.
     regularizer : float
         The centre's λ; each agent's is λ/N.
     ideal : bool
@@ -103,7 +103,7 @@ class BatchTask(Task):
         self,
         samples: Sequence[AgentData],
         phi: FeatureMap,
-        graph: "nx.Graph[int]",
+        graph: "nx.Graph[Any]",
         *,
         regularizer: float,
         ideal: bool = False,
@@ -113,7 +113,7 @@ class BatchTask(Task):
         share = regularizer / len(samples)
         self.regularizer = regularizer
         self.problems = [LocalProblem(x, y, loss=Squared(), regularizer=share) for x, y in train]
-        super().__init__(self.problems.__getitem__, graph)
+        super().__init__(dict(zip(graph, self.problems, strict=True)).__getitem__, graph)
         self.size = phi.size
         self.variance = float(np.var(training(samples)[1]))
         self._train, self._test = MeanSquaredError(train), MeanSquaredError(test)
@@ -138,7 +138,7 @@ class BatchTask(Task):
 
         def own_mse(agent: Any) -> float:
             with np.errstate(over="ignore", invalid="ignore"):
-                return float(self.problems[agent.name].mean_squared_error(agent.theta))
+                return float(self.cost(agent.name).mean_squared_error(agent.theta))
 
         return {"own_mse": own_mse}
 

@@ -34,11 +34,11 @@ class Task:
     cost : callable
         Returns an agent's cost function, in its initial state, for the agent's name.
     graph : networkx.Graph
-        The network's graph; its nodes, the agents, are 0, 1, ….
+        The network's graph; its nodes are the agents.
 
     Attributes
     ----------
-    nodes : range
+    nodes : list
         The agents' names.
     cost, graph
         As given.
@@ -47,14 +47,15 @@ class Task:
     ideal: bool = False
     """Whether the links lose and delay nothing, so that all copies of a state are the same."""
 
-    def __init__(self, cost: Callable[[int], Any], graph: "nx.Graph[int]") -> None:
-        self.cost, self.graph, self.nodes = cost, graph, range(len(graph))
+    def __init__(self, cost: Callable[[Any], Any], graph: "nx.Graph[Any]") -> None:
+        self.cost, self.graph, self.nodes = cost, graph, list(graph)
 
     @cached_property
-    def _rows(self) -> list[dict[int, float]]:
-        return [dict(enumerate(row.tolist())) for row in topology.metropolis_weights(self.graph)]
+    def _rows(self) -> dict[Any, dict[Any, float]]:
+        rows = topology.metropolis_weights(self.graph).tolist()
+        return {node: dict(zip(self.nodes, row, strict=True)) for node, row in zip(self.nodes, rows, strict=True)}
 
-    def weights(self, node: int) -> Mapping[int, float]:
+    def weights(self, node: Any) -> Mapping[int, float]:
         """Return an agent's Metropolis weights by name: a row of a symmetric, doubly stochastic matrix."""
         return self._rows[node]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from netsim import BadInput, Deployment
 from netsim.studies.experiment.command import assigned
+from netsim.util import check
 from netsim.util.datafiles import used
 
 _FORM = "site.PATH=VALUE, several with commas between"
@@ -27,14 +28,21 @@ class OwnSite:
     site: str | None = None
     set: str | None = None
 
-    def deployment(self) -> Deployment:
-        """Return the site; raises BadInput if it has not one sink."""
+    def deployment(self, *, collects: bool = True) -> Deployment:
+        """Return the site; raises BadInput if one that collects has not one sink."""
         assert self.site is not None
         used(Path(self.site))
         found = Deployment.from_toml(self.site, self._changes())
-        if len(found.sinks) != 1:
+        if collects and len(found.sinks) != 1:
             raise BadInput(f"site = {self.site!r}: must have one mote with sink = 1; it has {len(found.sinks)}")
         return found
+
+    @staticmethod
+    def check_left_out(**given: tuple[Any, Any]) -> None:
+        """Raise BadInput for a value, given by name with its default, that a site leaves no meaning."""
+        for name, (value, usual) in given.items():
+            if value != usual:
+                raise check.refuse(name, value, "left out with site")
 
     def _changes(self) -> dict[str, Any]:
         changes = {}
