@@ -136,6 +136,8 @@ def _placed(site: OwnSite, setting: Setting) -> Deployment:
     found = site.deployment(collects=False)
     if found.warm_up:
         raise check.refuse("site: warm_up", found.warm_up, "0: batteries are used from the beginning")
+    if found.joins:
+        raise check.refuse("site: start", found.start, "0: all motes learn from the first round")
     if not found.connected and not nx.is_connected(found.graph):
         raise BadInput("site: connected = False: must have paths between all motes: they learn one model")
     return found

@@ -153,6 +153,7 @@ def test_links_may_be_made_reliable(lab: Path) -> None:
         ({"least": 1.5}, "least = 1.5"),
         ({"power_dbm": 3}, "power_dbm = 3"),
         ({"relaxation": 1.0}, "relaxation = 1"),
+        ({"set": "site.start=0"}, "set: method = 'site': must be one of DKLA, COKE"),
         ({"rounds": 0}, "rounds = 0"),
         ({"sigma": 0.0}, "sigma = 0"),
     ],

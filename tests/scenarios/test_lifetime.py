@@ -1,6 +1,7 @@
 """Lifetimes: against power × time by hand, with and without sleep; refusals, and what a run folder has."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,52 @@ def test_the_run_folder_has_table_and_figure(study: Study, tmp_path: Path) -> No
 def test_bad_input_is_refused_by_name(parameters: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         run(**parameters)
+
+
+# --- a site -----------------------------------------------------------------------------------------------------------
+
+SITE = """
+radio = {power_dbm = -10}
+motes = {a = {at = [0, 0]}, b = {at = [10, 0], power_dbm = 0}, roof = {at = [10, 10]}}
+interferers = {ap = {kind = "wifi", at = [14, 3]}}
+"""
+
+
+@pytest.fixture
+def on_site(tmp_path: Path) -> Callable[..., Study]:
+    (tmp_path / "mine.toml").write_text(SITE)
+    of_site = {"agents": 10, "edges": None, "site": str(tmp_path / "mine.toml")}
+    return lambda **parameters: run(**{"algorithms": "DKLA", "rounds": 15, "battery": 0.5, **of_site, **parameters})
+
+
+def test_motes_of_a_site_learn_and_spend_with_powers_of_their_own(on_site: Callable[..., Study]) -> None:
+    study = on_site(spread=0.0, sleep=False)
+    (row,), made = rows(study).values(), study.runs["DKLA, listens always"]
+    assert list(made.agents) == ["a", "b", "roof"]
+    assert row["first_death_rounds"] == pytest.approx(0.5 / LISTEN, abs=1)
+    sent = made.energy.set_index("agent")["transmit_s"]
+    # CC2420 at 3 V: 11.2 mA at -10 dBm, 17.4 mA at 0 dBm.
+    joules = 3.0 * (11.2e-3 * (sent["a"] + sent["roof"]) + 17.4e-3 * sent["b"])
+    lived = np.minimum(made.energy["died_at_s"], made.ended_at).sum()
+    assert row["transmit_mj"] == pytest.approx(1e3 * joules / lived)
+    ends = dict(zip(made.ledger.causes, made.ledger.exits, strict=True))
+    assert ends["delivered"] > ends["collided"] > 0, "some meet the access point's frames"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"agents": 4}, "agents = 4: must be left out with site"),
+        ({"edges": 4}, "edges = 4: must be left out with site"),
+        ({"set": "site.start=2"}, "site: start = 2.0: must be 0: all motes learn from the first round"),
+        ({"set": "site.warm_up=2"}, "site: warm_up = 2.0: must be 0: batteries are used from the beginning"),
+        ({"set": "site.connected=false,site.path_loss.exponent=9"}, "connected = False: must have paths between all"),
+        ({"set": "DKLA.rho=2"}, "set = 'DKLA.rho': must be site.PATH=VALUE"),
+        ({"site": None, "set": "site.start=2"}, "set = 'site.start=2': must come with site"),
+    ],
+)
+def test_what_a_site_cannot_have_is_refused(
+    on_site: Callable[..., Study], parameters: dict[str, object], says: str
+) -> None:
+    with pytest.raises(BadInput, match=says):
+        on_site(**parameters)

@@ -282,8 +282,10 @@ def _asked(experiment: Experiment) -> Asked:
     return Asked(f"set = {ASK!r}: must be METHOD.PARAMETER=VALUE, of these: {names}", "\n".join(lines))
 
 
-def with_set_values(experiment: Experiment, text: str) -> Experiment:
+def with_set_values(experiment: Experiment, text: str, *, has_site: bool = False) -> Experiment:
     """Return the experiment with the values of a text ``METHOD.PARAMETER=VALUE,…``; they replace tuned ones, too.
+
+    Those of a study's site, if it has one, are left out.
 
     Raises
     ------
@@ -297,7 +299,7 @@ def with_set_values(experiment: Experiment, text: str) -> Experiment:
     values: dict[str, Any] = {}
     form = "METHOD.PARAMETER=VALUE, several with commas between"
     for place, several in assigned([text], form).items():
-        if place.startswith(_OF_SITE):
+        if has_site and place.startswith(_OF_SITE):
             continue
         if not all(_placed(place)) or not several[0]:
             raise check.refuse("set", f"{place}={several[0]}", form)

@@ -246,7 +246,7 @@ def _begun(study: Study, experiment: Experiment) -> Experiment:
         experiment = settled(experiment, names, lambda cell: {**study.settings, **cell.columns})
     if experiment.tuning:
         _tell_tuning(study, experiment)
-    experiment = with_set_values(experiment, study.settings.get(SET.name) or "")
+    experiment = with_set_values(experiment, study.settings.get(SET.name) or "", has_site="site" in study.settings)
     study.note(*experiment.notes)
     return experiment
 
