@@ -11,7 +11,7 @@ from netsim.util import check
 __all__ = ["LinkEstimator"]
 
 _SEQUENCES = 256  # a beacon's number is a byte
-_MOST_MISSED = 10  # beacons; after a longer silence a neighbour is new
+_MOST_MISSED = 10  # beacons; after a longer silence a neighbour is new, if it is not pinned
 
 
 @dataclass
@@ -54,7 +54,7 @@ class LinkEstimator:
     Attributes
     ----------
     pinned : set
-        Neighbours that stay in the table.
+        Neighbours that stay in the table, with their estimate also after a long silence.
 
     Notes
     -----
@@ -109,7 +109,8 @@ class LinkEstimator:
         link = self._links.setdefault(neighbor, _Link())
         missed = 0 if link.sequence is None else (sequence - link.sequence - 1) % _SEQUENCES
         if missed > _MOST_MISSED:
-            link = self._links[neighbor] = _Link()
+            # To lose the estimate of a parent would be to lose the route; data measure it where beacons collide.
+            link = self._links[neighbor] = _Link(etx=link.etx if neighbor in self.pinned else None)
             missed = 0
         link.sequence = sequence % _SEQUENCES
         link.received += 1

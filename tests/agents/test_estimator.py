@@ -35,6 +35,15 @@ def test_numbers_of_beacons_are_bytes_and_a_long_silence_makes_a_new_neighbour()
     assert math.isinf(links.etx("a"))
 
 
+def test_a_pinned_neighbour_keeps_its_estimate_over_a_long_silence() -> None:
+    links = estimator(data_window=5)
+    links.sent("a", 5, True)
+    links.heard("a", 0)
+    links.pinned = {"a"}
+    links.heard("a", 100)
+    assert links.etx("a") == 5.0
+
+
 def test_data_give_transmissions_over_acknowledgements_or_failures_in_a_row() -> None:
     links = estimator(data_window=5, weight=0.5)
     for acknowledged in (True, False, True, False, False):
