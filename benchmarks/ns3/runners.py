@@ -35,7 +35,7 @@ RULES = {
 
 # What was under way when the last message was requested may still arrive.
 _GRACE = 5.0
-_LIBRARIES = ("lr-wpan", "spectrum", "propagation", "mobility", "network", "core")
+_LIBRARIES = ("sixlowpan", "internet", "lr-wpan", "spectrum", "propagation", "mobility", "network", "core")
 
 
 # --- ns-3 -------------------------------------------------------------------------------------------------------------
@@ -49,11 +49,11 @@ def ns3_version() -> str | None:
     return asked.stdout.strip() or None
 
 
-def compiled(folder: Path) -> Path:
-    """Compile our program against ns-3, into a folder."""
-    program = folder / "convergecast"
-    libraries = [f"-lns3-{name}" for name in _LIBRARIES]
-    source = str(FOLDER / "convergecast.cc")
+def compiled(folder: Path, name: str = "convergecast") -> Path:
+    """Compile one of our programs against ns-3, into a folder."""
+    program = folder / name
+    libraries = [f"-lns3-{library}" for library in _LIBRARIES]
+    source = str(FOLDER / f"{name}.cc")
     subprocess.run(["g++", "-std=c++17", "-O2", "-o", str(program), source, *libraries], check=True)
     return program
 

@@ -528,7 +528,7 @@ cdef class SinrReceiver(Receiver):
             log_success += signal.bits * share * self.log_success(sinr)
         return exp(log_success)
 
-    cdef double log_success(self, double sinr) except? 1.0:
+    cpdef double log_success(self, double sinr) except? 1.0:
         """Return ln(1 − BER) for a ratio of powers; see `netsim.radio.phy.Phy.log_success`."""
         cdef double decibels, total = 0.0
         cdef int k

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ns3.sixlowpan import uncompressed
 from netsim import WireError
 from netsim.ipv6 import packet as ip
 from netsim.ipv6.packet import Packet
@@ -37,17 +38,6 @@ def any_packet(rng: random.Random) -> Packet:
 def sent(packet: Packet, source: int, target: int, mtu: int = 116, tag: int = 7) -> list[bytes]:
     head, rest = ip.compress(packet, PREFIX, source, target)
     return ip.fragments(packet, head, rest, mtu, tag)
-
-
-def uncompressed(packet: Packet) -> bytes:
-    """Return the packet as IPv6 has it without 6LoWPAN (RFC 8200)."""
-    chain = [*(kind for kind, _ in packet.headers), packet.protocol]
-    body = b""
-    for following, (_, content) in zip(chain[1:], packet.headers, strict=True):
-        content += b"\0" * (-(2 + len(content)) % 8)
-        body += bytes([following, (2 + len(content)) // 8 - 1]) + content
-    body += packet.body
-    return struct.pack("!IHBB", 6 << 28, len(body), chain[0], packet.hops) + packet.source + packet.target + body
 
 
 def test_what_is_read_is_what_was_written() -> None:

@@ -291,3 +291,18 @@ def test_an_error_in_an_event_ends_the_run_with_either_twin() -> None:
 
     play()
     in_python(play)
+
+
+@compiled_only
+def test_both_twins_have_the_same_success_of_oqpsk() -> None:
+    """To the last bit: from far below to far above where frames are received, for one bit up to the longest frame."""
+    phy = Phy()
+    receiver = medium.COMPILED.SinrReceiver(phy, Radio(phy=phy), 1, 2, "a")  # type: ignore[union-attr]
+    for sinr in (0.0, 5e-324, 1e300):
+        assert receiver.log_success(sinr) == phy.log_success(sinr)
+    for sinr_db in (each / 20.0 for each in range(-600, 601)):
+        fast = receiver.log_success(10.0 ** (sinr_db / 10.0))
+        assert fast == phy.log_success(10.0 ** (sinr_db / 10.0))
+        for bits in (1, 88, 1064):
+            assert math.exp(bits * fast) == phy.success(sinr_db, bits)
+    assert fast == 0.0
