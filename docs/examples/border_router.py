@@ -13,7 +13,7 @@ from aiocoap import resource
 
 import netsim
 from netsim.agents import RPL
-from netsim.agents.protocols.coap import CoAP
+from netsim.agents.protocols.coap import KIND, CoAP
 
 PORT = 5700  # of mote k: PORT + k
 
@@ -34,24 +34,27 @@ class Gate(asyncio.DatagramProtocol):
 
     def datagram_received(self, data, address):
         self.asker = address
-        self.routing.datagram(self.node, data)
+        self.routing.datagram(self.node, data, KIND)
 
 
 class Router(netsim.Part):
     """Has a UDP port for each mote."""
+
+    kinds = (KIND,)
 
     def __init__(self, port, motes):
         self.port, self.motes = port, motes
 
     async def run(self):
         gates = {node: Gate(self.mote.routing, node) for node in self.motes}
-        self.mote.routing.take_datagram = lambda node, data: gates[node].transport.sendto(data, gates[node].asker)
         loop, opened = asyncio.get_running_loop(), []
         try:
             for node, gate in gates.items():
                 place = "127.0.0.1", self.port + node
                 opened.append(await loop.create_datagram_endpoint(lambda gate=gate: gate, local_addr=place))
-            await loop.create_future()
+            async for message in self.inbox:
+                gate = gates[message.sender]
+                gate.transport.sendto(message.payload, gate.asker)
         finally:
             for transport, _ in opened:
                 transport.close()
