@@ -1674,7 +1674,7 @@ cdef class Mac:
         cdef Frame frame = pending.frame
         cdef double time = now, late_at = pending.late_at
         cdef bint corrupted = False, shared
-        cdef double began = local(link.mac.clock, signal.start)
+        cdef double began = local(link.mac.clock, signal.start), moment
         path = link.path
         if path is not None:
             time, corrupted = path.arrive(now)
@@ -1690,7 +1690,12 @@ cdef class Mac:
         if shared and pending.received_as is not None and pending.received_as.first_bit == began:
             frame = pending.received_as
         else:
-            frame = frame.heard(began, began - pending.age if pending.moment == pending.moment else NAN)
+            moment = began - pending.age if pending.moment == pending.moment else NAN
+            if shared and not frame.stamped:
+                # Nobody else has the frame itself.
+                frame.stamped, frame.first_bit, frame.moment = True, began, moment
+            else:
+                frame = frame.heard(began, moment)
             if self.tells_power:
                 frame.measured = True
                 frame.power, frame.noise, frame.interference = signal.power + signal.joined, signal.floor, signal.noise
