@@ -13,17 +13,16 @@ HOUSE = Path(__file__).parent.parent / "examples" / "house.toml"
 
 
 class Reports(netsim.Part):
-    """Reports once a period, from a time on (s)."""
+    """Reports some readings, one a minute, from a time on (s)."""
 
-    def __init__(self, since, period):
-        self.since, self.period, self.taken_at = since, period, []
+    def __init__(self, since, readings=3):
+        self.since, self.readings = since, readings
 
     async def run(self):
-        await asyncio.sleep(self.since + self.period * self.rng.random() - self.now)
-        while not self.mote.routing.is_sink:
-            self.mote.routing.report(self.now)
-            self.taken_at.append(self.now)
-            await asyncio.sleep(self.period)
+        await asyncio.sleep(self.since + 60 * self.rng.random() - self.now)
+        for _ in range(0 if self.mote.routing.is_sink else self.readings):
+            self.mote.routing.report(round(20 + self.rng.normal(), 2))
+            await asyncio.sleep(60)
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class Stack:
 
     routing: type
     mac: Callable | None = None
-    period: float = 30.0
 
     def __call__(self, setup):
         site = setup.network.deployment
@@ -40,11 +38,11 @@ class Stack:
 
     def mote(self, is_sink, warm_up):
         mac = self.mac and self.mac(is_sink)
-        return netsim.Mote(mac=mac, routing=self.routing(is_sink), app=Reports(warm_up, self.period))
+        return netsim.Mote(mac=mac, routing=self.routing(is_sink), app=Reports(warm_up))
 
 
 def tsch(is_root):
-    return TSCH(is_root, slotframe=51)
+    return TSCH(is_root, slotframe=25, hopping=(0, 5, 10, 15))
 
 
 def house(setup, jammer=40.0, warm_up=240.0):

@@ -25,7 +25,9 @@ class AnyNetwork(Protocol):
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the network's graph, or None if it takes the problem's."""
-        return self.network(setup).graph
+        network = self.network(setup)
+        # Interferers are nodes without an agent of the method's.
+        return network.graph.subgraph(set(network.graph) - network.scenery.keys()) if network.scenery else network.graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
