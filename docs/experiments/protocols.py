@@ -45,7 +45,7 @@ def tsch(is_root):
     return TSCH(is_root, slotframe=25, hopping=(0, 5, 10, 15))
 
 
-def house(setup, jammer=40.0, warm_up=240.0):
+def house(setup, jammer=40.0, warm_up=180.0):
     """Return the house of a run's seed; the jammer's seconds are a parameter."""
     seed, access = setup.seeds.graph, "aloha" if getattr(setup.method, "mac", None) else "csma"
     changes = {"seed": seed, "warm_up": warm_up, "radio.access": access, "radio.max_frame_retries": 0}
@@ -67,7 +67,7 @@ experiment = Experiment(
     networks=house,
     names={"jammer": "network.jammer"},
     after=[delivered],
-    until=480.0,
+    until=400.0,
     seeds=range(1, 6),
 )
 

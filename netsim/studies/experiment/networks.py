@@ -25,9 +25,7 @@ class AnyNetwork(Protocol):
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the network's graph, or None if it takes the problem's."""
-        network = self.network(setup)
-        # Interferers are nodes without an agent of the method's.
-        return network.graph.subgraph(set(network.graph) - network.scenery.keys()) if network.scenery else network.graph
+        return self.network(setup).graph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
