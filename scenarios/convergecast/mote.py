@@ -101,7 +101,7 @@ class Reports(netsim.Part):
 
     async def run(self) -> None:
         """Take all readings."""
-        routing: Any = self.mote.routing
+        routing: Any = self.mote.parts["routing"]
         async for now in moments(self, routing.is_sink, self.since):
             routing.report(now)
 

@@ -14,6 +14,7 @@ from netsim import Agent, BadInput, Deployment, Energy, topology
 from netsim.faults import Join, Move
 from netsim.interferers import BusyPeriods, Interference, Interferer, Jammer, NearbyNetwork, ReactiveJammer, WiFi
 from netsim.radio import DutyCycle, LogDistance, Phy
+from netsim.studies.experiment import Experiment, Setup
 
 HERE = (0.0, 0.0)
 
@@ -237,6 +238,26 @@ def test_sites_with_interferers_that_cannot_be_are_refused() -> None:
         a_site(interferers={"ap": WiFi(at=(1.0, 2.0, 3.0))})
     with pytest.raises(BadInput, match=r"interferers\['ap'\] = 3: must be a netsim.interferers.Interferer"):
         a_site(interferers={"ap": 3})
+
+
+def motes_of(setup: Setup) -> dict[Any, Agent]:
+    """One agent for each mote that the setup knows."""
+    assert setup.graph is not None
+    assert "ap" not in setup.graph
+    return {node: Sink() if node == "sink" else Sends(20) for node in setup.graph}
+
+
+def test_an_experiment_on_a_site_has_agents_for_its_motes_only(tmp_path: Path) -> None:
+    site = a_site(interferers={"ap": WiFi(at=(5.0, 0.0))})
+    found = Experiment(
+        methods={"all": motes_of},
+        networks=site,
+        seeds=[0],
+        until=3.0,
+        sample=1.0,
+        measure=[lambda agents: {"agents": len(agents)}],
+    ).run(tmp_path / "out")
+    assert found.runs["agents"].tolist() == [2]
 
 
 # --- powers and times of single motes ---------------------------------------------------------------------------------

@@ -316,7 +316,7 @@ def test_contikimac_does_not_wake_for_what_no_assessment_finds(tmp_path: Path) -
     path = tmp_path / "motes.csv"
     path.write_text("name,x,y,sink\ngate,0,0,1\nnear,10,0,\nweak,50,0,\n")
     study, other = (
-        run(site=str(path), set="site.path_loss.exponent=3.5", mac=mac, cycle=0.25, readings=10)
+        run(site=str(path), set="site.path_loss.exponent=3.5", mac=mac, cycle=0.25, readings=30)
         for mac in ("contikimac", "xmac")
     )
     motes = study.tables["by_mote"].set_index("mote")["delivered_%"]
@@ -325,7 +325,10 @@ def test_contikimac_does_not_wake_for_what_no_assessment_finds(tmp_path: Path) -
     (note,) = [note for note in study.notes if "wakes no receiver" in note]
     assert note == "Links of the best tree whose signal, below -90 dBm, wakes no receiver: weak → near."
     assert not [note for note in other.notes if "wakes no receiver" in note]
-    assert other.tables["by_run"]["delivered_%"].item() > 95
+    # Over 20 seeds of 30 readings: with X-MAC 87 to 100 %, with ContikiMAC 23 to 67 %.
+    heard = other.tables["by_mote"].set_index("mote")["delivered_%"]
+    assert heard["near"] > 95
+    assert heard["weak"] > 80
 
 
 def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:

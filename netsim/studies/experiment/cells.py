@@ -375,8 +375,9 @@ def _misfit(cell: Cell) -> BadInput | None:
         where = f"methods: {columns['method']}"
         agents = cell.method.agents(setup)
         assert setup.network is not None
-        if set(agents) != set(setup.network.graph):
-            raise BadInput(f"must have an agent for each of the network's {len(setup.network.graph)} nodes")
+        nodes = set(setup.network.graph) - setup.network.scenery.keys()
+        if set(agents) != nodes:
+            raise BadInput(f"must have an agent for each of the network's {len(nodes)} nodes")
     except Exception as error:
         why = line_of(error)
         return BadInput(why if not where or why.startswith(where) else f"{where}: {why}")

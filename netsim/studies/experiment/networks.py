@@ -25,7 +25,10 @@ class AnyNetwork(Protocol):
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the network's graph, or None if it takes the problem's."""
-        return self.network(setup).graph
+        network = self.network(setup)
+        if not network.scenery:
+            return network.graph
+        return network.graph.subgraph(node for node in network.graph if node not in network.scenery).copy()
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
