@@ -1,0 +1,38 @@
+"""The scripts of docs/sensor_networks.md, shortened: a mote of four parts, and three stacks compared."""
+
+import runpy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.command import ROOT
+
+HOUSE, STACKS = ROOT / "docs" / "examples" / "house.py", ROOT / "docs" / "experiments" / "protocols.py"
+
+
+def test_motes_of_a_house_sample_together_report_and_have_the_firmware() -> None:
+    script = runpy.run_path(str(HOUSE))
+    site = script["read"]()
+    motes = script["play"](site, until=118).agents
+    apart = script["spreads"](site, motes)
+    assert len(apart) >= 1
+    assert max(apart) < 5e-6
+    heard = motes[site.sink].routing.heard
+    assert len(heard) == sum(each.routing.taken for each in motes.values()) >= 24
+    assert all(each.update.image == script["FIRMWARE"] for each in motes.values())
+
+
+@pytest.mark.parametrize("jammer", [0.0, 20.0])
+def test_a_jammer_costs_the_stacks_readings(jammer: float) -> None:
+    experiment: Any = runpy.run_path(str(STACKS))["experiment"]
+    stacks = {name: method for name, method in experiment.methods.items() if "CSMA" in name}
+    short = replace(experiment, methods=stacks, seeds=[1], until=150.0)
+    runs = short.with_values({"network.warm_up": 20.0, "jammer": jammer}).run().runs
+    assert set(runs["outcome"]) == {"ended"}
+    assert (runs["delivered_%"] > 95 if not jammer else runs["delivered_%"] < 95).all()
+
+
+@pytest.mark.parametrize("script", [HOUSE, STACKS], ids=lambda path: path.name)
+def test_each_script_has_80_lines_at_most(script: Any) -> None:
+    assert len(script.read_text().splitlines()) <= 80
