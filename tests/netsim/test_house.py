@@ -14,7 +14,7 @@ HOUSE, STACKS = ROOT / "docs" / "examples" / "house.py", ROOT / "docs" / "experi
 def test_motes_of_a_house_sample_together_report_and_have_the_firmware() -> None:
     script = runpy.run_path(str(HOUSE))
     site = script["read"]()
-    motes = script["play"](site, until=118).agents
+    motes = script["play"](site, until=136).agents
     apart = script["spreads"](site, motes)
     assert len(apart) >= 1
     assert max(apart) < 5e-6
