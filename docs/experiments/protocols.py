@@ -1,4 +1,4 @@
-"""Three stacks collect readings in a house with a jammer: delivery, latency and the time for which radios are on."""
+"""Three stacks collect readings in a house with a jammer: delivery and the time for which radios are on."""
 
 import asyncio
 from collections.abc import Callable
