@@ -87,6 +87,8 @@ class Collector(Speaker):
         The queue, the packet that is being sent first.
     taken, duplicates : int
         Readings that `report` was called with, and packets that were dropped because they had been here.
+    numbers : list of int
+        The number of each reading that was taken. A node that is switched on late, or again, does not begin at 1.
     foreign : Counter
         By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
     """
@@ -120,6 +122,7 @@ class Collector(Speaker):
         self.lost: dict[tuple[Hashable, int], str] = {}
         self.waiting: deque[Packet] = deque()
         self.sent_at: dict[int, float] = {}
+        self.numbers: list[int] = []
         self._known: deque[tuple[Hashable, int, int]] = deque(maxlen=self.queue + _SENT_LATELY)
         self.taken = self.duplicates = self._number = 0
         self.estimator: LinkEstimator
@@ -152,6 +155,7 @@ class Collector(Speaker):
         """Send a reading to the sink; return False if the queue is full, so that the reading is lost."""
         self.taken += 1
         self._number += 1
+        self.numbers.append(self._number)
         packet = Packet(self.name, self._number, value)
         if self.is_sink:
             self.heard[packet.reading] = Heard(value, self.now, 0)

@@ -1,93 +1,77 @@
-"""Three ways to collect readings at a sink, on sites that differ by their seed: delivery and energy."""
+"""Three stacks collect readings in a house with a jammer: delivery and the time for which radios are on."""
 
 import asyncio
-from dataclasses import replace
-
-import networkx as nx
-import numpy as np
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import netsim
-from netsim import Deployment, Experiment, presets, sweep
-from netsim.agents import CTP, RPL
-from netsim.radio import LogDistance
+from netsim import Experiment, results
+from netsim.agents import CTP, RPL, TSCH
+
+HOUSE = Path(__file__).parent.parent / "examples" / "house.toml"
 
 
-def with_work(base):
-    """Return a protocol's class whose motes report a reading every 20 s or so."""
+class Reports(netsim.Part):
+    """Reports some readings, one a minute, from a time on (s)."""
 
-    class Mote(base):
-        async def work(self):
-            while not self.is_sink:
-                await asyncio.sleep(20 * self.rng.uniform(0.9, 1.1))
-                self.report(round(20 + self.rng.normal(), 2))
-
-    return Mote
-
-
-def collect(setup, protocol=CTP):
-    """Return the motes of CTP or RPL, with node 0 as the sink."""
-    kind = with_work(protocol)
-    return {node: kind(is_sink=node == 0) for node in setup.graph}
-
-
-class Naive(netsim.Agent):
-    """Sends each reading up a tree of fewest hops that is known beforehand, once."""
-
-    def __init__(self, parent):
-        self.parent, self.taken, self.heard = parent, 0, []
+    def __init__(self, since, readings=3):
+        self.since, self.readings = since, readings
 
     async def run(self):
-        self.relay = asyncio.create_task(self.listen())
-        while self.parent is not None:
-            await asyncio.sleep(20 * self.rng.uniform(0.9, 1.1))
-            self.taken += 1
-            await self.send(self.parent, "reading", [self.name, self.taken])
-
-    async def listen(self):
-        async for frame in self.inbox:
-            if self.parent is None:
-                self.heard.append(tuple(frame.payload))
-            else:
-                await self.send(self.parent, "reading", frame.payload)
+        await asyncio.sleep(self.since + 60 * self.rng.random() - self.now)
+        for _ in range(0 if self.mote.routing.is_sink else self.readings):
+            self.mote.routing.report(round(20 + self.rng.normal(), 2))
+            await asyncio.sleep(60)
 
 
-def naive(setup):
-    paths = nx.shortest_path(setup.graph, target=0)
-    return {node: Naive(None if node == 0 else paths[node][1]) for node in setup.graph}
+@dataclass(frozen=True)
+class Stack:
+    """Makes the motes of a run: routing over the radio's own CSMA, or over a MAC layer."""
+
+    routing: type
+    mac: Callable | None = None
+
+    def __call__(self, setup):
+        site = setup.network.deployment
+        return {node: self.mote(node == site.sink, site.warm_up) for node in site.positions}
+
+    def mote(self, is_sink, warm_up):
+        mac = self.mac and self.mac(is_sink)
+        return netsim.Mote(mac=mac, routing=self.routing(is_sink), app=Reports(warm_up))
 
 
-def office(setup, motes=16, side=40.0):
-    """Return the network of a site of the run's seed; the side (m) of the field is a parameter."""
-    places = np.random.default_rng(setup.seeds.graph).uniform(0, side, (motes, 2))
-    site = Deployment(
-        {node: tuple(place) for node, place in enumerate(places.tolist())},
-        sinks=[0],
-        path_loss=LogDistance(exponent=3.0, shadowing=3),
-        preset=presets.ieee802154(power_dbm=-15),
-        seed=setup.seeds.graph,
-    )
-    return site.network(radio=replace(site.preset.radio, max_frame_retries=0), seed=setup.seeds.network)
+def tsch(is_root):
+    return TSCH(is_root, slotframe=25, hopping=(0, 5, 10, 15))
+
+
+def house(setup, jammer=40.0, warm_up=180.0):
+    """Return the house of a run's seed; the jammer's seconds are a parameter."""
+    seed, access = setup.seeds.graph, "aloha" if getattr(setup.method, "mac", None) else "csma"
+    changes = {"seed": seed, "warm_up": warm_up, "radio.access": access, "radio.max_frame_retries": 0}
+    begins = warm_up + 60
+    changes |= {"interferers.jammer.begins": begins, "interferers.jammer.ends": begins + max(jammer, 1e-3)}
+    site = netsim.Deployment.from_toml(HOUSE, changes)
+    return replace(site, interferers={"jammer": site.interferers["jammer"]}).network(seed=setup.seeds.network)
 
 
 def delivered(run):
-    taken = sum(mote.taken for mote in run.agents.values())
-    heard = {tuple(each)[:2] if isinstance(each, tuple) else each for each in run.agents[0].heard}
-    joules = run.energy.set_index("agent")["transmit_j"].drop(0)
-    return {"taken": taken, "delivery": len(heard) / taken, "worst_transmit_mj": 1e3 * joules.max()}
+    sink = next(each.routing for each in run.agents.values() if each.routing.is_sink)
+    taken = sum(each.routing.taken for each in run.agents.values())
+    on = run.energy[["transmit_s", "receive_s", "listen_s"]].sum(axis=1) / run.ended_at
+    return {"delivered_%": 100 * len(sink.heard) / taken, "radio_on_%": 100 * on.mean()}
 
 
 experiment = Experiment(
-    methods={"naive": naive, "CTP": collect, "RPL": lambda setup: collect(setup, RPL)},
-    networks=office,
-    names={"side": "network.side"},
-    grid=sweep("side", [30.0, 40.0]),
+    methods={"CTP, CSMA": Stack(CTP), "RPL, CSMA": Stack(RPL), "RPL, TSCH": Stack(RPL, tsch)},
+    networks=house,
+    names={"jammer": "network.jammer"},
     after=[delivered],
-    until=200.0,
-    seeds=range(3),
+    until=400.0,
+    seeds=range(1, 6),
 )
 
 if __name__ == "__main__":
-    results = experiment.run("runs/protocols", jobs=2)
-    print(results)
-    table = results.runs.groupby(["side", "method"], sort=False)[["delivery", "worst_transmit_mj"]]
-    print(table.agg(["median", "min", "max"]).round(3))
+    found = experiment.run("runs/protocols", jobs=2)
+    for measure in ("delivered_%", "radio_on_%"):
+        print(measure, results.markdown(results.interval(found.tidy(), measure, ["algorithm"]), digits=3), sep="\n")

@@ -186,8 +186,10 @@ def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], 
     routing", MobiCom 2003.
     """
 
-    def cost(a: Any, b: Any, _: Any) -> float:
-        return 1.0 / (received[a, b] * received[b, a]) if tree == "etx" else 1.0
+    def cost(a: Any, b: Any, _: Any) -> float | None:
+        both = received[a, b] * received[b, a]
+        # None: no link. A strong mote may be heard by one that it does not hear.
+        return None if not both else 1.0 / both if tree == "etx" else 1.0
 
     paths = nx.single_source_dijkstra_path(graph, sink, weight=cost)
     return {mote: path[-2] for mote, path in paths.items() if mote != sink}

@@ -128,6 +128,7 @@ class _View:
             where = ", ".join(f"{each:g}" for each in at)
             side, apart = ("right", -6) if self.places[mote][0] > self.middle[0] else ("left", 6)
             how: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": 7}
+            how |= {"zorder": 4, "bbox": {"pad": 0.5, "fc": "w", "ec": "none"}}
             panel.annotate(f"{mote}: far off, at ({where})", self.places[mote], (apart, 0), **how)
         # The panel keeps its size and shows more of the field: motes along a road would lie on its axis.
         panel.set_aspect("equal", adjustable="datalim")
@@ -143,6 +144,10 @@ class _View:
         ticks = [tick + 0.0 for tick in np.linspace(low, high, 3).round() if low <= tick <= high] or [low]
         moved = [(tick + self.step * k, f"{tick:g}") for k in range(len(self.floors)) for tick in ticks]
         (panel.set_yticks if self.axis else panel.set_xticks)([each for each, _ in moved], [text for _, text in moved])
+        # A height outside the panel would not be drawn.
+        top_left = self.low.copy()
+        top_left[1] = high + self.step * (len(self.floors) - 1) if self.axis else self.high[1]
+        panel.update_datalim([top_left])
         panel.margins(0.08)
         for k, (bottom, top) in enumerate(self.floors):
             height = f"z = {bottom:g} m" if bottom == top else f"z = {bottom:g} to {top:g} m"

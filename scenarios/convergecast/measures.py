@@ -30,10 +30,10 @@ def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
     for mote in layout.parents:
         agent: Any = run.agents[mote]
         hops = len(layout.path(mote)) or math.nan
-        times = agent.app.taken_at
+        times, numbers = agent.app.taken_at, getattr(agent.routing, "numbers", ())
         for number in range(1, agent.app.readings + 1):
             taken = times[number - 1] if number <= len(times) else math.nan
-            sent = agent.routing.sent_at.get(number, math.nan)
+            sent = agent.routing.sent_at.get(numbers[number - 1] if number <= len(numbers) else number, math.nan)
             at = arrived.get((mote, number), math.nan)
             reason = "" if at == at else NEVER if math.isnan(taken) else reasons.get((mote, number), "")
             rows.append((mote, hops, number, taken, sent, at, at - taken, reason))
@@ -45,7 +45,8 @@ def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float
     """Yield each reading that arrived, by mote and number, and when."""
     sink = _routing(run)[layout.sink]
     if isinstance(sink, Collector):
-        yield from ((reading, each.time) for reading, each in sink.heard.items())
+        places = _places(run)
+        yield from ((places.get(reading, reading), each.time) for reading, each in sink.heard.items())
         return
     numbers = _numbers(run)
     yield from ((numbers[each.mote, each.taken], each.arrived) for each in sink.heard)
@@ -53,13 +54,19 @@ def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float
 
 def _reasons(run: Run) -> Iterator[tuple[tuple[Any, int], str]]:
     """Yield the reason for which each reading was given up; the last where copies of it were given up twice."""
-    numbers = _numbers(run)
+    numbers, places = _numbers(run), _places(run)
     for each in _routing(run).values():
         for key, reason in each.lost.items():
             if reason != _ONLY_ACKS:
-                yield (key if isinstance(each, Collector) else numbers[key]), reason
+                yield (places.get(key, key) if isinstance(each, Collector) else numbers[key]), reason
         if isinstance(each, Collector) and each.parent is None and not each.is_sink:
-            yield from ((packet.reading, NO_ROUTE) for packet in each.waiting)
+            yield from ((places.get(packet.reading, packet.reading), NO_ROUTE) for packet in each.waiting)
+
+
+def _places(run: Run) -> dict[tuple[Any, int], tuple[Any, int]]:
+    """Return {(mote, the routing's number of a reading): (mote, which of its readings it is)}."""
+    numbers = {name: getattr(each, "numbers", ()) for name, each in _routing(run).items()}
+    return {(name, number): (name, place) for name, each in numbers.items() for place, number in enumerate(each, 1)}
 
 
 def _routing(run: Run) -> dict[Any, Any]:

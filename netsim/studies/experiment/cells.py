@@ -161,6 +161,8 @@ class Cell:
             raise check.refuse("rounds", None, "a whole number >= 1; there is no problem that has a length of its own")
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
+        # Not before: a task is kept for the runs of all methods.
+        setup = dataclasses.replace(setup, method=getattr(self.method, "function", self.method))
         with recorded(reader_of(self.network)):
             return dataclasses.replace(setup, network=self._network(setup))
 

@@ -34,6 +34,8 @@ class Setup:
         The network; None before it is made.
     ideal : bool
         Whether every frame arrives at once, so that all copies of a state are the same.
+    method : object or None
+        The method, as the experiment has it, for a network whose radio depends on it; None while the task is made.
     derived : dict
         Methods with the values that are derived for this run, by the method as it is given.
     """
@@ -44,6 +46,7 @@ class Setup:
     task: "Task | None" = None
     network: Network | None = None
     ideal: bool = False
+    method: Any = None
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
