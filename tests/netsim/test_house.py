@@ -12,6 +12,7 @@ from tests.command import ROOT
 HOUSE, STACKS = ROOT / "docs" / "examples" / "house.py", ROOT / "docs" / "experiments" / "protocols.py"
 
 
+@pytest.mark.slow
 def test_motes_of_a_house_sample_together_report_and_have_the_firmware() -> None:
     script = runpy.run_path(str(HOUSE))
     site = script["read"]()
@@ -24,6 +25,7 @@ def test_motes_of_a_house_sample_together_report_and_have_the_firmware() -> None
     assert all(each.update.image == script["FIRMWARE"] for each in motes.values())
 
 
+@pytest.mark.slow
 def test_a_jammer_costs_readings() -> None:
     experiment: Any = runpy.run_path(str(STACKS))["experiment"]
     short = replace(experiment, methods={"CTP": experiment.methods["CTP, CSMA"]}, seeds=[1], until=145.0)
