@@ -53,10 +53,14 @@ class Agent:
     needs_links_both_ways : bool
         Whether a network of such agents must have no link without a link back; `netsim.Network.run` refuses one. A
         subclass may set it; False by default.
+    draw : dict
+        Of the class: how its states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent": Edge()}``.
+        A run that keeps a trace or is shown live watches them.
     """
 
     _netsim: Context
     needs_links_both_ways: ClassVar[bool] = False
+    draw: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -409,6 +413,7 @@ _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__"))
     "run",
     "answer",
     "needs_links_both_ways",
+    "draw",
     "_check_together",
     "_members",
 } | {"_netsim"}

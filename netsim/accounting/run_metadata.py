@@ -43,6 +43,8 @@ class RunMetadata:
         * ``agents``: the list of the agents that the fault affects.
         * ``links``: the list of the links that the fault affects, as pairs (sender, receiver).
         * ``sides`` (of a partition only): the lists of the agents on each of the two sides.
+    draw : dict
+        By watched state, how it is declared to be drawn (`netsim.draw.Drawn.as_dict`); None for not at all.
     """
 
     round_period: float
@@ -52,6 +54,7 @@ class RunMetadata:
     rounds: int
     paths: Mapping[int, Path] = field(default_factory=dict)
     faults: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    draw: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metadata as a dict for JSON."""
@@ -59,7 +62,8 @@ class RunMetadata:
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         paths = {str(agent): [list(point) for point in path] for agent, path in self.paths.items()}
         found = {**times, "medium": self.medium, "positions": positions} | ({"paths": paths} if paths else {})
-        return found | ({"faults": [dict(each) for each in self.faults]} if self.faults else {})
+        found |= {"faults": [dict(each) for each in self.faults]} if self.faults else {}
+        return found | ({"draw": dict(self.draw)} if self.draw else {})
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], agents: int) -> "RunMetadata":
@@ -81,7 +85,10 @@ class RunMetadata:
         faults = content.get("faults", [])
         if not (isinstance(faults, list) and all(_is_fault(each, agents) for each in faults)):
             raise ValueError("its faults are invalid")
-        return cls(float(period), float(ended), medium, positions, rounds, paths, faults)
+        draw = content.get("draw", {})
+        if not (isinstance(draw, Mapping) and all(each is None or "as" in each for each in draw.values())):
+            raise ValueError("how its states are drawn is invalid")
+        return cls(float(period), float(ended), medium, positions, rounds, paths, faults, draw)
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:

@@ -381,7 +381,9 @@ class Runtime:
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
         # Pass the list itself, not a copy, so that the metadata also get the faults of the rest of the run.
         faults = self.injector.record.spans
-        return RunMetadata(settings.round_period, self.loop.now(), medium, places, self._last_round(), walked, faults)
+        drawn = {} if self.result.watch is None else self.result.watch.drawn_as
+        times = settings.round_period, self.loop.now()
+        return RunMetadata(*times, medium, places, self._last_round(), walked, faults, drawn)
 
     def _last_round(self) -> int:
         """Return the number of the last round that opened; 0 if none opened, or if compute times lengthen rounds."""
