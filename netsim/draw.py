@@ -341,7 +341,11 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
             found[column] = dict(drawn)
     if any(each["as"] == "role" for each in found.values()) and not any(e["as"] == "badge" for e in found.values()):
         role = next(name for name, each in found.items() if each["as"] == "role")
-        rest = (name for name, each in found.items() if name != role and name not in given and _is_short(each, states["values"][name]))
+        rest = (
+            name
+            for name, each in found.items()
+            if name != role and name not in given and _is_short(each, states["values"][name])
+        )
         if (beside := next(rest, None)) is not None:
             found[beside] = {"as": "badge"}
     edges = [each for each in found.values() if each["as"] == "edge"]

@@ -101,10 +101,12 @@ class Run:
             self._progress(number)
 
     def complete(self) -> None:
-        """Add the row of the last round, if ``every`` has left it out; the agents are as they were at its end."""
+        """Add the row of the last round, if ``every`` has left it out, and drop states of which no agent had any."""
         if self._without_row is not None:
             self._add(*self._without_row)
             self._without_row = None
+        if self.watch is not None and self.watch.is_empty:
+            self.watch = None
 
     def _add(
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
@@ -346,9 +348,7 @@ class Run:
             raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
         return export(self.trace, path, ending, about=About(title), most=most)
 
-    def widget(
-        self, *, title: str = "", most: int = 500_000, height: int = 640, draw: "Draw | None" = None
-    ) -> Any:
+    def widget(self, *, title: str = "", most: int = 500_000, height: int = 640, draw: "Draw | None" = None) -> Any:
         """Return the page of `replay` as a widget for a notebook (`netsim.replay.notebook.Replay`).
 
         Its traits ``time`` (s), ``playing``, ``speed`` and ``agent`` are synchronized with the page both ways.

@@ -31,6 +31,9 @@ MOST_WORDS = 1000
 STRIPS = 20 * MOST_WORDS
 """How many different states a column of lists may have (`netsim.draw.Strip`)."""
 
+OTHERS = "…"
+"""The word of all states of a column that is drawn, once it has as many as it may have."""
+
 LONGEST_WORD = 40
 """The most characters of a word."""
 
@@ -54,8 +57,11 @@ class _Column:
     def code(self, word: str, is_flag: bool = False) -> int:
         """Return the number of a word; raise BadInput if there are too many."""
         assert self.words is not None
+        if len(self.words) >= self.most and word not in self.words and self.drawn is not None:
+            # A run must not fail because it cannot be drawn.
+            word = OTHERS
         number = self.words.setdefault(word, len(self.words))
-        if number >= self.most:
+        if number >= self.most + (self.drawn is not None):
             raise BadInput(
                 f"watch, {self.name}: must be a number, or a state with at most {self.most:,} different words in a "
                 f"run; the next one is {word!r}"
@@ -121,9 +127,7 @@ class Watch:
         self, watched: Watched, agents: Iterable[Hashable] = (), draw: Mapping[str, Drawn | None] | None = None
     ) -> None:
         self.draw = dict(draw or {})
-        self._columns = [
-            _Column(name, function, self.draw.get(name)) for name, function in sources_of(watched).items()
-        ]
+        self._columns = [_Column(name, function, self.draw.get(name)) for name, function in sources_of(watched).items()]
         self._numbers = {name: number for number, name in enumerate(agents)}
         # One row for each change; the values row by row.
         self._times, self._agents, self._sent, self._values = array("d"), array("i"), array("q"), array("d")
@@ -230,6 +234,11 @@ class Watch:
     def words(self) -> list[list[str] | None]:
         """The words of each column by their numbers; None for a column of numbers."""
         return [None if column.words is None else list(column.words) for column in self._columns]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all states are only declared by classes or the medium, and no agent had any."""
+        return all(column.drawn is not None for column in self._columns) and bool(np.isnan(self._values).all())
 
     def __len__(self) -> int:
         """Return the number of changes."""

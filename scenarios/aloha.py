@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 
 import netsim
 from netsim import Link, Network, Radio, topology
+from netsim.draw import Number, Star
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.testing import sized
@@ -32,6 +33,8 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 class Station(netsim.Agent):
     """Sends frames of 100 bytes to agent 0 as a Poisson process."""
 
+    draw: ClassVar = {"sent": Number()}
+
     def __init__(self, gap: float, until: float) -> None:
         self.gap, self.until, self.sent = gap, until, 0
 
@@ -44,6 +47,8 @@ class Station(netsim.Agent):
 
 class Sink(netsim.Agent):
     """Counts the frames that it hears, by sender."""
+
+    draw: ClassVar = {"is_sink": Star(lambda a: True)}
 
     def __init__(self) -> None:
         self.heard: Counter[Hashable] = Counter()

@@ -132,6 +132,8 @@ class RunView:
             log = _excerpt(self._run.ledger, self._scene)
             meta = render.describe(log, frames_of(log), self.about)
             meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
+            declared = {} if self._run.watch is None else self._run.watch.drawn_as
+            meta |= {"draw": resolved(meta["states"], meta["agents"], declared)}
             live = {"number": self.number, "pace": self._pace, "length": self._length}
             self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
         return self._page

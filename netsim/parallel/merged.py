@@ -116,7 +116,9 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
         drawn = {} if result.watch is None else result.watch.drawn_as
-        ledger.scene = RunMetadata(settings.round_period, result.ended_at, medium, places, last, faults=faults, draw=drawn)
+        ledger.scene = RunMetadata(
+            settings.round_period, result.ended_at, medium, places, last, faults=faults, draw=drawn
+        )
         ledger.captions = Captions()
         for part in parts:
             if part["captions"] is not None:

@@ -114,7 +114,9 @@ def describe(
     strips = {name for name, each in given.items() if each and each["as"] == "strip"}
     changes = no_changes() if states is None else states_of(states, log.agents, strips)
     if unknown := [name for name in draw or {} if name not in changes["values"]]:
-        raise check.refuse("draw", unknown[0], f"a state that the run watched: {', '.join(changes['values']) or 'none'}")
+        raise check.refuse(
+            "draw", unknown[0], f"a state that the run watched: {', '.join(changes['values']) or 'none'}"
+        )
     if states is not None and len(changes["times"]) < len(states):
         notes.append(thinned(len(changes["times"]), len(states)))
     senders, receivers = log.links
