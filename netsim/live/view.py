@@ -54,6 +54,7 @@ class RunView:
         self._pending = PendingFrames(run.ledger, forget=not run.ledger.keeps_trace)
         self._said = run.ledger.captions or Captions()
         self._rows, self._changes = ShownRows(), ShownChanges(len(run.agents), len(self._state_names))
+        self._changes.look(run.watch)
         self._lock = threading.Lock()
         self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
                                           "rounds": 0, "paths": {}, "notes": [], "labels": [], "faults": [],

@@ -1,4 +1,4 @@
-"""What is drawn of agents' states on the map of a picture, as the page does (page/drawn.js) and meta["draw"] declares."""
+"""Agents' states on the map of a picture, drawn as the page does (page/drawn.js) and meta["draw"] declares."""
 
 import itertools
 import math

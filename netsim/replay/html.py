@@ -49,7 +49,8 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     ----------
     meta : mapping
         ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
-        (False: they are a layout), ``medium``, ``draw`` (how states are drawn: `netsim.draw.resolved`), ``paths`` (by the number of an agent that moves, as text: lists of s, x, y),
+        (False: they are a layout), ``medium``, ``draw`` (how states are drawn: `netsim.draw.resolved`),
+        ``paths`` (by the number of an agent that moves, as text: lists of s, x, y),
         ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``, ``causes`` (the first is
         "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and ``omitted``, ``states`` (changes
         in order of time: ``times`` in s, ``agents`` by number, ``sent``, and ``values`` by name, NaN for none),

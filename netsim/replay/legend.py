@@ -123,7 +123,7 @@ def _states(run: RunHistory, styles: StyleSheet, arrows: bool) -> Iterable[Entry
 
 
 def _line(drawing: Drawing, x: float, y: float, k: float, style: Style, width: float) -> None:
-    pen = Pen(style.colour, width=width * k, dash=tuple(k * each for each in style.dash))
+    pen = Pen(style.line, width=width * k, dash=tuple(k * each for each in style.dash))
     drawing.line([(x, y), (x + _SAMPLE * k, y)], pen)
 
 

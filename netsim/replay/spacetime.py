@@ -293,7 +293,7 @@ class SpaceTime:
         if span.word is not None:
             style = self.styles.roles[span.word]
             dash = tuple(self.k * each for each in style.dash)
-            self._drawing.line(ends, Pen(style.colour, width=style.weight * k, dash=dash))
+            self._drawing.line(ends, Pen(style.line, width=style.weight * k, dash=dash))
         elif math.isfinite(span.number):
             self._drawing.line(ends, Pen("soft", width=6.4 * k))
             self._drawing.line(ends, Pen(self.styles.number(span.number, self.run.extent), width=5 * k))

@@ -25,6 +25,8 @@ class Style:
     mark: str = ""
     reach: float = 1.0
     words: str = ""
+    # The colour of a lifeline: that of the usual role would look like a line without one.
+    line: str = ""
 
 
 class StyleSheet:
@@ -64,8 +66,10 @@ class StyleSheet:
 
     def _style(self, name: str, found: dict[str, Any]) -> Style:
         self.light[name], self.dark[name] = found["light"], found["dark"]
+        line = found.get("line", found)
+        self.light[f"{name}-line"], self.dark[f"{name}-line"] = line["light"], line["dark"]
         more = {key: found[key] for key in ("weight", "shape", "head", "mark", "reach", "words") if key in found}
-        return Style(name, dash=tuple(found.get("dash", ())), **more)
+        return Style(name, line=f"{name}-line", dash=tuple(found.get("dash", ())), **more)
 
     def colours(self, theme: str) -> dict[str, str]:
         """Return the colours of a theme, "light" or "dark"."""

@@ -121,7 +121,7 @@ class Look {
     const token = place < 0 ? TOKENS.down : roles[place % roles.length];
     // More words than colours: the same colours with other shapes.
     const shape = place < 0 ? token.shape : roles[(place + Math.floor(place / roles.length)) % roles.length].shape;
-    return { ...token, shape, colour: token[this.theme] };
+    return { ...token, shape, colour: token[this.theme], line: (token.line || token)[this.theme] };
   }
 
   // The colour of a number's share of what is shown: on one side of a middle and the other, or from few to many.

@@ -188,7 +188,7 @@ class Sheet {
   drawSpan({ from, to, style }, v) {
     const { context, view } = this;
     const u1 = this.along(Math.max(from, this.from, 0)), u2 = this.along(Math.min(to, this.to, this.page.span));
-    context.strokeStyle = style.colour;
+    context.strokeStyle = style.line || style.colour;
     context.lineWidth = Math.max(Math.min(style.weight, 0.45 * view.thick), 0.7);
     context.setLineDash(style.dash);
     this.line(u1, v, u2, v);
