@@ -330,9 +330,8 @@ def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
         raise BadInput(f"Mote: {name}: must be no mote")
     if name == MAC and not is_layer:
         raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {kind}")
-    if name != MAC and (is_layer or isinstance(getattr(part, MAC, None), Agent)):
-        has = "be no" if is_layer else "have no"
-        raise BadInput(f"Mote: {name}: must {has} MAC layer: give it as mac= of the mote")
+    if name != MAC and is_layer:
+        raise BadInput(f"Mote: {name}: must be no MAC layer: give it as mac= of the mote")
     if name != MAC and (hasattr(Mote, name) or name.startswith("_") or name in ("parts", "foreign", "mote")):
         raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
     if not hasattr(part, "kinds"):

@@ -10,7 +10,7 @@ import netsim
 from netsim import BadInput
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_name, whole
-from netsim.agents.protocols.mac import Mac, first_number
+from netsim.agents.protocols.mac import first_number
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
 from netsim.util import check
@@ -18,7 +18,7 @@ from netsim.util import check
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Collector", "Heard", "Message", "Packet"]
+__all__ = ["Collector", "Heard", "Packet"]
 
 DATA = "d"
 """The kind of data frames: it travels in each of them, so it is short."""
@@ -28,23 +28,12 @@ _MOST = 2**62  # numbers of readings, gradients and flags are below
 _SENT_LATELY = 4  # packets that are known to be duplicates after they have left the queue
 
 
-_POSTED = fields(lambda kind: isinstance(kind, str), anything)  # [kind, payload], over a MAC layer
-
-
 class Heard(NamedTuple):
     """A reading that reached the sink: its value, when it arrived there (s), and over how many hops."""
 
     value: Any
     time: float
     hops: int
-
-
-class Message(NamedTuple):
-    """What came over a MAC layer in place of a frame."""
-
-    sender: Hashable
-    kind: str
-    payload: Any
 
 
 @dataclass
@@ -67,10 +56,10 @@ class Packet:
 class Collector(Speaker):
     """Base of agents that send readings to a sink over several hops.
 
-    A subclass writes `work`, which calls `report` for each reading. The agent forwards what it hears: a queue, one
-    frame at a time, sent again after a pause until it is acknowledged, and duplicates suppressed. It needs a
-    `netsim.Radio` with ``acks``; with ``max_frame_retries=0`` each acknowledgement is one sample of the link. The
-    radio's own MAC layer sends, or one of an agent's, such as `netsim.agents.ContikiMAC` or `netsim.agents.TSCH`.
+    Another part of the `netsim.Mote` calls `report` for each reading, or a subclass does so in `work`. The agent
+    forwards what it hears: a queue, one frame at a time, sent again after a pause until it is acknowledged, and
+    duplicates suppressed. It needs a `netsim.Radio` with ``acks``; with ``max_frame_retries=0`` each acknowledgement is
+    one sample of the link.
 
     Parameters
     ----------
@@ -82,8 +71,6 @@ class Collector(Speaker):
         Transmissions of a packet over a hop until it is given up.
     pause : (float, float)
         Least and most seconds between two transmissions.
-    mac : Mac, optional
-        The MAC layer below, one for each agent; None: the radio's.
 
     Attributes
     ----------
@@ -117,7 +104,6 @@ class Collector(Speaker):
         queue: int = 12,
         attempts: int = 30,
         pause: tuple[float, float] = (0.016, 0.031),
-        mac: Mac | None = None,
     ) -> None:
         super().__init__()
         self.is_sink = check.flag("is_sink", is_sink)
@@ -128,7 +114,6 @@ class Collector(Speaker):
         except (TypeError, ValueError):
             raise check.refuse("pause", pause, "(least, most), in seconds") from None
         self.pause = check.finite("pause", low, low=0), check.finite("pause", high, low=low)
-        self.mac = mac
         self.parent: Hashable | None = None
         self.last_parent: Hashable | None = None
         self.heard: dict[tuple[Hashable, int], Heard] = {}
@@ -142,12 +127,9 @@ class Collector(Speaker):
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:
         protocols: dict[tuple[str, ...], dict[Any, Any]] = {}
-        macs: dict[Any, dict[Any, Any]] = {}
         for name, agent in agents.items():
             assert isinstance(agent, Collector)
             protocols.setdefault(tuple(agent.kinds), {})[name] = agent
-            if agent.mac is not None:
-                macs.setdefault(type(agent.mac), {})[name] = agent.mac
         for members in protocols.values():
             made = type(next(iter(members.values())))
             must_agree(members, *made._agreed)
@@ -155,8 +137,6 @@ class Collector(Speaker):
             why = f"the readings of {kind} go nowhere"
             for sinks in roots_of(members, graph, "is_sink", why):
                 check.doubt(f"is_sink: agents {', '.join(map(repr, sinks))} are sinks of one {kind}, made for one")
-        for mac, layers in macs.items():
-            mac._check_together(layers, graph)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -189,7 +169,7 @@ class Collector(Speaker):
         """Set the protocol's state up, and return what it runs: its timers."""
         raise NotImplementedError
 
-    def hear(self, frame: netsim.Frame | Message) -> None:
+    def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         """Take a frame of the protocol's own ``kinds``, which a subclass adds to those of `Collector`."""
         raise NotImplementedError
 
@@ -205,19 +185,6 @@ class Collector(Speaker):
         """Count what became of a frame in the estimate of its link."""
         self.estimator.sent(neighbor, outcome.attempts, bool(outcome))
 
-    async def unicast(self, to: Hashable, kind: str, payload: Any) -> Delivery:
-        """Send to a neighbour over the MAC layer, and return what became of it."""
-        if self.mac is not None:
-            return await self.mac.post(to, [kind, payload])
-        return await self.deliver(to, kind, payload)
-
-    async def announce(self, kind: str, payload: Any) -> None:
-        """Send to all neighbours over the MAC layer."""
-        if self.mac is not None:
-            await self.mac.announce([kind, payload])
-        else:
-            await self.broadcast(kind, payload)
-
     def wake(self) -> None:
         """Go on to forward: there is a parent, or a packet."""
         self._woken.set()
@@ -232,34 +199,20 @@ class Collector(Speaker):
         # Of a node that crashed and is back.
         self.lost |= {packet.reading: "crash" for packet in self.waiting}
         self.waiting.clear()
-        if self.mac is not None:
-            self.mac.serve(self, self._take)
-        below = self._listen() if self.mac is None else self.mac.run()
         async with asyncio.TaskGroup() as group:
-            for each in (*self.control(), below, self._forward(), self.work()):
+            for each in (*self.control(), self._listen(), self._forward(), self.work()):
                 group.create_task(each)
 
     async def _listen(self) -> None:
         async for frame in self.inbox:
-            self._sort(frame)
+            if not self.is_own(frame):
+                continue
+            if frame.kind == DATA:
+                self._receive(frame)
+            else:
+                self.hear(frame)
 
-    def _take(self, sender: Hashable, value: Any) -> None:
-        """Take what came over a MAC layer of an agent's."""
-        if _POSTED(value):
-            self._sort(Message(sender, *value))
-        else:
-            self.foreign["(message)"] += 1
-
-    def _sort(self, frame: netsim.Frame | Message) -> None:
-        """Take data, or a frame of the protocol's own."""
-        if not self.is_own(frame):
-            return
-        if frame.kind == DATA:
-            self._receive(frame)
-        else:
-            self.hear(frame)
-
-    def _receive(self, frame: netsim.Frame | Message) -> None:
+    def _receive(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         origin, number, hops, gradient, flags, value = frame.payload
         packet = Packet(origin, number, value, hops + 1, flags)
         # A packet that comes round a loop has more hops behind it, and is no duplicate.
@@ -300,7 +253,7 @@ class Collector(Speaker):
             if packet.origin == self.name:
                 self.sent_at.setdefault(packet.number, self.now)
             fields = [packet.origin, packet.number, packet.hops, self.gradient, packet.flags, packet.value]
-            outcome = await self.unicast(parent, DATA, fields)
+            outcome = await self.deliver(parent, DATA, fields)
             self.measure(parent, outcome)
             # A channel that stays busy is an attempt, too.
             packet.attempts += max(1, outcome.attempts)

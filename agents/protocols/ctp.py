@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import netsim
 from netsim.agents.papers import CTP as PAPER
-from netsim.agents.protocols.collector import Collector, Message, Packet
+from netsim.agents.protocols.collector import Collector, Packet
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, flag, is_name, maybe, whole
 from netsim.agents.protocols.trickle import Trickle, checked
@@ -120,14 +120,14 @@ class CTP(Collector):
         self.beacons += 1
         self.trickle.imax = min(self._calm, _ASK * self.imin) if self._pulls else self._calm
         self._advertised = self.cost
-        await self.announce(BEACON, [self.beacons % 256, self._pulls, self.parent, self.gradient])
+        await self.broadcast(BEACON, [self.beacons % 256, self._pulls, self.parent, self.gradient])
 
     @property
     def _pulls(self) -> bool:
         """The pull bit: whether this node asks its neighbours for beacons."""
         return math.isinf(self.cost)
 
-    def hear(self, frame: netsim.Frame | Message) -> None:
+    def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         """Take a beacon: count it, note the route that it offers, and answer its pull bit."""
         sequence, pulls, parent, tenths = frame.payload
         cost = math.inf if tenths == _NO_ROUTE else tenths / _TENTHS

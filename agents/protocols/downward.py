@@ -12,7 +12,6 @@ from netsim.agents.protocols.mac import first_number
 
 if TYPE_CHECKING:
     import netsim
-    from netsim.agents.protocols.collector import Message
     from netsim.agents.protocols.rpl import RPL
 
 __all__ = ["MODES", "Downward"]
@@ -121,7 +120,7 @@ class Downward:
             target, parent = self._up[0], node.parent
             number, above = self._known[target]
             self.daos += 1
-            outcome = await node.unicast(parent, DAO, [target, above, number])
+            outcome = await node.deliver(parent, DAO, [target, above, number])
             node.measure(parent, outcome)
             attempts += 1
             if outcome or attempts >= node.attempts:
@@ -165,7 +164,7 @@ class Downward:
             route.insert(0, parent)
         return None
 
-    def hear(self, frame: "netsim.Frame | Message") -> None:
+    def hear(self, frame: "netsim.Frame | netsim.mote.Message") -> None:
         """Take a DAO, or a command."""
         if frame.kind == DAO:
             self._hear_dao(frame.sender, *frame.payload)
@@ -198,7 +197,7 @@ class Downward:
             while to is not None and to in node.neighbors and not outcome and attempts < node.attempts:
                 left = None if command.route is None else command.route[1:]
                 fields = [command.target, command.number, command.hops, left, command.value]
-                outcome = await node.unicast(to, DOWN, fields)
+                outcome = await node.deliver(to, DOWN, fields)
                 node.measure(to, outcome)
                 attempts += 1
                 await asyncio.sleep(node.rng.uniform(*node.pause))

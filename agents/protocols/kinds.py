@@ -4,13 +4,10 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agents.papers import Cited
-
-if TYPE_CHECKING:
-    from netsim.agents.protocols.collector import Message
 
 __all__ = ["Form", "Speaker", "anything", "fields", "flag", "is_name", "maybe", "nothing", "number", "whole"]
 
@@ -100,7 +97,7 @@ class Speaker(Cited, netsim.Part):
     async def _until(self, time: float) -> None:
         await asyncio.sleep(max(0.0, time - self.now))
 
-    def is_own(self, frame: "netsim.Frame | Message") -> bool:
+    def is_own(self, frame: netsim.Frame | netsim.mote.Message) -> bool:
         """Return whether a frame is for this protocol, and count it if not."""
         form = self.kinds.get(frame.kind)
         if form is not None and form(frame.payload):

@@ -40,8 +40,8 @@ class LPL(Mac):
     A message to all neighbours is such a train, too, and then the data, once and without an acknowledgement.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or a routing
-    protocol lies above: ``CTP(mac=LPL())``.
+    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or the
+    layer lies below the parts of a mote: ``netsim.Mote(mac=LPL(), routing=CTP())``.
 
     Parameters
     ----------

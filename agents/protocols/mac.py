@@ -1,10 +1,9 @@
-"""What MAC layers have in common that run in an agent: numbered messages, and the application or agent above."""
+"""What MAC layers have in common that run in an agent: numbered messages, and the application above."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import netsim
-from netsim.agent import attach
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.core.delivery import Delivery
 
@@ -23,7 +22,7 @@ class Mac(Speaker):
     """Base of MAC layers that switch the radio themselves.
 
     A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives. Or the layer lies
-    below a routing protocol: ``CTP(mac=ContikiMAC())``. The medium is
+    below the parts of a mote: ``netsim.Mote(mac=ContikiMAC(), routing=CTP())``. The medium is
     ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Each agent has a layer of its own.
     """
 
@@ -34,15 +33,12 @@ class Mac(Speaker):
         super().__init__()
         self._number = 0
         self._last: dict[Hashable, int] = {}
-        self._above: Callable[[Hashable, Any], None] | None = None
 
     async def work(self) -> None:
         """Do what the application does; the agent goes on receiving once this is over. To be overridden."""
 
     def take(self, sender: Hashable, value: Any) -> None:
         """Take a message that arrived; each arrives once. To be overridden."""
-        if self._above is not None:
-            self._above(sender, value)
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
         """Send a message to a neighbour; return whether it was acknowledged.
@@ -54,11 +50,6 @@ class Mac(Speaker):
     async def announce(self, value: Any) -> bool:
         """Send a message to all neighbours, without acknowledgements; return whether it was on the air."""
         raise NotImplementedError
-
-    def serve(self, agent: netsim.Agent, take: Callable[[Hashable, Any], None]) -> None:
-        """Work below another agent, with its name, radio and random numbers: it runs `run`, and ``take`` gets all."""
-        attach(self, agent._netsim)
-        self._above = take
 
     def _set_up(self) -> None:
         """Check the medium, and go on above the numbers from before a crash."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import netsim
 from netsim.agents.papers import RPL as PAPER
-from netsim.agents.protocols.collector import Collector, Message, Packet
+from netsim.agents.protocols.collector import Collector, Packet
 from netsim.agents.protocols.downward import MODES, Downward
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, nothing, whole
@@ -166,17 +166,17 @@ class RPL(Collector):
             return
         self.dios += 1
         self._advertised = self.rank
-        await self.announce(DIO, [self.version, self.rank])
+        await self.broadcast(DIO, [self.version, self.rank])
         if self.rank == INFINITE_RANK:
             self.dises += 1
-            await self.announce(DIS, None)
+            await self.broadcast(DIS)
 
     async def _solicit(self) -> None:
         while True:
             await asyncio.sleep(self.solicit * self.rng.uniform(0.5, 1.5))
             if self.rank == INFINITE_RANK:
                 self.dises += 1
-                await self.announce(DIS, None)
+                await self.broadcast(DIS)
 
     async def _probe(self) -> None:
         while True:
@@ -193,10 +193,10 @@ class RPL(Collector):
     async def _tell(self, node: Hashable) -> None:
         """Send a DIO to one neighbour, and measure its link thereby."""
         self.dios += 1
-        self.measure(node, await self.unicast(node, DIO, [self.version, self.rank]))
+        self.measure(node, await self.deliver(node, DIO, [self.version, self.rank]))
         self.choose()
 
-    def hear(self, frame: netsim.Frame | Message) -> None:
+    def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         """Take a message of RPL's own."""
         if frame.kind in Downward.kinds:
             if self.down is not None:

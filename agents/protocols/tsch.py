@@ -59,8 +59,9 @@ class TSCH(Mac):
       and after 5 it joins again.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or a routing
-    protocol lies above: ``RPL(mac=TSCH())``. Keys, 6P and further cells are left out.
+    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or the
+    layer lies below the parts of a mote: ``netsim.Mote(mac=TSCH(), routing=RPL())``. Keys, 6P and further cells are
+    left out.
 
     Parameters
     ----------
@@ -130,6 +131,10 @@ class TSCH(Mac):
         self._set_at = 0.0
         self._jobs: deque[_Job] = deque()
         self._tries, self._exponent, self._skip = 0, _MIN_BE, 0
+
+    def __getstate__(self) -> Any:
+        # Jobs hold futures of the run; the next one begins without jobs.
+        return {**super().__getstate__(), "_jobs": deque()}
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, netsim.Agent]", graph: "nx.Graph[Any]") -> None:

@@ -147,6 +147,10 @@ class Loop(asyncio.SelectorEventLoop):
             super()._make_self_pipe()  # type: ignore[misc]
         super().add_signal_handler(sig, callback, *args)
 
+    def __reduce__(self) -> Any:
+        # The events, locks and queues of an agent that is copied after a run find the loop of the next one.
+        return type(None), ()
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def now(self) -> float:

@@ -30,9 +30,10 @@ def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
     for mote in layout.parents:
         agent: Any = run.agents[mote]
         hops = len(layout.path(mote)) or math.nan
-        for number in range(1, agent.readings + 1):
-            taken = agent.taken_at[number - 1] if number <= len(agent.taken_at) else math.nan
-            sent = agent.sent_at.get(number, math.nan)
+        times = agent.app.taken_at
+        for number in range(1, agent.app.readings + 1):
+            taken = times[number - 1] if number <= len(times) else math.nan
+            sent = agent.routing.sent_at.get(number, math.nan)
             at = arrived.get((mote, number), math.nan)
             reason = "" if at == at else NEVER if math.isnan(taken) else reasons.get((mote, number), "")
             rows.append((mote, hops, number, taken, sent, at, at - taken, reason))
@@ -42,7 +43,7 @@ def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
 
 def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float]]:
     """Yield each reading that arrived, by mote and number, and when."""
-    sink: Any = run.agents[layout.sink]
+    sink = _routing(run)[layout.sink]
     if isinstance(sink, Collector):
         yield from ((reading, each.time) for reading, each in sink.heard.items())
         return
@@ -53,17 +54,22 @@ def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float
 def _reasons(run: Run) -> Iterator[tuple[tuple[Any, int], str]]:
     """Yield the reason for which each reading was given up; the last where copies of it were given up twice."""
     numbers = _numbers(run)
-    for agent in run.agents.values():
-        for key, reason in agent.lost.items():  # type: ignore[attr-defined]
+    for each in _routing(run).values():
+        for key, reason in each.lost.items():
             if reason != _ONLY_ACKS:
-                yield (key if isinstance(agent, Collector) else numbers[key]), reason
-        if isinstance(agent, Collector) and agent.parent is None and not agent.is_sink:
-            yield from ((packet.reading, NO_ROUTE) for packet in agent.waiting)
+                yield (key if isinstance(each, Collector) else numbers[key]), reason
+        if isinstance(each, Collector) and each.parent is None and not each.is_sink:
+            yield from ((packet.reading, NO_ROUTE) for packet in each.waiting)
+
+
+def _routing(run: Run) -> dict[Any, Any]:
+    """Return what routes at each mote."""
+    return {name: agent.routing for name, agent in run.agents.items()}  # type: ignore[attr-defined]
 
 
 def _numbers(run: Run) -> dict[tuple[Any, float], tuple[Any, int]]:
     """Return {(mote, time taken): (mote, number)}."""
-    times = {name: agent.taken_at for name, agent in run.agents.items()}  # type: ignore[attr-defined]
+    times = {name: agent.app.taken_at for name, agent in run.agents.items()}  # type: ignore[attr-defined]
     return {(name, time): (name, number) for name, taken in times.items() for number, time in enumerate(taken, 1)}
 
 

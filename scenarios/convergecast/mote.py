@@ -17,10 +17,10 @@ NO_ROUTE = "no route"
 SLOT = 10e-3  # s, of TSCH
 
 
-async def moments(mote: Any) -> AsyncIterator[float]:
+async def moments(mote: Any, is_sink: bool, since: float = 0.0) -> AsyncIterator[float]:
     """Yield when a mote takes its readings, at random: motes that coincide once would else coincide each time."""
-    for k in range(0 if mote.is_sink else mote.readings):
-        await asyncio.sleep(mote.period * (k + mote.rng.random()) - mote.now)
+    for k in range(0 if is_sink else mote.readings):
+        await asyncio.sleep(since + mote.period * (k + mote.rng.random()) - mote.now)
         mote.taken_at.append(mote.now)
         yield mote.now
 
@@ -33,7 +33,7 @@ class Arrival(NamedTuple):
     arrived: float
 
 
-class Mote(netsim.Agent):
+class TreeMote(netsim.Agent):
     """Takes a number of readings, one per period (s), and passes them on to its parent with those that it hears.
 
     The sink takes none; of another mote without a parent all readings are lost. With ``acks`` it waits for each frame's
@@ -50,6 +50,13 @@ class Mote(netsim.Agent):
         self.heard: list[Arrival] = []
         self.lost: dict[tuple[Hashable, float], str] = {}
 
+    @property
+    def routing(self) -> "TreeMote":
+        """Itself, so that it is measured as a `netsim.Mote` with the parts ``routing`` and ``app``."""
+        return self
+
+    app = routing
+
     async def run(self) -> None:
         """Sample and listen at the same time, until the end."""
         with suppress(TimeoutError):
@@ -58,7 +65,7 @@ class Mote(netsim.Agent):
 
     async def sample(self) -> None:
         """Take readings, and pass them on."""
-        async for _ in moments(self):
+        async for _ in moments(self, self.is_sink):
             if self.parent is not None:
                 self.sent_at[len(self.taken_at)] = self.now
             await self.forward([self.name, self.now])
@@ -82,41 +89,41 @@ class Mote(netsim.Agent):
             self.lost[reading[0], reading[1]] = f"not acknowledged ({outcome.reason})"
 
 
-class Reports(Collector):
-    """The same over a routing protocol, which finds the parent, keeps a queue and sends again."""
+class Reports(netsim.Part):
+    """The application above a part ``routing``: reports the time of each reading, from ``since`` on (s).
 
-    def __init__(self, is_sink: bool, period: float, readings: int, **protocol: Any) -> None:
-        super().__init__(is_sink, **protocol)
-        self.period, self.readings = period, readings
+    ``taken_at`` lists these times.
+    """
+
+    def __init__(self, period: float, readings: int, since: float = 0.0) -> None:
+        self.period, self.readings, self.since = period, readings, since
         self.taken_at: list[float] = []
 
     async def run(self) -> None:
-        """Run the protocol until the end."""
+        """Take all readings."""
+        routing: Any = self.mote.parts["routing"]
+        async for now in moments(self, routing.is_sink, self.since):
+            routing.report(now)
+
+
+class PartsMote(netsim.Mote):
+    """A mote with the parts ``routing`` and ``app``, a `Reports`; it runs for two periods more, as `TreeMote`."""
+
+    async def run(self) -> None:
+        """Run the parts until the end."""
+        app: Any = self.parts["app"]
         with suppress(TimeoutError):
-            async with asyncio.timeout((self.readings + 2) * self.period):
+            async with asyncio.timeout((app.readings + 2) * app.period):
                 await super().run()
 
-    async def work(self) -> None:
-        """Report the time of each reading."""
-        async for now in moments(self):
-            self.report(now)
 
-
-class CTPMote(Reports, CTP):
-    """A mote that routes by CTP."""
-
-
-class RPLMote(Reports, RPL):
-    """A mote that routes by RPL."""
-
-
-class TreeMote(Reports):
-    """A mote that knows its parent: no protocol, and no control traffic. It sends a reading up to four times a hop."""
+class Tree(Collector):
+    """Routing over a tree that is known: no control traffic. A reading is sent up to ``attempts`` times a hop."""
 
     gradient = 0
 
-    def __init__(self, parent: Hashable | None, is_sink: bool, period: float, readings: int, mac: Mac) -> None:
-        super().__init__(is_sink, period, readings, attempts=4, mac=mac)
+    def __init__(self, is_sink: bool, parent: Hashable | None, attempts: int = 4) -> None:
+        super().__init__(is_sink, attempts=attempts)
         self.parent = parent
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
@@ -134,8 +141,8 @@ class TreeMote(Reports):
         return True
 
 
-ROUTING: Mapping[str, type[Reports]] = {"ctp": CTPMote, "rpl": RPLMote}
-"""The motes that find their own routes, by the protocol's name."""
+ROUTING: Mapping[str, type[Collector]] = {"ctp": CTP, "rpl": RPL}
+"""The protocols that find routes, by name."""
 
 
 def tsch(cycle: float, is_sink: bool) -> TSCH:

@@ -16,7 +16,7 @@ from netsim.radio import DutyCycle, presets
 from netsim.scenarios.convergecast import measures
 from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
-from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, Mote, TreeMote
+from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, PartsMote, Reports, Tree, TreeMote
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import cc2420
 from netsim.scenarios.tasks.settings import numbers_in
@@ -115,17 +115,16 @@ class RadioUse:
         """Return how often a frame is sent over a hop at most; None where time decides it."""
         if self.mac in MACS:
             return None
-        return int(mote.attempts) if self.routing in ROUTING else 1 + radio.max_frame_retries * radio.acks
+        return int(mote.routing.attempts) if self.routing in ROUTING else 1 + radio.max_frame_retries * radio.acks
 
     def mote(self, mote: Any, layout: Layout, period: float, readings: int, acked: bool) -> Any:
-        """Return a mote that knows its parent, or one that routes."""
+        """Return a mote that knows its parent, or one of parts, which routes or lies above a MAC layer."""
         parent, is_sink = layout.parents.get(mote), mote == layout.sink
+        if self.routing not in ROUTING and self.mac not in MACS:
+            return TreeMote(parent, is_sink, period, readings, acked)
         mac = None if self.mac not in MACS or self.cycle is None else MACS[self.mac](self.cycle, is_sink)
-        if self.routing in ROUTING:
-            return ROUTING[self.routing](is_sink, period, readings, mac=mac)
-        if mac is not None:
-            return TreeMote(parent, is_sink, period, readings, mac)
-        return Mote(parent, is_sink, period, readings, acked)
+        routing = ROUTING[self.routing](is_sink) if self.routing in ROUTING else Tree(is_sink, parent)
+        return PartsMote(mac=mac, routing=routing, app=Reports(period, readings))
 
 
 @dataclass(frozen=True)
@@ -191,8 +190,9 @@ convergecast = study_of(experiment)
 
 def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
     """Return how many readings were taken so far, and how many arrived."""
-    taken = sum(len(mote.taken_at) for mote in agents.values())
-    return {"readings": taken, "arrived": sum(len(mote.heard) for mote in agents.values() if mote.is_sink)}
+    taken = sum(len(mote.app.taken_at) for mote in agents.values())
+    heard = sum(len(mote.routing.heard) for mote in agents.values() if mote.routing.is_sink)
+    return {"readings": taken, "arrived": heard}
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _parents(study: Study) -> tuple[dict[str, dict[Any, Any]], dict[str, set[Any
     parents: dict[str, dict[Any, Any]] = {}
     lost: dict[str, set[Any]] = {}
     for name, run in study.runs.items():
-        motes = _agents(run)
+        motes = {mote: each.routing for mote, each in _agents(run).items()}
         lost[name] = {mote for mote, each in motes.items() if each.parent is None and not each.is_sink}
         parents[name] = {mote: each.last_parent if mote in lost[name] else each.parent for mote, each in motes.items()}
     return parents, lost
@@ -278,7 +278,7 @@ def _mac_notes(study: Study, use: RadioUse, layout: Layout) -> Iterator[str]:
         if weak := [f"{a} → {b}" for a, b in ends if placed.powers[a, b] < least]:
             yield f"Links of the best tree whose signal, below {least:g} dBm, wakes no receiver: {', '.join(weak)}."
     for name, run in study.runs.items() if use.mac == "tsch" else ():
-        yield _joining(name, [mote.mac for mote in _agents(run).values() if not mote.is_sink])
+        yield _joining(name, [mote.mac for mote in _agents(run).values() if not mote.routing.is_sink])
 
 
 def _joining(name: str, macs: list[TSCH]) -> str:

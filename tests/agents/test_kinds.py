@@ -154,7 +154,12 @@ def test_a_routing_protocol_that_hears_declares_its_kinds() -> None:
 
 @pytest.mark.parametrize("routing", [CTP, RPL])
 def test_messages_over_a_mac_layer_are_sorted_too(routing: type[Collector]) -> None:
-    agent = routing()
-    for value in (5, None, [1, 2], ["d", 7], ["x", 1, 2], np.zeros(2), {"a": 1}, ["x", None]):
-        agent._take(1, value)
-    assert sum(agent.foreign.values()) == 8
+    class Odd(LPL):
+        async def work(self) -> None:
+            for value in (5, None, [1, 2], ["d", 7], ["x", 1, 2], np.zeros(2), {"a": 1}, ["x", None]):
+                await self.post(0, value)
+
+    mote = netsim.Mote(mac=LPL(0.1), it=routing(is_sink=True))
+    Network(nx.path_graph(2), LINK, medium=AT_ONCE, seed=1).run({0: mote, 1: Odd(0.1)}, until=5.0)
+    assert mote.foreign == {"(message)": 6, "x": 1}
+    assert mote.it.foreign == {"d": 1}

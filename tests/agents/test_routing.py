@@ -317,9 +317,10 @@ def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], m
     def below(node: int) -> Any:
         return TSCH(node == 0, slotframe=7, hopping=range(4)) if mac is TSCH else mac(0.125)
 
-    agents = {node: kind(is_sink=node == 0, mac=below(node)) for node in line}
+    motes = {node: netsim.Mote(mac=below(node), routing=kind(is_sink=node == 0)) for node in line}
     radio = replace(RADIO, access="aloha")
-    Network(line, LINK, medium=radio, seed=3).run(agents, until=560.0)
+    Network(line, LINK, medium=radio, seed=3).run(motes, until=560.0)
+    agents = {node: mote.routing for node, mote in motes.items()}
     assert {node: each.parent for node, each in agents.items()} == {0: None, 1: 0, 2: 1, 3: 2}
     due = [reading for node in (1, 2, 3) for reading in [(node, k) for k in range(1, 11)]]
     missing = [reading for reading in due if reading not in agents[0].heard]

@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 import netsim
-from netsim import BadInput, Deployment, Network, Radio
+from netsim import BadInput, Deployment, Mote, Network, Radio
 from netsim.agents import CTP, LPL, RPL, TSCH, ContikiMAC, Glossy, XMac
 from netsim.radio import LogDistance, Phy
 from netsim.testing import Actor
@@ -30,7 +30,7 @@ def test_one_mac_layer_for_all_is_refused(routing: Any, mac: Any) -> None:
     with pytest.raises(
         BadInput, match=rf"^agents\[1\]\.mac: must be an object of its own; it is the same {kind} as agents\[0\]\.mac$"
     ):
-        run({node: routing(is_sink=node == 0, mac=shared) for node in LINE})
+        run({node: Mote(mac=shared, it=routing(is_sink=node == 0)) for node in LINE})
 
 
 def test_any_agent_that_works_for_two_is_refused_and_a_friend_is_not() -> None:
@@ -71,7 +71,7 @@ def test_tsch_begins_once() -> None:
     with pytest.raises(BadInput, match=r"^is_root: must be True for one agent only, .* \[0, 2\] are connected"):
         run({node: TSCH(node != 1) for node in LINE})
     with pytest.raises(BadInput, match="no node of TSCH ever joins"):
-        run({node: CTP(node == 0, mac=TSCH()) for node in LINE})
+        run({node: Mote(mac=TSCH(), it=CTP(node == 0)) for node in LINE})
 
 
 def test_floods_begin_somewhere() -> None:
@@ -83,7 +83,7 @@ def test_floods_begin_somewhere() -> None:
 
 def test_what_must_be_the_same_at_all_nodes_is() -> None:
     with pytest.raises(BadInput, match=r"^agents\[1\]: period = 0\.25: must be 0\.5, as agent 0 has it$"):
-        run({node: CTP(node == 0, mac=LPL(0.5 if node == 0 else 0.25)) for node in LINE})
+        run({node: Mote(mac=LPL(0.25 if node else 0.5), it=CTP(node == 0)) for node in LINE})
     with pytest.raises(BadInput, match=r"^agents\[1\]: slotframe = 7: must be 101, as agent 0 has it$"):
         run({node: TSCH(node == 0, slotframe=7 if node else 101) for node in LINE})
 

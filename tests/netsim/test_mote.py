@@ -716,7 +716,6 @@ def test_motes_split_over_processes() -> None:
         (lambda: dict.fromkeys("ab", Keeps()), r"^Mote: b: must be an object of its own; it is the same as a$"),
         (lambda: {"_owners": Keeps()}, r"^Mote: _owners: must have another name"),
         (lambda: {"mote": Keeps()}, r"^Mote: mote: must have another name"),
-        (lambda: {"a": CTP(mac=LPL())}, r"^Mote: a: must have no MAC layer: give it as mac= of the mote$"),
         (
             lambda: {"a": Keeps(), "g": Glossy()},
             r"^Mote: g: Glossy must be the only part that gets frames, for it .*; a gets some, too$",
@@ -820,6 +819,35 @@ def test_each_protocol_works_above_each_mac_layer(layer: str, above: str) -> Non
     assert holds(motes)
 
 
+async def _is_busy(part: Any) -> None:
+    """Use the protocol until the run ends, so that it has work left then."""
+    it = part.mote.it
+    while hasattr(it, "report") or hasattr(it, "ask"):
+        await asyncio.sleep(0.5)
+        if hasattr(it, "report"):
+            it.report(part.name)
+        else:
+            await it.ask(part.neighbors[0], 4)
+
+
+def _copied(motes: Any, medium: Radio) -> None:
+    """Run motes, and then copies of them."""
+    network = Network(nx.path_graph(3), LINK, medium=medium, seed=2)
+    network.run(motes, until=5)
+    network.run(copy.deepcopy(motes), until=1)
+    network.run(pickle.loads(pickle.dumps(motes)), until=1)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("above", ABOVE)
+def test_motes_are_copied_while_they_have_work_left(layer: str, above: str) -> None:
+    motes = {
+        node: Mote(mac=LAYERS[layer] and LAYERS[layer](node == 0), it=ABOVE[above][0](node == 0), app=Calls(_is_busy))
+        for node in range(3)
+    }
+    _copied(motes, Radio(acks=True, max_frame_retries=0) if layer == "csma" else DUTY)
+
+
 BESIDE: dict[str, Any] = {
     "FTSP": lambda first: FTSP(5.0),
     "CTP": lambda first: CTP(is_sink=first),
@@ -830,6 +858,11 @@ BESIDE: dict[str, Any] = {
     "Glossy": lambda first: Glossy(is_initiator=first),
 }
 REFUSED = {frozenset({"CTP", "RPL"}), *(frozenset({"Glossy", name}) for name in BESIDE)}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_protocols_that_have_run_alone_are_copied(name: str) -> None:
+    _copied({node: BESIDE[name](node == 0) for node in range(3)}, DUTY)
 
 
 @pytest.mark.parametrize("pair", list(itertools.combinations(BESIDE, 2)), ids="-".join)

