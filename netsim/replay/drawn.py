@@ -121,7 +121,7 @@ class Drawings:
                 ends = places[agent], radius
                 if is_new and old >= 0 and old != parent:
                     _arrow(drawing, *ends, places[old], k, Pen("soft", "soft", 1.5 * k, (4 * k, 5 * k)))
-                if parent >= 0:
+                if parent >= 0 and self.run.down_at(agent, time) is None:
                     width = min(1.6 + 0.8 * math.sqrt(tree.sizes[agent]), 6.0) * k
                     colour = "accent" if is_new else "edge"
                     _arrow(drawing, *ends, places[parent], k, Pen(colour, colour, width))

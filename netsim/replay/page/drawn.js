@@ -77,14 +77,14 @@ class Drawings {
   }
 
   drawEdges(context, map, t) {
-    const { look, player } = this.page, hold = GLOW * player.speed;
+    const { look, player, views } = this.page, hold = GLOW * player.speed;
     for (const index of this.all("edge")) {
       const { parents, sizes } = this.treeAt(t, index);
       parents.forEach((to, agent) => {
         const { from, before } = this.since(index, agent, t), age = (t - from) / hold, old = this.target(index, agent, before);
         if (age < 1 && from > 0 && old >= 0 && old !== to) this.drawEdge(context, map, agent, old, look.soft, 1.5, 1 - age, [4, 5]);
         const fresh = age < 1 && from > 0;
-        if (to >= 0) this.drawEdge(context, map, agent, to, fresh ? look.accent : look.edge, Math.min(1.6 + 0.8 * Math.sqrt(sizes[agent]), 6), 1, []);
+        if (to >= 0 && !views.spacetime.downAt(agent, t)) this.drawEdge(context, map, agent, to, fresh ? look.accent : look.edge, Math.min(1.6 + 0.8 * Math.sqrt(sizes[agent]), 6), 1, []);
       });
     }
   }
