@@ -362,7 +362,7 @@ def _usual(values: Any, changed: Sequence[int], names: set[Hashable], agents: in
         numbers = {each for each in values if each is not None and math.isfinite(each)}
         return {"as": "number"} if numbers else None
     words = [values["words"][code] for code in set(values["codes"]) if code >= 0]
-    if set(words) <= _FLAGS:
+    if words and set(words) <= _FLAGS:
         flags = {}
         for agent, code in zip(changed, values["codes"], strict=True):
             flags.setdefault(agent, set()).add(values["words"][code] if code >= 0 else None)
