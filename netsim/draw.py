@@ -211,7 +211,7 @@ def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], An
     A function gives None for an agent whose class does not declare the state.
     """
     found: dict[str, Drawn] = {}
-    functions: dict[str, dict[str, Callable[[Any], Any]]] = {}
+    functions: dict[str, dict[type, Callable[[Any], Any]]] = {}
     seen = set()
     for agent in agents:
         for part, member in {"": agent, **agent._members()}.items():
@@ -363,7 +363,7 @@ def _usual(values: Any, changed: Sequence[int], names: set[Hashable], agents: in
         return {"as": "number"} if numbers else None
     words = [values["words"][code] for code in set(values["codes"]) if code >= 0]
     if words and set(words) <= _FLAGS:
-        flags = {}
+        flags: dict[int, set[str | None]] = {}
         for agent, code in zip(changed, values["codes"], strict=True):
             flags.setdefault(agent, set()).add(values["words"][code] if code >= 0 else None)
         ever = [each for each in flags.values() if "True" in each]

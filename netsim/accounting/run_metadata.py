@@ -61,7 +61,9 @@ class RunMetadata:
         positions = None if self.positions is None else [list(position) for position in self.positions]
         times = {"round_period": self.round_period, "rounds": self.rounds, "ended_at": self.ended_at}
         paths = {str(agent): [list(point) for point in path] for agent, path in self.paths.items()}
-        found = {**times, "medium": self.medium, "positions": positions} | ({"paths": paths} if paths else {})
+        found: dict[str, Any] = {**times, "medium": self.medium, "positions": positions} | (
+            {"paths": paths} if paths else {}
+        )
         found |= {"faults": [dict(each) for each in self.faults]} if self.faults else {}
         return found | ({"draw": dict(self.draw)} if self.draw else {})
 

@@ -202,7 +202,8 @@ class MapView:
             share = min((time - begin) / (end - begin or 1.0), 1.0)
             colour = self.styles.kinds[self.run.kinds[columns["kind"][rows[0]]]].colour
             pen = Pen(colour, width=2.5 * self.k, opacity=1 - 0.7 * share)
-            drawing.circle(*places[sender].tolist(), self._radius + max(float(far), 4.0) * share, pen)
+            x, y = places[sender].tolist()
+            drawing.circle(x, y, self._radius + max(float(far), 4.0) * share, pen)
         return set(casts)
 
     def _draw_ends(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:

@@ -157,7 +157,7 @@ class RunHistory:
         if not self.has_words:
             return []
         found = self.meta["states"]["values"][self.state]
-        usual = self.draw[self.state].get("usual")
+        usual = self.draw[str(self.state)].get("usual")
         begin = Counter(spans[0].word for spans in self.spans if spans and spans[0].word is not None)
         first = [max(begin, key=lambda word: (begin[word], -found["words"].index(word)))] if begin else []
         first = first if usual is None else [usual]
