@@ -254,7 +254,10 @@ class MapView:
                 span = run.span_at(agent, time)
                 name = self.styles.roles[span.word].shape if span is not None and span.word is not None else "circle"
                 name = "star" if self._drawings.has("star", agent, time) else name
-                pale = 0.4 if self._drawings.has("dim", agent, time) else 1.0
+                pale = 1.0
+                if self._drawings.has("dim", agent, time):
+                    shape(drawing, name, x, y, radius, Pen(fill="paper"))
+                    pale, ink = 0.4, "ink"
                 shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k, dashed, opacity=pale))
             if named and inside:
                 drawing.word(x, y + 0.36 * size, run.agents[agent], size, ink, bold=True, anchor="middle", rim="")

@@ -278,7 +278,14 @@ class MapView {
       const looks = this.looksOf(i, t), x = this.x[i], y = this.y[i];
       drawn.push(looks);
       if (looks.shape) drawings.drawBeside(context, this, i, t, (this.waiting && this.waiting.get(i)) || 0);
-      context.globalAlpha = looks.pale ? 0.4 : 1;
+      if (looks.pale) {
+        context.beginPath();
+        SHAPES[looks.shape](context, x, y, radius);
+        context.fillStyle = look.paper;
+        context.fill();
+        looks.ink = look.ink;
+        context.globalAlpha = 0.4;
+      }
       context.beginPath();
       context.fillStyle = looks.fill;
       context.strokeStyle = look.ink;

@@ -267,7 +267,7 @@ def test_a_lifeline_has_its_roles_colour_and_weight() -> None:
     pens = {shape.pen.line: shape.pen for shape in diagram().shapes if shape.what == "line" and shape.pen.width > 2}
     for word in ("follower", "candidate", "leader"):
         style = looks.roles[word]
-        assert pens[style.colour].width == pytest.approx(style.weight)
+        assert pens[style.line].width == pytest.approx(style.weight)
     assert looks.roles["follower"].colour == "role0", "the word in which most begin is the first"
     assert looks.kinds["hb"].colour == "routine", "what most frames are is routine"
 
