@@ -560,7 +560,8 @@ class Network:
         }
         if new:
             sources = self._watched | {name: source for name, (_, source) in new.items()}
-            result.watch = Watch(sources, self.graph, {name: each for name, (each, _) in new.items()} | self._draw)
+            draw = {name: each for name, (each, _) in new.items()} | self._draw
+            result.watch = Watch(sources, self.graph, draw, self._watched)
 
     def _settings_of(
         self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None

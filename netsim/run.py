@@ -202,7 +202,7 @@ class Run:
         """
         if self.watch is None:
             raise BadInput("watch = None: must be given to Network.watch for agents' states to be kept")
-        return self.watch.table()
+        return self.watch.table(whole=False)
 
     @property
     def notes(self) -> "pd.DataFrame":
@@ -260,7 +260,7 @@ class Run:
         """
         from netsim.replay.render import render
 
-        states = None if self.watch is None else self.states
+        states = None if self.watch is None else self.watch.table()
         return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states, draw=draw)
 
     def picture(
@@ -311,7 +311,7 @@ class Run:
 
         format_of(path)
         wanted = Wanted(view, begin, end, theme, size, fps)
-        states = None if self.watch is None else self.states
+        states = None if self.watch is None else self.watch.table()
         return write_picture(*parts(self.trace, title=title, states=states, draw=draw), path, wanted)
 
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
@@ -370,7 +370,7 @@ class Run:
         from netsim.replay.notebook import Replay
         from netsim.replay.render import parts
 
-        states = None if self.watch is None else self.states
+        states = None if self.watch is None else self.watch.table()
         return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states, draw=draw), height)
 
     @property

@@ -3,7 +3,7 @@
 import math
 import operator
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,8 @@ class Watch:
     draw : mapping, optional
         How states are drawn, by column; None for one that is not. Agents need not have a state that ``watched`` names
         and this draws.
+    asked : collection of str, optional
+        The columns that the user watches, beside those that are only drawn; by default all.
 
     Attributes
     ----------
@@ -124,9 +126,13 @@ class Watch:
     """
 
     def __init__(
-        self, watched: Watched, agents: Iterable[Hashable] = (), draw: Mapping[str, Drawn | None] | None = None
+        self,
+        watched: Watched,
+        agents: Iterable[Hashable] = (),
+        draw: Mapping[str, Drawn | None] | None = None,
+        asked: Collection[str] = (),
     ) -> None:
-        self.draw = dict(draw or {})
+        self.draw, self._asked = dict(draw or {}), frozenset(asked)
         self._columns = [_Column(name, function, self.draw.get(name)) for name, function in sources_of(watched).items()]
         self._numbers = {name: number for number, name in enumerate(agents)}
         # One row for each change; the values row by row.
@@ -298,13 +304,25 @@ class Watch:
             del column[:]
             column.frombytes(part[order].tobytes())
 
-    def table(self) -> "pd.DataFrame":
-        """Return a row for each change: time_s, agent, sent, and the watched columns."""
+    def table(self, whole: bool = True) -> "pd.DataFrame":
+        """Return a row for each change: time_s, agent, sent, and the watched columns.
+
+        Without ``whole``, of the columns that the user watches, if there are some, and of changes of these only.
+        """
         import pandas as pd
 
         times, agents, sent, values = self.changes()
         # Changes of several processes are stored one process after the other.
         order = np.argsort(times, kind="stable")
+        asked = [whole or not self._asked or column.name in self._asked for column in self._columns]
+        if not all(asked):
+            mine = values[order][:, asked]
+            by_agent = np.argsort(agents[order], kind="stable")
+            before, after = mine[by_agent][:-1], mine[by_agent][1:]
+            same = ((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=1)
+            kept = np.ones(len(order), dtype=np.bool_)
+            kept[by_agent[1:]] = ~(same & (np.diff(agents[order][by_agent]) == 0))
+            order = order[kept]
         columns: dict[str, Any] = {
             "time_s": times[order],
             "agent": as_column(self._numbers)[agents[order]],
@@ -312,7 +330,7 @@ class Watch:
         }
         for place, column in enumerate(self._columns):
             # What a class or the medium draws is perhaps a state that no agent here has.
-            if column.drawn is None or not len(values) or not np.isnan(values[:, place]).all():
+            if asked[place] and (column.drawn is None or not len(values) or not np.isnan(values[:, place]).all()):
                 columns[column.name] = _decoded(column, values[order, place])
         return pd.DataFrame(columns)
 

@@ -41,10 +41,6 @@ def changes_of(run: Run) -> dict[Hashable, list[Row]]:
     found = defaultdict(list)
     for row in rows_of(run.states):
         assert row["twice"] == 2 * row["mood"]
-        # What the medium draws changes at other instants.
-        before, drawn = found[row["agent"]][-1:], [name for name in ("asleep", "battery") if name in row]
-        if before and before[0]["mood"] == row["mood"] and drawn:
-            continue
         found[row["agent"]].append(row)
     return found
 

@@ -1,5 +1,6 @@
 """How agents declare the drawing of their states: `netsim.draw`."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar
@@ -35,15 +36,18 @@ class Child(netsim.Agent):
     }
 
     def __init__(self, **values: Any) -> None:
-        self.parent, self.done, self.waiting, self.left, self.due = None, [(1, "first")], 0, 1.0, 2.0
+        self.parent: Any = None
+        self.done, self.waiting, self.left, self.due = [(1, "first")], 0, 1.0, 2.0
         vars(self).update(values)
 
     async def run(self) -> None:
         await self.broadcast("hello", None)
         await self.inbox.get()
-        self.parent = self.name - 1 if self.name else None
+        self.parent = {0: None, 1: 0, 2: 1}[int(str(self.name))]
         self.done = [*self.done, (2, "then")]
         self.waiting, self.left = 3, 0.1
+        await asyncio.sleep(0.25)
+        self.left = 0.05
 
 
 def played(watched: Any = None, draw: Any = None, trace: bool = True, **values: Any) -> Run:
@@ -54,7 +58,7 @@ def played(watched: Any = None, draw: Any = None, trace: bool = True, **values: 
 
 
 def drawn(run: Run, **how: Any) -> dict[str, Any]:
-    found: dict[str, Any] = parts(run.trace, states=run.states if run.watch else None, **how)[0]["draw"]
+    found: dict[str, Any] = parts(run.trace, states=run.watch.table() if run.watch else None, **how)[0]["draw"]
     return found
 
 
@@ -64,6 +68,7 @@ def test_a_class_declares_once_and_a_traced_run_watches() -> None:
     last = run.states.groupby("agent").last()
     assert last.parent.tolist()[1:] == [0, 1]
     assert last.done.tolist() == ["!1|first 2|then"] * 3
+    assert run.trace.scene is not None
     assert run.trace.scene.draw["done"] == {"as": "strip"}
     assert drawn(run)["parent"] == {"as": "edge", "colour": True}
     assert played(trace=False).watch is None
@@ -79,6 +84,13 @@ def test_precedence_is_replay_watch_class_default() -> None:
     assert drawn(run, draw={"left": Badge()})["left"] == {"as": "badge"}
     with pytest.raises(BadInput, match=r"draw = 'lft': must be a state that the run watched: "):
         drawn(run, draw={"lft": Badge()})
+
+
+def test_what_is_drawn_adds_no_row_to_what_a_user_watches() -> None:
+    asked = {"twice": lambda agent: 2 * agent.waiting}
+    traced, plain = played(asked), played(asked, trace=False)
+    assert traced.states.equals(plain.states)
+    assert len(traced.watch.table()) > len(traced.states)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -160,11 +172,12 @@ def picture(time: float, **values: Any) -> Drawing:
     return MapView(history, styles, 0.0, 1.5, (1000, 700), 1.0, 0.2).draw(time)
 
 
+def count(drawing: Drawing, fill: str) -> int:
+    return sum(each.pen.fill == fill for each in drawing.shapes)
+
+
 def test_the_map_at_a_time_has_what_is_declared() -> None:
     before, after = picture(0.5), picture(1.4)
-    count = lambda drawing, **pen: sum(  # noqa: E731
-        all(getattr(each.pen, name) == value for name, value in pen.items()) for each in drawing.shapes
-    )
     # Arrows: two lines and two heads, besides that of the legend.
     assert count(after, fill="edge") - count(before, fill="edge") == 2
     # A fresh one glows.
