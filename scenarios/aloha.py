@@ -13,7 +13,7 @@ import pandas as pd
 
 import netsim
 from netsim import Link, Network, Radio, topology
-from netsim.draw import Number, Star
+from netsim.draw import Star
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.testing import sized
@@ -32,8 +32,6 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 class Station(netsim.Agent):
     """Sends frames of 100 bytes to agent 0 as a Poisson process."""
-
-    draw: ClassVar = {"sent": Number()}
 
     def __init__(self, gap: float, until: float) -> None:
         self.gap, self.until, self.sent = gap, until, 0
