@@ -15,6 +15,7 @@ from netsim.draw import Arc, Badge, Drawn, Edge, Gauge, Number, Role, Stack, Sta
 from netsim.errors import BadInput, NetsimError
 from netsim.replay.drawing import Drawing
 from netsim.replay.drawn import Drawings
+from netsim.replay.html import page_of, tokens
 from netsim.replay.map_view import MapView
 from netsim.replay.render import parts
 from netsim.replay.run_history import RunHistory
@@ -193,11 +194,32 @@ def test_the_map_at_a_time_has_what_is_declared() -> None:
 
 @pytest.mark.parametrize("name", ["ordinal", "diverging", "terms"])
 def test_page_and_pictures_have_the_same_colours(name: str) -> None:
-    from netsim.replay.html import page_of, tokens
-
     page = page_of({"title": "x"}, None)
     for colour in np.ravel(tokens()[name] if name != "diverging" else tokens()[name]["light"]).tolist():
         assert colour in page
+
+
+# How a colour is seen with a colour deficiency, severity 1 (Machado, Oliveira and Fernandes 2009), and OKLab.
+SEEN = {
+    "all": np.eye(3),
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+CONES = [[0.4122215, 0.5363325, 0.0514460], [0.2119035, 0.6806995, 0.1073970], [0.0883025, 0.2817188, 0.6299787]]
+LAB = [[0.2104543, 0.7936178, -0.0040720], [1.9779985, -2.4285922, 0.4505937], [0.0259040, 0.7827718, -0.8086758]]
+
+
+@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize(("name", "least"), [("ordinal", 10.9), ("diverging", 7), ("roles", 11.5)])
+def test_colours_differ_in_every_vision(name: str, least: float, seen: str) -> None:
+    found = tokens()[name]
+    scale = found["light"] if name == "diverging" else [each["light"] if name == "roles" else each for each in found]
+    shares = np.array([[int(each[i : i + 2], 16) for i in (1, 3, 5)] for each in scale]) / 255
+    light = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    lab = np.cbrt(np.clip(light @ np.array(SEEN[seen]).T, 0, 1) @ np.array(CONES).T) @ np.array(LAB).T
+    apart = 100 * np.linalg.norm(lab[:, None] - lab[None, :], axis=-1)
+    assert apart[~np.eye(len(scale), dtype=bool)].min() >= least
 
 
 def test_rafts_log_is_a_strip_with_its_terms() -> None:
