@@ -15,6 +15,7 @@ class Drawings {
     this.kinds = {};
     states.list.forEach(({ draw }, i) => draw && (this.kinds[draw.as] ||= []).push(i));
     this.trees = new Map();
+    this.changes = new Map();
     this.deepest = this.longest = null;
   }
 
@@ -41,10 +42,12 @@ class Drawings {
 
   // The value of a state, since when it is that, and what it was before.
   since(index, agent, t) {
-    const { states } = this.page, { values } = states.list[index], rows = states.changes(agent), value = states.of(index, agent, t);
+    const { states } = this.page, { values } = states.list[index], key = index * this.numbers.size + agent, value = states.of(index, agent, t);
+    // Other states may change a thousand times while this one stays.
+    if (!this.changes.has(key)) this.changes.set(key, states.changes(agent).filter((row, i, rows) => !i || !Object.is(values[row], values[rows[i - 1]])));
+    const rows = this.changes.get(key);
     let place = countUpTo(states.times, t, false, rows) - 1;
     while (place > 0 && !Object.is(values[rows[place]], value)) place--;
-    while (place > 0 && Object.is(values[rows[place - 1]], value)) place--;
     return { value, from: place < 0 ? 0 : states.times[rows[place]], before: place > 0 ? values[rows[place - 1]] : NaN };
   }
 

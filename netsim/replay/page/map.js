@@ -208,7 +208,11 @@ class MapView {
     // that several hear on one medium a ring.
     const paths = new Map(), casts = new Map(), queued = new Set(), { sender, number, receiver } = events, key = (row) => `${sender[row]} ${number[row]}`;
     this.waiting = new Map();
-    if (meta.medium === "shared") for (const row of rows) if (t >= depart[row]) casts.set(key(row), [...(casts.get(key(row)) || []), row]);
+    for (const row of meta.medium === "shared" ? rows : []) {
+      if (t < depart[row]) continue;
+      if (!casts.has(key(row))) casts.set(key(row), []);
+      casts.get(key(row)).push(row);
+    }
     for (const heard of casts.values()) {
       if (heard.length < 2) continue;
       const [row] = heard, from = sender[row], until = events.until[row] < Infinity ? events.until[row] : depart[row] + this.page.live.flight;
