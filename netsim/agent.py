@@ -56,11 +56,15 @@ class Agent:
     background : bool
         Whether it is part of the world, not of what is studied: a run ends without it, and the run's agents, rows,
         states and tables of airtime and energy leave it out. A subclass may set it; False by default.
+    draw : dict
+        Of the class: how its states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent": Edge()}``.
+        A run that keeps a trace or is shown live watches them.
     """
 
     _netsim: Context
     needs_links_both_ways: ClassVar[bool] = False
     background: ClassVar[bool] = False
+    draw: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -414,6 +418,7 @@ _RESERVED = frozenset(name for name in vars(Agent) if not name.startswith("__"))
     "answer",
     "needs_links_both_ways",
     "background",
+    "draw",
     "_check_together",
     "_members",
 } | {"_netsim"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from netsim.clock.clock import ClockName, Loop, new_loop
 from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
+from netsim.draw import Draw, Drawn, check_draw, declared, drawn_by_radio, source_of
 from netsim.engine.build import Settings, check_agents
 from netsim.engine.launch import aside, simulate, threads_start
 from netsim.engine.observers import MOST_ROWS, Viewer
@@ -41,6 +43,8 @@ Agents = Mapping[Any, Agent]
 
 # Lower bounds on the memory (bytes) per agent and per directed link; measurements gave 5,700 and 220.
 _BYTES_PER_AGENT, _BYTES_PER_LINK = 4_000, 150
+
+_BY_NAME = operator.attrgetter("name")
 
 # Numbers that msgpack writes in one byte.
 _MOST_KINDS = 128
@@ -168,6 +172,7 @@ class Network:
         self.scenery: dict[Hashable, Callable[[], Agent]] = {}
         self._running: Runtime | None = None
         self._watched: dict[str, Callable[[Any], Any]] = {}
+        self._draw: dict[str, Drawn | None] = {}
         self._viewer: Viewer | None = None
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
@@ -321,7 +326,7 @@ class Network:
             raise check.refuse("agent", agent, "a node of the graph")
         runtime.move(agent, tuple(position))
 
-    def watch(self, states: Watched | None) -> None:
+    def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:
         """Record every change of agents' states of later runs in `Run.states`; several calls add up.
 
         A column of an earlier call is replaced. None ends the recording of all.
@@ -335,13 +340,25 @@ class Network:
             classes; one that no agent has by the first row, or the end, is refused. It is read before each message and
             with each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
             `Run.rounds`. Reading a state does not affect the agent.
+        draw : mapping, optional
+            {column: how it is drawn in a replay}, as ``{"queue": Stack(), "parent": Edge()}`` of `netsim.draw`; a
+            column that is not watched yet is watched, too. It precedes what the agents' classes declare
+            (`netsim.Agent.draw`), which runs that keep a trace or are shown live watch by themselves.
 
         Raises
         ------
         BadInput
             If ``states`` is not a valid mapping or sequence of states.
         """
-        self._watched = {} if states is None else self._watched | sources_of(states)
+        drawn = check_draw(draw or {})
+        if states is None:
+            self._watched, self._draw = {}, {}
+            return
+        watched = self._watched | (sources_of(states) if states or not drawn else {})
+        for name, each in drawn.items():
+            if each is not None:
+                watched[name] = source_of(name, replace(each, state=each.state or watched.get(name)))
+        self._watched, self._draw = watched, self._draw | drawn
 
     def show_to(self, viewer: Viewer | None) -> None:
         """Show later runs live in a viewer (see `netsim.live.live_view`); pass None to show nothing."""
@@ -453,6 +470,7 @@ class Network:
         """Run with validated ``settings`` over several processes, as `play` does in one."""
         from netsim.parallel.launch import run_in_workers
 
+        self._watch_drawn(settings, result)
         return run_in_workers(settings, result, self._scheduled, self._active, workers, dask)
 
     def play(
@@ -465,6 +483,7 @@ class Network:
     ) -> Run:
         """Run with validated ``settings``, as `run` does, and add the rows to ``result``, which holds the agents."""
         if transport is None:
+            self._watch_drawn(settings, result)
             runtime = Runtime(settings, result, self._scheduled)
 
             def launch() -> Run:
@@ -497,8 +516,10 @@ class Network:
         On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks. On any other
         loop, it runs in virtual time in a separate thread or, where there are no threads, while that loop waits.
         """
+        settings = self._settings_of(until, sample, trace, blas_threads)
         result = self.result_of(agents, probes, progress)
-        runtime = Runtime(self._settings_of(until, sample, trace, blas_threads), result, self._scheduled)
+        self._watch_drawn(settings, result)
+        runtime = Runtime(settings, result, self._scheduled)
         loop = asyncio.get_running_loop()
         if isinstance(loop, Loop):
             with self._active(runtime):
@@ -539,8 +560,24 @@ class Network:
         for probe in probes:
             if not callable(probe):
                 raise check.refuse("probes", probe, "functions of the agents")
-        watched = Watch(self._watched, self.graph) if self._watched else None
+        watched = Watch(self._watched, self.graph, self._draw) if self._watched else None
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
+
+    def _watch_drawn(self, settings: Settings, result: Run) -> None:
+        """Watch what classes and the medium draw, too, if the run keeps a trace or is shown live."""
+        if not settings.trace and settings.viewer is None:
+            return
+        drawn = {**drawn_by_radio(settings.medium), **declared(result.agents.values())}
+        # A function of the user's may be of another meaning than the state that a class declares by the same name.
+        new = {
+            name: found
+            for name, found in drawn.items()
+            if name not in self._draw and isinstance(self._watched.get(name, _BY_NAME), operator.attrgetter)
+        }
+        if new:
+            sources = self._watched | {name: source for name, (_, source) in new.items()}
+            draw = {name: each for name, (each, _) in new.items()} | self._draw
+            result.watch = Watch(sources, self.graph, draw, self._watched)
 
     def _settings_of(
         self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None

@@ -18,6 +18,8 @@ from netsim.watch import Watch
 if TYPE_CHECKING:
     import pandas as pd
 
+    from netsim.draw import Draw
+
 Probe = Callable[[Mapping[Any, Any]], float | Mapping[str, float]]
 Progress = Callable[[int], None]
 
@@ -99,10 +101,12 @@ class Run:
             self._progress(number)
 
     def complete(self) -> None:
-        """Add the row of the last round, if ``every`` has left it out; the agents are as they were at its end."""
+        """Add the row of the last round, if ``every`` has left it out, and drop states of which no agent had any."""
         if self._without_row is not None:
             self._add(*self._without_row)
             self._without_row = None
+        if self.watch is not None and self.watch.is_empty:
+            self.watch = None
 
     def _add(
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
@@ -198,7 +202,7 @@ class Run:
         """
         if self.watch is None:
             raise BadInput("watch = None: must be given to Network.watch for agents' states to be kept")
-        return self.watch.table()
+        return self.watch.table(whole=False)
 
     @property
     def notes(self) -> "pd.DataFrame":
@@ -226,7 +230,14 @@ class Run:
             }
         )
 
-    def replay(self, path: str | Path = "replay.html", *, title: str = "", most: int = 500_000) -> Path:
+    def replay(
+        self,
+        path: str | Path = "replay.html",
+        *,
+        title: str = "",
+        most: int = 500_000,
+        draw: "Draw | None" = None,
+    ) -> Path:
         """Write one HTML file that shows the run in any browser, without a server or a network; return its path.
 
         Parameters
@@ -237,6 +248,8 @@ class Run:
             The title of the page.
         most : int
             Maximum number of frames shown; the page reports the omitted frames and counts all frames.
+        draw : mapping, optional
+            {watched state: how it is drawn}, of `netsim.draw`; None: not at all. It precedes what was declared before.
 
         Raises
         ------
@@ -247,8 +260,8 @@ class Run:
         """
         from netsim.replay.render import render
 
-        states = None if self.watch is None else self.states
-        return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states)
+        states = None if self.watch is None else self.watch.table()
+        return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states, draw=draw)
 
     def picture(
         self,
@@ -261,6 +274,7 @@ class Run:
         size: tuple[int, int] | None = None,
         fps: int | None = None,
         title: str = "",
+        draw: "Draw | None" = None,
     ) -> Path:
         """Draw the run as a picture (.svg, .png) or a film (.gif, .mp4), without a browser, and return its path.
 
@@ -282,6 +296,8 @@ class Run:
             Pictures in a second of a film, 1 to 50; by default 12.
         title : str
             The title above it.
+        draw : mapping, optional
+            As in `replay`.
 
         Raises
         ------
@@ -295,8 +311,8 @@ class Run:
 
         format_of(path)
         wanted = Wanted(view, begin, end, theme, size, fps)
-        states = None if self.watch is None else self.states
-        return write_picture(*parts(self.trace, title=title, states=states), path, wanted)
+        states = None if self.watch is None else self.watch.table()
+        return write_picture(*parts(self.trace, title=title, states=states, draw=draw), path, wanted)
 
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
         """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
@@ -332,14 +348,14 @@ class Run:
             raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
         return export(self.trace, path, ending, about=About(title), most=most)
 
-    def widget(self, *, title: str = "", most: int = 500_000, height: int = 640) -> Any:
+    def widget(self, *, title: str = "", most: int = 500_000, height: int = 640, draw: "Draw | None" = None) -> Any:
         """Return the page of `replay` as a widget for a notebook (`netsim.replay.notebook.Replay`).
 
         Its traits ``time`` (s), ``playing``, ``speed`` and ``agent`` are synchronized with the page both ways.
 
         Parameters
         ----------
-        title, most
+        title, most, draw
             As in `replay`.
         height : int
             In pixels, at least 200.
@@ -354,8 +370,8 @@ class Run:
         from netsim.replay.notebook import Replay
         from netsim.replay.render import parts
 
-        states = None if self.watch is None else self.states
-        return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states), height)
+        states = None if self.watch is None else self.watch.table()
+        return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states, draw=draw), height)
 
     @property
     def airtime(self) -> "pd.DataFrame":

@@ -3,7 +3,7 @@
 import math
 import operator
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from netsim.agent import Agent
 from netsim.core.records import as_column
+from netsim.draw import Cells, Drawn, Edge, Strip, cells_text
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.util import check
 from netsim.util.short_text import cut, short_text
@@ -19,13 +20,19 @@ from netsim.util.short_text import cut, short_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LONGEST_WORD", "MOST_WORDS", "Watch", "Watched", "sources_of"]
+__all__ = ["LONGEST_WORD", "MOST_WORDS", "STRIPS", "Watch", "Watched", "sources_of"]
 
 Watched = Mapping[str, str | Callable[[Any], Any]] | Sequence[str | Callable[[Any], Any]]
 """Names of attributes, and functions, of an agent; in a mapping by the names of their columns."""
 
 MOST_WORDS = 1000
 """How many different words a column may have in a run."""
+
+STRIPS = 20 * MOST_WORDS
+"""How many different states a column of lists may have (`netsim.draw.Strip`)."""
+
+OTHERS = "…"
+"""The word of all states of a column that is drawn, once it has as many as it may have."""
 
 LONGEST_WORD = 40
 """The most characters of a word."""
@@ -36,8 +43,10 @@ _RESERVED = ("time_s", "agent", "sent", "algorithm")
 class _Column:
     """A watched state: of numbers, until it has a word; from then on of words, each with a number."""
 
-    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
-        self.name, self.function = name, function
+    def __init__(self, name: str, function: Callable[[Any], Any], drawn: Drawn | None = None) -> None:
+        self.name, self.function, self.drawn = name, function, drawn
+        # A log has as many states as it has had entries.
+        self.most = STRIPS if isinstance(drawn, Strip | Edge) else MOST_WORDS
         self.words: dict[str, int] | None = None
         # Whether its words are those of True and False.
         self.are_flags = True
@@ -48,18 +57,42 @@ class _Column:
     def code(self, word: str, is_flag: bool = False) -> int:
         """Return the number of a word; raise BadInput if there are too many."""
         assert self.words is not None
+        if len(self.words) >= self.most and word not in self.words and self.drawn is not None:
+            # A run must not fail because it cannot be drawn.
+            word = OTHERS
         number = self.words.setdefault(word, len(self.words))
-        if number >= MOST_WORDS:
+        if number >= self.most + (self.drawn is not None):
             raise BadInput(
-                f"watch, {self.name}: must be a number, or a state with at most {MOST_WORDS:,} different words in a "
+                f"watch, {self.name}: must be a number, or a state with at most {self.most:,} different words in a "
                 f"run; the next one is {word!r}"
             )
         self.are_flags = self.are_flags and is_flag
         return number
 
+    def check(self, name: Hashable, value: Any, time: float, agents: Mapping[Hashable, int]) -> Any:
+        """Return an agent's state as its drawing has it; raise BadInput if it cannot be drawn so."""
+        drawn = self.drawn
+        if value is None or drawn is None:
+            return value
+        if isinstance(drawn, Strip):
+            value = value if isinstance(value, Cells) else Cells(value)
+            if value.entries is None:
+                return None
+            try:
+                text = cells_text(drawn, value)
+            except BadInput as error:
+                raise BadInput(f"draw, {self.name} of agent {name!r} at {time:g} s: {error}") from None
+            value = value.entries if text is None else text
+            fits = text is not None
+        else:
+            fits = drawn.check(value) and not (isinstance(drawn, Edge) and not _is_in(value, agents))
+        if not fits:
+            raise check.refuse(f"draw, {self.name} of agent {name!r}", value, f"{drawn._allowed}, at {time:g} s")
+        return str(value) if isinstance(drawn, Edge) and check.measured(value) is None else value
+
     def __getstate__(self) -> dict[str, Any]:
         # Functions may be impossible to pickle.
-        return vars(self) | {"function": None}
+        return vars(self) | {"function": None, "drawn": None}
 
 
 class Watch:
@@ -73,9 +106,16 @@ class Watch:
         In a sequence the column has the name of the attribute or function.
     agents : iterable
         The names of all agents.
+    draw : mapping, optional
+        How states are drawn, by column; None for one that is not. Agents need not have a state that ``watched`` names
+        and this draws.
+    asked : collection of str, optional
+        The columns that the user watches, beside those that are only drawn; by default all.
 
     Attributes
     ----------
+    draw : dict
+        As given.
     recoded : int
         How often a column of numbers became one of words, so that the values before are others now.
 
@@ -85,8 +125,15 @@ class Watch:
         If ``watched`` is neither, or the name of a column is reserved, repeated, or not printable text.
     """
 
-    def __init__(self, watched: Watched, agents: Iterable[Hashable] = ()) -> None:
-        self._columns = [_Column(name, function) for name, function in sources_of(watched).items()]
+    def __init__(
+        self,
+        watched: Watched,
+        agents: Iterable[Hashable] = (),
+        draw: Mapping[str, Drawn | None] | None = None,
+        asked: Collection[str] = (),
+    ) -> None:
+        self.draw, self._asked = dict(draw or {}), frozenset(asked)
+        self._columns = [_Column(name, function, self.draw.get(name)) for name, function in sources_of(watched).items()]
         self._numbers = {name: number for number, name in enumerate(agents)}
         # One row for each change; the values row by row.
         self._times, self._agents, self._sent, self._values = array("d"), array("i"), array("q"), array("d")
@@ -109,7 +156,7 @@ class Watch:
         found = []
         for place, column in enumerate(self._columns):
             try:
-                value = column.function(agent)
+                value = column.check(name, column.function(agent), time, self._numbers)
                 column.is_found = True
             except AttributeError as error:
                 if not early and error.obj is not None and error.obj is not agent:
@@ -119,6 +166,8 @@ class Watch:
                     ) from error
                 value = None
                 column.lack = column.lack or [repr(name), one_line(error)]
+            except BadInput:
+                raise
             except Exception as error:
                 raise NetsimError(
                     f"watch, {column.name} of agent {name!r} raised {type(error).__name__} at {time:g} s: "
@@ -150,6 +199,9 @@ class Watch:
         number = None if is_flag or isinstance(value, Enum) else check.measured(value)
         if number is not None and (column.words is None or number != number):
             return number
+        if isinstance(column.drawn, Strip):
+            column.words = {} if column.words is None else column.words
+            return column.code(value)
         word = _word_of(number) if number is not None else short_text(value, LONGEST_WORD)
         if not word:
             return None if word is None else math.nan
@@ -180,9 +232,19 @@ class Watch:
         return [column.name for column in self._columns]
 
     @property
+    def drawn_as(self) -> dict[str, Any]:
+        """How states are declared to be drawn, by column, as JSON has it."""
+        return {name: None if each is None else each.as_dict() for name, each in self.draw.items()}
+
+    @property
     def words(self) -> list[list[str] | None]:
         """The words of each column by their numbers; None for a column of numbers."""
         return [None if column.words is None else list(column.words) for column in self._columns]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all states are only declared by classes or the medium, and no agent had any."""
+        return all(column.drawn is not None for column in self._columns) and bool(np.isnan(self._values).all())
 
     def __len__(self) -> int:
         """Return the number of changes."""
@@ -242,20 +304,34 @@ class Watch:
             del column[:]
             column.frombytes(part[order].tobytes())
 
-    def table(self) -> "pd.DataFrame":
-        """Return a row for each change: time_s, agent, sent, and the watched columns."""
+    def table(self, whole: bool = True) -> "pd.DataFrame":
+        """Return a row for each change: time_s, agent, sent, and the watched columns.
+
+        Without ``whole``, of the columns that the user watches, if there are some, and of changes of these only.
+        """
         import pandas as pd
 
         times, agents, sent, values = self.changes()
         # Changes of several processes are stored one process after the other.
         order = np.argsort(times, kind="stable")
+        asked = [whole or not self._asked or column.name in self._asked for column in self._columns]
+        if not all(asked):
+            mine = values[order][:, asked]
+            by_agent = np.argsort(agents[order], kind="stable")
+            before, after = mine[by_agent][:-1], mine[by_agent][1:]
+            same = ((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=1)
+            kept = np.ones(len(order), dtype=np.bool_)
+            kept[by_agent[1:]] = ~(same & (np.diff(agents[order][by_agent]) == 0))
+            order = order[kept]
         columns: dict[str, Any] = {
             "time_s": times[order],
             "agent": as_column(self._numbers)[agents[order]],
             "sent": sent[order],
         }
         for place, column in enumerate(self._columns):
-            columns[column.name] = _decoded(column, values[order, place])
+            # What a class or the medium draws is perhaps a state that no agent here has.
+            if asked[place] and (column.drawn is None or not len(values) or not np.isnan(values[:, place]).all()):
+                columns[column.name] = _decoded(column, values[order, place])
         return pd.DataFrame(columns)
 
     def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
@@ -284,6 +360,10 @@ def sources_of(watched: Watched) -> dict[str, Callable[[Any], Any]]:
             raise check.refuse(f"watch[{column!r}]", source, "the name of an attribute, or a function of an agent")
         functions[column] = source if callable(source) else operator.attrgetter(source)
     return functions
+
+
+def _is_in(value: Any, agents: Mapping[Hashable, int]) -> bool:
+    return isinstance(value, Hashable) and value in agents
 
 
 def _name_of(source: Any) -> Any:

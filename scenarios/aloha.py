@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 
 import netsim
 from netsim import Link, Network, Radio, topology
+from netsim.draw import Star
 from netsim.scenarios.tasks.site import OwnSite
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
@@ -46,6 +47,8 @@ class Station(netsim.Agent):
 
 class Sink(netsim.Agent):
     """Counts the frames that it hears, by sender."""
+
+    draw: ClassVar = {"is_sink": Star(lambda a: True)}
 
     def __init__(self) -> None:
         self.heard: Counter[Hashable] = Counter()

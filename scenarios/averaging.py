@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim import Link, Network, topology
+from netsim.draw import Number
 from netsim.links import latency as latencies
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -14,6 +15,8 @@ from netsim.studies.seeds import GraphSeeds
 
 class Average(netsim.Agent):
     """Replaces its value by the mean of its own value and those it hears."""
+
+    draw: ClassVar = {"value": Number()}
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -62,9 +65,7 @@ def averaging(
     graph = topology.random_geometric(agents, radius, seed=seeds.graph)
     link = Link(latency=latencies.uniform(latency / 2, latency * 1.5), loss=loss, rate=rate)
     network = Network(graph, link, round_period=0.1, seed=seeds.network)
-    study.run(
-        "averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50, watch=["value"]
-    )
+    study.run("averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50)
     rounds = study.rounds
     shown = rounds[rounds["round"].isin([1, 2, 5, 10, 20, 50])]
     study.table(

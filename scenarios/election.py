@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import netsim
 from netsim import Link, Network, topology
+from netsim.draw import Badge, Role
 from netsim.links import latency as latencies
 from netsim.scenarios.flooding import ask
 from netsim.studies import Study
@@ -19,6 +20,12 @@ from netsim.util import check
 
 class Candidate(netsim.Agent):
     """Passes on numbers larger than its own, and leads if its own comes back (Chang and Roberts 1979)."""
+
+    draw: ClassVar = {
+        "role": Role(lambda a: role(a), usual="candidate"),
+        "number": Badge(),
+        "leader": Badge(),
+    }
 
     def __init__(self, number: int, onward: Any, timeout: float | None = None) -> None:
         self.number, self.onward, self.timeout = number, onward, timeout
@@ -59,9 +66,6 @@ def role(agent: Candidate) -> str:
     return "leader" if agent.leader == agent.number else "follower"
 
 
-WATCHED = {"role": role, "number": lambda agent: agent.number, "leader": lambda agent: agent.leader}
-
-
 def informed(agents: Mapping[Any, Candidate]) -> int:
     """Return how many agents know a leader."""
     return sum(agent.leader is not None for agent in agents.values())
@@ -94,7 +98,7 @@ def election(
     for name, timeout in (("once", None), ("acknowledged", 4 * latency)):
         team = {node: Candidate(numbers[node], (node + 1) % agents, timeout) for node in graph}
         network = Network(graph, link, seed=seeds.network)
-        study.run(name, network, team, [informed], rounds=2 * agents, sample=latency, watch=WATCHED)
+        study.run(name, network, team, [informed], rounds=2 * agents, sample=latency)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     know = (f"{row.algorithm} lets {row.informed:g} know, with {row.transmissions:,}" for row in last.itertuples())
     study.ask(

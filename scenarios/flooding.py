@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Hashable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim import Link, Network, topology
+from netsim.draw import Edge, Number, Star
 from netsim.links import latency as latencies
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
@@ -27,6 +28,8 @@ async def ask(agent: netsim.Agent, to: Hashable, kind: str, payload: Any, *, tim
 
 class Flood(netsim.Agent):
     """Passes the news on when it first hears it: to its children, or to all neighbours but its parent."""
+
+    draw: ClassVar = {"hops": Number(), "parent": Edge(), "first": Star(lambda a: a.hops == 0)}
 
     def __init__(self, first: bool, children: list[Any] | None = None) -> None:
         self.parent: Any = None
@@ -113,7 +116,7 @@ def flooding(
     }
     for name, team in contenders.items():
         network = Network(graph, Link(latency=delay, loss=loss), seed=seeds.network)
-        study.run(name, network, team, [informed], rounds=10, sample=latency, watch=["hops"])
+        study.run(name, network, team, [informed], rounds=10, sample=latency)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     study.table("at_the_end", f"Of {agents} agents", shown)

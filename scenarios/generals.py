@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 import netsim
 from netsim import Link, Network, topology
+from netsim.draw import Role, Star
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util import check
@@ -21,6 +22,8 @@ LATENCY = 0.01
 
 class General(netsim.Agent):
     """Answers each message with the next, up to the last, and attacks if it has heard all that it expects."""
+
+    draw: ClassVar = {"attacks": Role(usual="False"), "first": Star()}
 
     def __init__(self, first: bool, messages: int, messengers: int, wars: int) -> None:
         self.first, self.messages, self.messengers, self.wars = first, messages, messengers, wars
@@ -82,7 +85,7 @@ def generals(
 
         team = {node: General(node == 0, last, messengers, wars) for node in range(2)}
         network = Network(topology.path(2), Link(loss=loss, latency=LATENCY), seed=seed)
-        run = study.run(f"{last}-message", network, team, [shares], rounds=wars, watch=["attacks"])
+        run = study.run(f"{last}-message", network, team, [shares], rounds=wars)
         expected = ((1 - lost) ** last, lost * (1 - lost) ** (last - 1))
         rows.append((last, *run.rounds.iloc[-1][["both", "alone"]], *expected, run.ledger.transmissions / wars))
     columns = ["messages", "both", "alone", "both expected", "alone expected", "sent a war"]

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import netsim
 from netsim import Link, Network, topology
+from netsim.draw import Number
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -16,6 +17,8 @@ from netsim.util import check
 
 class Metropolis(netsim.Agent):
     """Moves towards the neighbours that it hears, by weights that keep the mean as long as all are heard."""
+
+    draw: ClassVar = {"value": Number()}
 
     def __init__(self, value: float, rounds: int) -> None:
         self.value, self.duration = value, rounds
@@ -31,6 +34,8 @@ class Metropolis(netsim.Agent):
 
 class PushSum(netsim.Agent):
     """Hands out equal shares of a sum and a weight; its value is their ratio (Kempe, Dobra and Gehrke 2003)."""
+
+    draw: ClassVar = {"value": Number()}
 
     def __init__(self, value: float, rounds: int) -> None:
         self.held, self.duration = np.array([value, 1.0]), rounds
@@ -112,7 +117,7 @@ def pushsum(
     for name, kind in kinds.items():
         team = {node: kind(float(node), rounds) for node in graph}
         network = Network(graph, Link(loss=loss), seed=seeds.network)
-        study.run(name, network, team, [wrong], rounds=rounds, watch=["value"])
+        study.run(name, network, team, [wrong], rounds=rounds)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     study.table("at_the_end", f"After {rounds} rounds, the mean being {mean:g}", last[["algorithm", "error", "spread"]])
     error = Axis("error", log=True, label="largest distance from the mean")

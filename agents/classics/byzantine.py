@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from itertools import permutations
+from typing import ClassVar
 
 from netsim.agent import Agent
 from netsim.agents import papers
 from netsim.core import Frame
+from netsim.draw import Role, Star
 from netsim.util import check
 
 __all__ = ["OralMessages", "Traitor"]
@@ -73,6 +75,8 @@ class OralMessages(Agent, papers.Cited):
 
     Source: L. Lamport, R. Shostak and M. Pease, The Byzantine generals problem, ACM TOPLAS 4(3), 1982, section 3.
     """
+
+    draw: ClassVar = {"decision": Role(usual="undecided"), "commander": Star(lambda a: a.name == a.commander)}
 
     paper = papers.BYZANTINE
     role = "loyal"

@@ -1,12 +1,13 @@
 """Logical clocks: numbers that are never against the order of cause and effect, and vectors that are that order."""
 
 import asyncio
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import netsim
 from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.papers import Cited
+from netsim.draw import Badge, Role
 from netsim.util import check
 
 __all__ = ["Event", "LamportClock", "Stamped", "VectorClock"]
@@ -129,6 +130,8 @@ class Stamped(netsim.Agent, Cited):
     -----
     It ends when no frame can come any more, which only the simulator knows. The clocks do not need that.
     """
+
+    draw: ClassVar = {"doing": Role(usual="nothing yet"), "Lamport": Badge(lambda a: a.lamport.stamp)}
 
     paper = papers.MATTERN
 

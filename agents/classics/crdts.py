@@ -3,12 +3,13 @@
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from netsim import payloads
 from netsim.agent import Agent
 from netsim.agents import papers
 from netsim.core import Frame
+from netsim.draw import Badge
 from netsim.util import check
 
 __all__ = ["AntiEntropy", "GCounter", "ORSet", "PNCounter"]
@@ -146,6 +147,8 @@ class AntiEntropy(Agent, papers.Cited):
     Source: A. Demers et al., Epidemic algorithms for replicated database maintenance, PODC 1987 (anti-entropy);
     M. Shapiro et al., Conflict-free replicated data types, SSS 2011 (state-based objects).
     """
+
+    draw: ClassVar = {"value": Badge()}
 
     paper = f"{papers.EPIDEMIC} {papers.CRDT}"
 

@@ -3,10 +3,12 @@
 import asyncio
 import math
 from collections.abc import Hashable, Mapping
+from typing import ClassVar
 
 import netsim
 from netsim.agents import papers
 from netsim.agents.papers import Cited
+from netsim.draw import Number
 from netsim.util import check
 
 __all__ = ["DistanceVector"]
@@ -57,6 +59,8 @@ class DistanceVector(netsim.Agent, Cited):
     that of Bellman (1957), and of Ford and Fulkerson (1962). RIP forgets lost routes after a while; this agent
     keeps them at ``infinity``.
     """
+
+    draw: ClassVar = {"destinations": Number(lambda a: sum(each < a.infinity for each in a.distance.values()))}
 
     paper = papers.RIP
 

@@ -2,11 +2,12 @@
 
 import operator
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agents import papers
 from netsim.agents.papers import Cited
+from netsim.draw import Edge, Role, Star
 from netsim.util import check
 
 __all__ = ["Echo"]
@@ -41,6 +42,8 @@ class Echo(netsim.Agent, Cited):
     status : str
         ``"asleep"``, ``"waiting"`` for neighbours, ``"done"``: then all agents below it are done, too.
     """
+
+    draw: ClassVar = {"status": Role(usual="asleep"), "parent": Edge(), "first": Star()}
 
     paper = papers.CHANG
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agents import papers
 from netsim.agents.papers import Cited
+from netsim.draw import Role, Stack
 from netsim.util import check
 
 __all__ = ["RicartAgrawala"]
@@ -49,6 +50,8 @@ class RicartAgrawala(netsim.Agent, Cited):
     text. After its last entry a node goes on replying, as it must; that it returns when no more request can come is a
     convenience of the simulator (``async for frame in self.inbox``).
     """
+
+    draw: ClassVar = {"status": Role(usual="outside"), "deferred": Stack(lambda a: len(a.deferred))}
 
     paper = papers.RICART_AGRAWALA
 

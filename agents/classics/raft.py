@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agents import papers
+from netsim.draw import Arc, Badge, Role, Strip
 from netsim.util import check
 
 __all__ = ["Raft"]
@@ -63,6 +64,13 @@ class Raft(netsim.Agent, papers.Cited):
     membership, snapshots, and the empty entry with which section 8 lets a new leader commit earlier entries before
     there is a new command. Requests are not repeated at once: the next heartbeat, or the next election, is.
     """
+
+    draw: ClassVar = {
+        "role": Role(usual="follower"),
+        "term": Badge(),
+        "due": Arc(lambda a: None if a.role == "leader" else a.due),
+        "log": Strip(lambda a: a.log[1:], committed="commit"),
+    }
 
     paper = papers.RAFT
 

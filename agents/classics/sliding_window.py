@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim.agents import papers
+from netsim.draw import Role
 from netsim.util import check
 
 __all__ = ["Receiver", "Sender"]
@@ -16,6 +17,8 @@ __all__ = ["Receiver", "Sender"]
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Side(netsim.Agent, papers.Cited):
     """What both sides agree on: the window, the rule, and how many sequence numbers there are."""
+
+    draw: ClassVar = {"status": Role(usual="waiting")}
 
     window: int = 8
     selective: bool = False

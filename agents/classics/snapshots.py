@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.papers import Cited
+from netsim.draw import Role
 
 __all__ = ["ChandyLamport", "Part"]
 
@@ -53,6 +54,8 @@ class ChandyLamport(netsim.Agent, Cited):
     The agent ends when no frame can come any more, which only the simulator knows. A part is complete when
     its ``awaited`` is empty, and for that the agent needs to know nothing else.
     """
+
+    draw: ClassVar = {"status": Role(usual="working")}
 
     paper = papers.CHANDY_LAMPORT
 

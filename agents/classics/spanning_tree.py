@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from netsim.agent import Agent
 from netsim.agents import papers
+from netsim.draw import Badge, Edge, Role
 from netsim.util import check
 
 __all__ = ["GHS"]
@@ -54,6 +55,8 @@ class GHS(Agent, papers.Cited):
     ACM TOPLAS 5(1), 1983; numbers in comments are those of the procedures in its appendix. ``found`` and ``awaited``
     hold what is best-edge, best-wt, find-count and test-edge there.
     """
+
+    draw: ClassVar = {"status": Role(usual="found"), "level": Badge(), "in_branch": Edge(colour=False)}
 
     paper = papers.GHS
 

@@ -1,12 +1,13 @@
 """Dijkstra and Scholten's detection of termination: who begins a computation learns that it is over."""
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
 from netsim import Frame
 from netsim.agents import papers
 from netsim.agents.papers import Cited
+from netsim.draw import Edge, Role, Stack, Star
 from netsim.util import check
 
 __all__ = ["DijkstraScholten"]
@@ -38,6 +39,13 @@ class DijkstraScholten(netsim.Agent, Cited):
     over_at : float or None
         When it learned that the computation is over, in seconds.
     """
+
+    draw: ClassVar = {
+        "status": Role(usual="idle"),
+        "parent": Edge(),
+        "root": Star(),
+        "deficit": Stack(),
+    }
 
     paper = papers.DIJKSTRA_SCHOLTEN
 

@@ -10,6 +10,7 @@ from netsim.agents.papers import DELUGE
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, whole
 from netsim.agents.protocols.together import must_agree
 from netsim.agents.protocols.trickle import Trickle, checked
+from netsim.draw import Number
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Dissemination(Speaker):
     at scale", SenSys 2004. A page is served at once, without the paper's rounds and without preferring lower ones. Two
     images of the same version, which two nodes published at once, mix: one node publishes.
     """
+
+    draw: ClassVar = {"have": Number()}
 
     paper: ClassVar[str] = DELUGE
     kinds: ClassVar[Mapping[str, Form]] = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from netsim.agents.papers import FTSP as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, maybe, number, whole
+from netsim.draw import Role, Star
 from netsim.util import check
 
 __all__ = ["FTSP"]
@@ -68,6 +69,8 @@ class FTSP(Speaker):
     defaults are the paper's. Outliers are not removed. Beacons without a time, and the number by which a root that has
     gone is told from one that lives, are not the paper's.
     """
+
+    draw: ClassVar = {"is_synchronised": Role(usual="False"), "is_root": Star(lambda a: a.root == a.name)}
 
     paper: ClassVar[str] = PAPER
     uses_radio: ClassVar[bool] = True

@@ -1,9 +1,10 @@
 """Sampling by a common clock: all motes of a network read their sensors at the same time, and report later."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 import netsim
+from netsim.draw import Number
 from netsim.util import check
 
 __all__ = ["Sampler"]
@@ -27,6 +28,8 @@ class Sampler(netsim.Part):
     taken : dict
         {slot: own time (s)} of the samples; a slot's number is the common time over the period.
     """
+
+    draw: ClassVar = {"readings": Number(lambda a: len(a.taken))}
 
     def __init__(self, period: float = 30.0, *, spread: float | None = None) -> None:
         self.period = check.finite("period", period, above=0)

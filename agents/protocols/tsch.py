@@ -13,6 +13,7 @@ from netsim.agents.protocols.kinds import Form, fields, whole
 from netsim.agents.protocols.mac import ALL, BEGUN, DATA, Mac, sent
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
+from netsim.draw import Number, Star
 from netsim.radio.handle import MOST_CHANNEL
 from netsim.util import check
 
@@ -93,6 +94,8 @@ class TSCH(Mac):
     configuration", RFC 8180, 2017; IEEE Std 802.15.4-2015, 6.2.6, 6.5.4 and 8.4.2.2.1 (timeslot template), from which
     the defaults are.
     """
+
+    draw: ClassVar = {"hops": Number(), "is_root": Star()}
 
     paper: ClassVar[str] = PAPER
     kinds: ClassVar[Mapping[str, Form]] = {**Mac.kinds, BEACON: fields(whole(0, _MOST_ASN), whole(0, _MOST_HOPS))}

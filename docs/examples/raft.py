@@ -80,6 +80,5 @@ def make(
     server = VERSIONS[check.one_of("version", version, VERSIONS)]
     graph = topology.complete(agents)
     network = Network(graph, Link(latency=latency.uniform(0.005, 0.02), loss=loss), seed=seed)
-    network.watch(["role", "term", "commit"])
     commands = [(0.5 + 0.25 * k, f"x={k}") for k in range(int(4 * seconds) - 4)]
     return network, {i: server(election=(shortest, longest), commands=commands) for i in graph}, {"until": seconds}

@@ -46,6 +46,8 @@ class RunMetadata:
         * ``sides`` (of a partition only): the lists of the agents on each of the two sides.
     stack : dict
         Of a network with a `netsim.SixLowpan`: its ``prefix``, and its ``ports`` by kind; else empty.
+    draw : dict
+        By watched state, how it is declared to be drawn (`netsim.draw.Drawn.as_dict`); None for not at all.
     """
 
     round_period: float
@@ -56,6 +58,7 @@ class RunMetadata:
     paths: Mapping[int, Path] = field(default_factory=dict)
     faults: Sequence[Mapping[str, Any]] = field(default_factory=list)
     stack: Mapping[str, Any] = field(default_factory=dict)
+    draw: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metadata as a dict for JSON."""
@@ -64,7 +67,7 @@ class RunMetadata:
         paths = {str(agent): [list(point) for point in path] for agent, path in self.paths.items()}
         found: dict[str, Any] = {**times, "medium": self.medium, "positions": positions}
         faults = [dict(each) for each in self.faults]
-        optional = {"paths": paths, "faults": faults, "stack": dict(self.stack)}
+        optional = {"paths": paths, "faults": faults, "stack": dict(self.stack), "draw": dict(self.draw)}
         return found | {name: value for name, value in optional.items() if value}
 
     @classmethod
@@ -87,10 +90,12 @@ class RunMetadata:
         faults = content.get("faults", [])
         if not (isinstance(faults, list) and all(_is_fault(each, agents) for each in faults)):
             raise ValueError("its faults are invalid")
-        stack = content.get("stack", {})
+        stack, draw = content.get("stack", {}), content.get("draw", {})
         if not (isinstance(stack, dict) and (not stack or _is_stack(stack))):
             raise ValueError("its stack is invalid")
-        return cls(float(period), float(ended), medium, positions, rounds, paths, faults, stack)
+        if not (isinstance(draw, Mapping) and all(each is None or "as" in each for each in draw.values())):
+            raise ValueError("how its states are drawn is invalid")
+        return cls(float(period), float(ended), medium, positions, rounds, paths, faults, stack, draw)
 
 
 def positions_of(graph: Any, agents: Iterable[Hashable]) -> Positions | None:

@@ -392,8 +392,9 @@ class Runtime:
         # Pass the list itself, not a copy, so that the metadata also get the faults of the rest of the run.
         faults = self.injector.record.spans
         stack = {} if self.shared.stack is None else self.shared.stack.as_dict()
-        last, now = self._last_round(), self.loop.now()
-        return RunMetadata(settings.round_period, now, medium, places, last, walked, faults, stack)
+        drawn = {} if self.result.watch is None else self.result.watch.drawn_as
+        times = settings.round_period, self.loop.now()
+        return RunMetadata(*times, medium, places, self._last_round(), walked, faults, stack, drawn)
 
     def _last_round(self) -> int:
         """Return the number of the last round that opened; 0 if none opened, or if compute times lengthen rounds."""

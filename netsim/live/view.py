@@ -13,6 +13,7 @@ from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.accounting.trace import STREAMS
 from netsim.core.records import IN_FLIGHT
+from netsim.draw import resolved
 from netsim.errors import NetsimError, one_line
 from netsim.replay import render
 from netsim.replay.frames import Columns, Reader, frames_of
@@ -49,9 +50,11 @@ class RunView:
         self._most, self._pace, self._length = most, pace, length
         self._run, self._scene = run, scene
         self._state_names = [] if run.watch is None else run.watch.columns
+        self._names = render.texts(run.agents)
         self._pending = PendingFrames(run.ledger, forget=not run.ledger.keeps_trace)
         self._said = run.ledger.captions or Captions()
         self._rows, self._changes = ShownRows(), ShownChanges(len(run.agents), len(self._state_names))
+        self._changes.look(run.watch)
         self._lock = threading.Lock()
         self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
                                           "rounds": 0, "paths": {}, "notes": [], "labels": [], "faults": [],
@@ -130,6 +133,8 @@ class RunView:
             log = _excerpt(self._run.ledger, self._scene)
             meta = render.describe(log, frames_of(log), self.about)
             meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
+            declared = {} if self._run.watch is None else self._run.watch.drawn_as
+            meta |= {"draw": resolved(meta["states"], meta["agents"], declared)}
             live = {"number": self.number, "pace": self._pace, "length": self._length}
             self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
         return self._page
@@ -147,11 +152,11 @@ class RunView:
             columns |= {f"open {name}": column for name, column in under_way.items()}
             columns |= rows.columns(row) | changes.columns(change)
             notes = [*snapshot["notes"], *rows.notes, *changes.notes]
-            curves, words = list(rows.curves), changes.words
+            curves, words, draw = list(rows.curves), changes.words, changes.drawn(self._names)
             self.fetched = self.fetched or not snapshot["running"]
         return snapshot | {
             "since": ".".join(map(str, since)), "row": row, "change": change, "curves": curves, "notes": notes,
-            "words": words,
+            "words": words, "draw": draw,
             "total": sum(snapshot["counts"].values()), "most": self._most, "packed": pack(columns, quickly=True),
         }  # fmt: skip
 
@@ -340,6 +345,8 @@ class ShownChanges:
         self.edition = 0
         self.words: dict[str, list[str]] = {}
         self._agents, self._states, self._seen, self._recoded, self._thinned = agents, states, 0, 0, False
+        self._declared: dict[str, Any] = {}
+        self._columns: list[str] = []
         self._parts = self._none()
 
     def _none(self) -> list[NDArray[Any]]:
@@ -358,6 +365,7 @@ class ShownChanges:
         if watch.recoded > self._recoded:
             self._recoded, self._seen, self._parts = watch.recoded, 0, self._none()
             self.edition += 1
+        self._declared, self._columns = watch.drawn_as, watch.columns
         self.words = {
             name: render.texts(words) for name, words in zip(watch.columns, watch.words, strict=True) if words
         }
@@ -377,6 +385,20 @@ class ShownChanges:
         *parts, values = (part[first:] for part in self._parts)
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}
+
+    def drawn(self, agents: Sequence[str]) -> dict[str, Any]:
+        """Return how states are drawn, by column (`netsim.draw.resolved`)."""
+        if not self._parts:
+            return {}
+        values = {
+            name: {"words": self.words[name], "codes": np.nan_to_num(column, nan=-1).astype(np.int64).tolist()}
+            if name in self.words
+            else column.tolist()
+            for name, column in zip(self._columns, self._parts[3].T, strict=True)
+            if name not in self._declared
+        }
+        states = {"agents": self._parts[1].tolist(), "values": dict.fromkeys(self._columns, ()) | values}
+        return resolved(states, agents, self._declared)
 
     @property
     def notes(self) -> list[str]:

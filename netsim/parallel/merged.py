@@ -115,7 +115,10 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         # Each worker records the faults of all agents until it ends: use the most complete record.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
-        ledger.scene = RunMetadata(settings.round_period, result.ended_at, medium, places, last, faults=faults)
+        drawn = {} if result.watch is None else result.watch.drawn_as
+        ledger.scene = RunMetadata(
+            settings.round_period, result.ended_at, medium, places, last, faults=faults, draw=drawn
+        )
         ledger.captions = Captions()
         for part in parts:
             if part["captions"] is not None:

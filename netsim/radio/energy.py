@@ -738,6 +738,11 @@ class EnergyAccount:
         return self._meter.left(self._now())
 
     @property
+    def whole(self) -> float | None:
+        """The energy of the full battery, in joules; None on mains."""
+        return self._meter.energy.battery
+
+    @property
     def last_frame(self) -> float:
         """The energy (J) of the last frame sent or given up, with its retransmissions; 0 before the first frame."""
         return self._meter.last_frame

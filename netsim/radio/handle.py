@@ -73,6 +73,11 @@ class RadioHandle:
         return "receive" if mac.hears(now) else "listen"
 
     @property
+    def is_off(self) -> bool:
+        """Whether the agent has switched the radio off."""
+        return not self._mac.listening
+
+    @property
     def transmit_left(self) -> float:
         """The seconds until the end of the frame that the radio is sending; 0 if it is not sending."""
         return max(0.0, self._mac.receiver.sends_until - self._loop.now())

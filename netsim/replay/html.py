@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.draw import resolved
 from netsim.errors import BadInput
 from netsim.replay.packing import pack
 from netsim.util import check
@@ -33,7 +34,7 @@ _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause":
 
 # In this order they make one program.
 _SCRIPTS = (
-    *("unpack", "events", "look", "states", "map", "causality", "sheet", "spacetime", "strip", "curves"),
+    *("unpack", "events", "look", "states", "drawn", "map", "causality", "sheet", "spacetime", "strip", "curves"),
     *("inspector", "panels", "player", "live", "framed", "page"),
 )
 
@@ -48,7 +49,8 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     ----------
     meta : mapping
         ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
-        (False: they are a layout), ``paths`` (by the number of an agent that moves, as text: lists of s, x, y),
+        (False: they are a layout), ``medium``, ``draw`` (how states are drawn: `netsim.draw.resolved`),
+        ``paths`` (by the number of an agent that moves, as text: lists of s, x, y),
         ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``, ``causes`` (the first is
         "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and ``omitted``, ``states`` (changes
         in order of time: ``times`` in s, ``agents`` by number, ``sent``, and ``values`` by name, NaN for none),
@@ -74,6 +76,7 @@ def packed_parts(
     meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, object]]:
     """Return the meta as a page reads it, and all columns packed; arguments and errors are those of `html`."""
+    meta = meta if "draw" in meta else {**meta, "draw": resolved(meta["states"], meta["agents"], {})}
     events = _checked(meta, columns)
     states, curves = meta["states"], meta["curves"]
     for name, dtype in (("times", np.float64), ("agents", np.int32), ("sent", np.int64)):

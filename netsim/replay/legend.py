@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
+from netsim.replay.drawn import Drawings
 from netsim.replay.run_history import RunHistory
 from netsim.replay.style_sheet import Style, StyleSheet, head, is_log, mark, shape
 
@@ -59,6 +60,8 @@ def shortened(text: str, size: float, room: float, bold: bool = False) -> str:
 def entries(run: RunHistory, styles: StyleSheet, rows: NDArray[np.int64], *, arrows: bool) -> list[Entry]:
     """Return the entries for some frames and for all states; ``arrows``: of lines, else of shapes."""
     found = list(_states(run, styles, arrows))
+    if not arrows:
+        found += [Entry(sign, "", words, "ink") for sign, words in Drawings(run, styles).signs()]
     some_down = any(run.down(agent) for agent in range(len(run.agents)))
     if some_down:
         sample = partial(_line, style=styles.down, width=2) if arrows else partial(_down, styles=styles)
@@ -109,15 +112,18 @@ def _states(run: RunHistory, styles: StyleSheet, arrows: bool) -> Iterable[Entry
             style = styles.roles[word]
             sample = partial(_line, style=style, width=style.weight) if arrows else partial(_shape, style=style)
             # True and False say nothing without the state's name.
-            yield Entry(sample, f"{run.state} {word}" if word in ("True", "False") else word, "", style.colour)
+            yield Entry(sample, f"{run.state} {word}" if word in ("True", "False") else word, "", "ink")
     elif math.isfinite(run.extent[0]):
         low, high = run.extent
         ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}{', logarithmic' * is_log(low, high)}"
         yield Entry(partial(_ramp, styles=styles, extent=run.extent), str(run.state), ends, "ink")
+    elif run.tree is not None and not arrows:
+        extent = 0.0, Drawings(run, styles).deepest
+        yield Entry(partial(_ramp, styles=styles, extent=extent), "hops", f"0 to {extent[1]:g}", "ink")
 
 
 def _line(drawing: Drawing, x: float, y: float, k: float, style: Style, width: float) -> None:
-    pen = Pen(style.colour, width=width * k, dash=tuple(k * each for each in style.dash))
+    pen = Pen(style.line, width=width * k, dash=tuple(k * each for each in style.dash))
     drawing.line([(x, y), (x + _SAMPLE * k, y)], pen)
 
 

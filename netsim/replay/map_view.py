@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
+from netsim.replay.drawn import Drawings, Tree
 from netsim.replay.legend import crashed, entries, heading, legend, shortened
 from netsim.replay.run_history import Fault, RunHistory, Span, few, seconds
 from netsim.replay.spacetime import Box, OccupancyGrid, short_words
@@ -64,6 +65,10 @@ class MapView:
         area = size[0] * (self._bottom - self._top)
         self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(area / max(len(run.agents), 6))))
         self._notes, self._flying = list(run.notes()), 0
+        self._drawings = Drawings(run, styles)
+        self._waiting: dict[int, int] = {}
+        self._tree: tuple[float, Tree] | None = None
+        self._strip = self._reserved(size, k)
         self._kept: dict[int, tuple[Box, str]] | None = None
         # Where agents stand still they are put once.
         self._still = None if run.meta["paths"] else self._put(run.places(0.0))
@@ -75,15 +80,25 @@ class MapView:
         places = self._put(self.run.places(time)) if self._still is None else self._still
         grid = OccupancyGrid()
         self._draw_links(drawing, places, time)
+        self._drawings.draw_edges(drawing, places, self._radius, self.k, time, self.hold)
         flying = self._draw_frames(drawing, places, time)
         ended = self._draw_ends(drawing, places, time)
         self._draw_agents(drawing, places, time, grid)
         for _, x, y in (*flying, *ended):
             grid.occupy((x - 5 * self.k, y - 5 * self.k, x + 5 * self.k, y + 5 * self.k))
         self._draw_labels(drawing, flying, grid)
+        if self._strip is not None:
+            self._drawings.draw_strip(drawing, self._strip, self.k, time, self.hold)
         self._draw_clock(drawing, time, self._flying)
         self._draw_strip(drawing, time)
         return drawing
+
+    def _reserved(self, size: tuple[float, float], k: float) -> Box | None:
+        """Return the box of a strip at the right, if there is one."""
+        if self._drawings.strip is None:
+            return None
+        wide = min(0.46 * size[0], (30 + 46 * self._drawings.strip[1]) * k)
+        return size[0] - wide - 10 * k, self._top, size[0] - 10 * k, self._bottom
 
     # --- places -------------------------------------------------------------------------------------------------------
 
@@ -92,12 +107,13 @@ class MapView:
         everywhere = self.run.everywhere
         low, high = everywhere.min(axis=0, initial=math.inf), everywhere.max(axis=0, initial=-math.inf)
         rim = self._radius + 22 * self.k
-        room = np.array([self._size[0] - 2 * rim, self._bottom - self._top - 2 * rim])
+        across = self._size[0] if self._strip is None else self._strip[0]
+        room = np.array([across - 2 * rim, self._bottom - self._top - 2 * rim])
         extent = high - low
         wide = np.where(extent > 0, extent, np.nan)
         scale = float(np.nanmin(np.append(room / wide, np.inf))) if len(places) else 1.0
         scale = scale if math.isfinite(scale) else 0.0
-        middle = np.array([self._size[0] / 2, (self._top + self._bottom) / 2])
+        middle = np.array([across / 2, (self._top + self._bottom) / 2])
         put = middle + (places - (low + high) / 2) * scale * np.array([1.0, -1.0])
         return put if self.run.meta["paths"] or len(put) > 400 else self._pushed(put, rim)
 
@@ -145,21 +161,50 @@ class MapView:
         return x + (dx * along - dy * lane) / length, y + (dy * along + dx * lane) / length
 
     def _draw_frames(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
-        """Draw what is under way, or waits in its sender's queue; return it with its places."""
+        """Draw what is under way, or count what waits in its sender's queue; return the former with its places."""
         columns, rows = self.run.columns, self._rows
         flying = rows[(columns["start"][rows] <= time) & (self.run.until[rows] > time)]
         self._flying = len(flying)
         k, size = self.k, (2.6 if len(flying) > _MANY else 5.0) * self.k
-        found = []
+        found, queued = [], set()
+        self._waiting.clear()
+        casts = self._draw_rings(drawing, places, flying, time)
         for row in few(flying, _DRAWN).tolist():
+            message = int(columns["sender"][row]), int(columns["number"][row])
+            if time < columns["depart"][row]:
+                # What waits is a pile at its sender.
+                self._waiting[message[0]] = self._waiting.get(message[0], 0) + (message not in queued)
+                queued.add(message)
+                continue
+            if message in casts:
+                continue
             x, y = self._place(places, row, time)
             style = self.styles.kinds[self.run.kinds[columns["kind"][row]]]
-            waits, reply = time < columns["depart"][row], columns["reply"][row]
-            colour = "soft" if waits else style.colour
-            pen = Pen(colour, "paper", 1.8 * k) if reply else Pen("paper", colour, k)
+            reply = columns["reply"][row]
+            pen = Pen(style.colour, "paper", 1.8 * k) if reply else Pen("paper", style.colour, k)
             shape(drawing, style.shape, x, y, size * (0.85 if reply else 1.0), pen)
             found.append((row, x, y))
         return found
+
+    def _draw_rings(
+        self, drawing: Drawing, places: NDArray[np.float64], flying: NDArray[np.int64], time: float
+    ) -> set[tuple[int, int]]:
+        """Draw a ring for each broadcast that several hear on one medium; return their senders and numbers."""
+        columns, heard = self.run.columns, defaultdict[tuple[int, int], list[int]](list)
+        if self.run.meta.get("medium") != "shared":
+            return set()
+        for row in flying[columns["depart"][flying] <= time].tolist():
+            heard[int(columns["sender"][row]), int(columns["number"][row])].append(row)
+        casts = {message: rows for message, rows in heard.items() if len(rows) > 1}
+        for (sender, _), rows in casts.items():
+            begin, end = float(columns["depart"][rows[0]]), float(self.run.until[rows[0]])
+            far = np.hypot(*(places[columns["receiver"][rows]] - places[sender]).T).max() - self._radius
+            share = min((time - begin) / (end - begin or 1.0), 1.0)
+            colour = self.styles.kinds[self.run.kinds[columns["kind"][rows[0]]]].colour
+            pen = Pen(colour, width=2.5 * self.k, opacity=1 - 0.7 * share)
+            x, y = places[sender].tolist()
+            drawing.circle(x, y, self._radius + max(float(far), 4.0) * share, pen)
+        return set(casts)
 
     def _draw_ends(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
         """Draw a mark where a frame ended that did not arrive, for a while; return them with their places."""
@@ -200,19 +245,25 @@ class MapView:
         slots = self._slots(places, inside) if named else {}
         for agent, (x, y) in enumerate(places.tolist()):
             down = run.down_at(agent, time)
-            colour, words, ink = self._state(agent, time, down)
+            colour, words, ink, dashed = self._state(agent, time, down)
             grid.occupy((x - radius, y - radius, x + radius, y + radius))
             if down is not None:
                 crashed(drawing, self.styles, x, y, radius, k)
             else:
+                self._drawings.draw_beside(drawing, agent, (x, y), radius, k, time, self._waiting.get(agent, 0))
                 span = run.span_at(agent, time)
                 name = self.styles.roles[span.word].shape if span is not None and span.word is not None else "circle"
-                shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k))
+                name = "star" if self._drawings.has("star", agent, time) else name
+                pale = 1.0
+                if self._drawings.has("dim", agent, time):
+                    shape(drawing, name, x, y, radius, Pen(fill="paper"))
+                    pale, ink = 0.4, "ink"
+                shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k, dashed, opacity=pale))
             if named and inside:
                 drawing.word(x, y + 0.36 * size, run.agents[agent], size, ink, bold=True, anchor="middle", rim="")
             below = words if inside else f"{self._names[agent]} {words}".strip()
             if below and agent in slots:
-                self._draw_words(drawing, grid, slots[agent], below, colour if colour.startswith("role") else "ink")
+                self._draw_words(drawing, grid, slots[agent], below)
         self._draw_notes(drawing, places, time, grid)
 
     @cached_property
@@ -245,26 +296,35 @@ class MapView:
         self._kept = found
         return found
 
-    def _draw_words(self, drawing: Drawing, grid: OccupancyGrid, slot: tuple[Box, str], text: str, colour: str) -> None:
+    def _draw_words(self, drawing: Drawing, grid: OccupancyGrid, slot: tuple[Box, str], text: str) -> None:
         (left, top, right, bottom), anchor = slot
         grid.occupy(slot[0])
         x = {"middle": (left + right) / 2, "start": left, "end": right}[anchor]
-        drawing.word(x, top + 0.86 * (bottom - top), text, 11 * self.k, colour, bold=True, anchor=anchor)
+        drawing.word(x, top + 0.86 * (bottom - top), text, 11 * self.k, bold=True, anchor=anchor)
 
-    def _state(self, agent: int, time: float, down: Fault | None) -> tuple[str, str, str]:
-        """Return an agent's colour, the words below it, and the colour of letters on it."""
+    def _state(self, agent: int, time: float, down: Fault | None) -> tuple[str, str, str, tuple[float, ...]]:
+        """Return an agent's colour, the words below it, the colour of letters on it, and the dash of its rim."""
         if down is not None:
-            return "paper", "down", "ink"
+            return "paper", "down", "ink", ()
+        if self.run.tree is not None:
+            depth = self._tree_at(time).depths[agent]
+            if math.isnan(depth):
+                return "panel", "", "ink", (2 * self.k, 4 * self.k)
+            colour = self.styles.number(depth, (0.0, self._drawings.deepest))
+            return colour, "", self.styles.ink_on(colour), ()
         span = self.run.span_at(agent, time)
-        if span is None:
-            return "panel", "", "ink"
-        if span.word is not None:
-            return self.styles.roles[span.word].colour, self._words_of(span), "paper"
-        if not math.isfinite(span.number):
-            return "panel", "", "ink"
+        if span is not None and span.word is not None:
+            role = self.styles.roles[span.word]
+            return role.colour, self._words_of(span), self.styles.ink_on(self.styles.light[role.colour]), ()
+        if span is None or not math.isfinite(span.number):
+            return "panel", "", "ink", ()
         colour = self.styles.number(span.number, self.run.extent)
-        bright = sum(int(colour[i : i + 2], 16) * share for i, share in ((1, 0.3), (3, 0.59), (5, 0.11)))
-        return colour, self._words_of(span), "#14181d" if bright > 120 else "#ffffff"
+        return colour, self._words_of(span), self.styles.ink_on(colour), ()
+
+    def _tree_at(self, time: float) -> Tree:
+        if self._tree is None or self._tree[0] != time:
+            self._tree = time, self._drawings.tree(str(self.run.tree), time)
+        return self._tree[1]
 
     def _words_of(self, span: Span) -> str:
         if span.word is not None:

@@ -6,7 +6,7 @@ import math
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from netsim.replay.drawing import Drawing, paint, svg
 from netsim.replay.map_view import MapView
 from netsim.replay.run_history import RunHistory
 from netsim.replay.spacetime import SpaceTime
-from netsim.replay.style_sheet import CIVIDIS, StyleSheet, between
+from netsim.replay.style_sheet import StyleSheet, between
 from netsim.util import check
 from netsim.util.files import write_pieces
 
@@ -152,7 +152,7 @@ def write_picture(
     if wanted.fps is not None and not film:
         raise check.refuse("fps", wanted.fps, "left out for a picture that stands still")
     run = RunHistory(meta, columns)
-    styles = StyleSheet(run.words, run.kinds, run.routine)
+    styles = StyleSheet(run.words, run.kinds, run.routine, run.middle is not None)
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(run, wanted, film, still_map=view == "map" and not film)
     if not film:
@@ -229,6 +229,7 @@ class _Film:
         self.length = min(max(0.12 * len(run.rows(begin, end)), _LEAST), _MOST)
         self.times = np.linspace(begin, end, round(self.length * self.fps) + 1).tolist()
         self.colours = styles.colours(wanted.theme or "light")
+        self.scale = [*styles.scale, *styles.terms]
         k = _scale(self.size)
         if view == "map":
             self._map = MapView(run, styles, begin, end, self.size, k, 0.9 * (end - begin) / self.length)
@@ -272,7 +273,7 @@ def _write_film(path: str | Path, ending: str, film: _Film, report: Report | Non
 
 
 def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> Path:
-    palette = _palette(film.colours)
+    palette = _palette(film.colours, film.scale)
     reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
     times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
     # A GIF counts hundredths of a second.
@@ -286,10 +287,10 @@ def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> 
     return write_pieces(path, _saved(save))
 
 
-def _palette(colours: Mapping[str, str]) -> Image.Image:
+def _palette(colours: Mapping[str, str], steps: Sequence[str]) -> Image.Image:
     """Return one palette for all pictures of a film: its colours, and how they fade into paper and ink."""
     paper, named = colours["paper"], dict.fromkeys(colours.values())
-    scale = [*CIVIDIS, *(between(one, other, 0.5) for one, other in itertools.pairwise(CIVIDIS))]
+    scale = [*steps, *(between(one, other, 0.5) for one, other in itertools.pairwise(steps))]
     fading = [between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
     found: list[tuple[int, ...]] = []
     for colour in map(ImageColor.getrgb, (paper, *named, *scale, *fading)):

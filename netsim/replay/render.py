@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,15 @@ from netsim._version import __version__
 from netsim.accounting.captions import NOTED
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.core.records import ALL_CAUSES, as_column, totals_of
+from netsim.draw import Draw, check_draw, resolved
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
+from netsim.util import check
 from netsim.util.files import write_pieces
 from netsim.util.short_text import cut
-from netsim.watch import LONGEST_WORD, MOST_WORDS
+from netsim.watch import LONGEST_WORD, STRIPS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,9 +65,10 @@ def render(
     most: int = MOST,
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
+    draw: Draw | None = None,
 ) -> Path:
     """Write the page of a trace and return its path; the arguments are those of `parts`, errors as of `Run.replay`."""
-    return write(path, *parts(log, about=about, title=title, most=most, rounds=rounds, states=states))
+    return write(path, *parts(log, about=about, title=title, most=most, rounds=rounds, states=states, draw=draw))
 
 
 def parts(
@@ -76,15 +79,17 @@ def parts(
     most: int = MOST,
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
+    draw: Draw | None = None,
 ) -> tuple[dict[str, Any], Columns]:
     """Return the arguments of `netsim.replay.html.html` for a trace; it shows ``most`` frames at most.
 
-    ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`.
+    ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`;
+    ``draw`` says how states are drawn, before what the run declared.
     """
     found = frames_of(log, most)
     about = about or About()
     about = dataclasses.replace(about, title=title or about.title or "A run of netsim")
-    return describe(log, found, about, rounds, states), found.columns
+    return describe(log, found, about, rounds, states, draw), found.columns
 
 
 def describe(
@@ -93,6 +98,7 @@ def describe(
     about: About,
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
+    draw: Draw | None = None,
 ) -> dict[str, Any]:
     """Return the page's text, places and curves, as JSON has them: no NaN, no infinity, names as text."""
     scene = log.scene
@@ -102,7 +108,15 @@ def describe(
     if rows > MOST_ROWS:
         notes.append(f"Curves show {MOST_ROWS:,} of {rows:,} rows, evenly.")
     agents = texts(log.agents)
-    changes = no_changes() if states is None else states_of(states, log.agents)
+    given = dict(scene.draw) | {
+        name: None if each is None else each.as_dict() for name, each in check_draw(draw or {}).items()
+    }
+    strips = {name for name, each in given.items() if each and each["as"] == "strip"}
+    changes = no_changes() if states is None else states_of(states, log.agents, strips)
+    if unknown := [name for name in draw or {} if name not in changes["values"]]:
+        raise check.refuse(
+            "draw", unknown[0], f"a state that the run watched: {', '.join(changes['values']) or 'none'}"
+        )
     if states is not None and len(changes["times"]) < len(states):
         notes.append(thinned(len(changes["times"]), len(states)))
     senders, receivers = log.links
@@ -130,7 +144,9 @@ def describe(
         "total": sum(found.counts.values()),
         "shown": len(found.columns["start"]),
         "omitted": found.omitted,
+        "medium": scene.medium,
         "states": changes,
+        "draw": resolved(changes, agents, given),
         "curves": {"x": [], "columns": {}} if rounds is None else curves_of(rounds),
         "notes": notes,
     }
@@ -203,10 +219,10 @@ def no_changes(names: Iterable[str] = ()) -> dict[str, Any]:
     return {"times": [], "agents": [], "sent": [], "values": {name: [] for name in names}}
 
 
-def states_of(states: "pd.DataFrame", names: Sequence[Any]) -> dict[str, Any]:
+def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[str] = ()) -> dict[str, Any]:
     """Return the changes of agents' states that a page shows: times, numbers of agents, sent, and values.
 
-    Raises BadInput if they are not of these agents.
+    ``strips`` are the names of states that are lists. Raises BadInput if the changes are not of these agents.
     """
     import pandas as pd
 
@@ -224,19 +240,21 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any]) -> dict[str, Any]:
         "times": _numbers(states["time_s"].iloc[some]),
         "agents": agents[some].tolist(),
         "sent": states["sent"].iloc[some].tolist(),
-        "values": {str(name): _values(states[name].iloc[some]) for name in columns},
+        "values": {str(name): _values(states[name].iloc[some], name in strips) for name in columns},
     }
 
 
-def _values(column: "pd.Series[Any]") -> Any:
+def _values(column: "pd.Series[Any]", is_strip: bool = False) -> Any:
     """Return a state's values as JSON has them: numbers, or the numbers of its words and the words."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return _numbers(column.astype(np.float64))
     codes, words = pd.factorize(column)
-    if len(words) > MOST_WORDS:
-        raise BadInput(f"states, column {str(column.name)!r}: must have at most {MOST_WORDS:,} different words")
+    if is_strip:
+        return {"words": texts(words), "codes": codes.tolist()}
+    if len(words) > STRIPS:
+        raise BadInput(f"states, column {str(column.name)!r}: must have at most {STRIPS:,} different words")
     return {"words": texts(cut(str(word), LONGEST_WORD) for word in words), "codes": codes.tolist()}
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.draw import resolved
+
 __all__ = ["DOWN", "Fault", "RunHistory", "Span", "few", "seconds"]
 
 DOWN = ("Crash", "Leave", "Join", "Empty")
@@ -63,6 +65,8 @@ class RunHistory:
 
     def __init__(self, meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
         self.meta, self.columns = meta, columns
+        self.draw = meta["draw"] if "draw" in meta else resolved(meta["states"], meta["agents"], {})
+        self._values: dict[str, list[Any]] = {}
         self.title, self.command = str(meta["title"]), str(meta["command"])
         self.agents: list[str] = list(meta["agents"])
         self.kinds: list[str] = list(meta["kinds"])
@@ -71,7 +75,7 @@ class RunHistory:
         # What ended as a run ended was there until then.
         self.ended_at = max(float(meta["ended_at"]), *(float(columns["end"].max(initial=0.0)), 0.0))
         self.faults = [_fault(each, self.ended_at) for each in meta.get("faults", ())]
-        self.state, self.second = _chosen(meta["states"]["values"])
+        self.state, self.tree, self.second = self._chosen()
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
@@ -123,6 +127,25 @@ class RunHistory:
 
     # --- states -------------------------------------------------------------------------------------------------------
 
+    def drawn_as(self, kind: str) -> list[str]:
+        """Return the states that are drawn as something (`netsim.draw`)."""
+        return [name for name, each in self.draw.items() if each["as"] == kind]
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values of a state, one for each change: words, numbers, or None."""
+        if name not in self._values:
+            self._values[name] = _values(self.meta["states"]["values"][name])
+        return self._values[name]
+
+    def _chosen(self) -> tuple[str | None, str | None, str | None]:
+        """Return the names of the state that colours agents, or of the tree whose depths do, and of the one beside."""
+        roles, numbers = self.drawn_as("role"), self.drawn_as("number")
+        trees = [name for name in self.drawn_as("edge") if self.draw[name].get("colour")]
+        beside = next(iter(self.drawn_as("badge")), None)
+        if roles or not trees:
+            return next(iter(roles or numbers), None), None, beside
+        return None, trees[0], beside
+
     @property
     def has_words(self) -> bool:
         """Return whether the state that is shown is a category."""
@@ -134,8 +157,10 @@ class RunHistory:
         if not self.has_words:
             return []
         found = self.meta["states"]["values"][self.state]
+        usual = self.draw[str(self.state)].get("usual")
         begin = Counter(spans[0].word for spans in self.spans if spans and spans[0].word is not None)
         first = [max(begin, key=lambda word: (begin[word], -found["words"].index(word)))] if begin else []
+        first = first if usual is None else [usual]
         return list(dict.fromkeys(first + [found["words"][code] for code in found["codes"] if code >= 0]))
 
     @cached_property
@@ -148,15 +173,24 @@ class RunHistory:
     def extent(self) -> tuple[float, float]:
         """Return the least and the greatest number of the state that is shown; NaN if there is none."""
         numbers = [each.number for spans in self.spans for each in spans if math.isfinite(each.number)]
-        return (min(numbers), max(numbers)) if numbers else (math.nan, math.nan)
+        low, high = (min(numbers), max(numbers)) if numbers else (math.nan, math.nan)
+        if self.middle is None:
+            return low, high
+        far = max(high - self.middle, self.middle - low)
+        return self.middle - far, self.middle + far
+
+    @cached_property
+    def middle(self) -> float | None:
+        """The number in the middle of a scale of two colours; None for a scale from few to many."""
+        return None if self.state is None else self.draw[self.state].get("middle")
 
     @cached_property
     def spans(self) -> list[list[Span]]:
         """Return the states of each agent, in order of time."""
         changes: list[list[tuple[float, Any, str]]] = [[] for _ in self.agents]
         states = self.meta["states"]
-        values = _values(states["values"][self.state]) if self.state is not None else []
-        seconds = _values(states["values"][self.second]) if self.second is not None else []
+        values = self.values(self.state) if self.state is not None else []
+        seconds = self.values(self.second) if self.second is not None else []
         initial = self.second[0] if self.second else ""
         for place, (time, agent) in enumerate(zip(states["times"], states["agents"], strict=True)):
             if not values:
@@ -262,20 +296,6 @@ def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
         tuple((one, other) for one, other in found["links"]),
         tuple(tuple(side) for side in found.get("sides") or ()),
     )
-
-
-def _chosen(values: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the names of the state that is shown, a category rather than a number, and of the one said with it."""
-    words = [name for name, each in values.items() if isinstance(each, Mapping)]
-    if not words:
-        return next(iter(values), None), None
-    beside = (name for name, each in values.items() if name != words[0] and (name in words or _counts(each)))
-    return words[0], next(beside, None)
-
-
-def _counts(values: Sequence[float | None]) -> bool:
-    """Return whether all numbers are whole, and not large."""
-    return all(each is None or not math.isfinite(each) or (each == int(each) and abs(each) < 1e4) for each in values)
 
 
 def _values(column: Any) -> list[Any]:

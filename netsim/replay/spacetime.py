@@ -260,7 +260,7 @@ class SpaceTime:
             self._grid.occupy((self.left, y - 3 * k, self.right, y + 3 * k))
             if self._lanes[agent] % every == 0 and (last := self._last_words(agent)):
                 text = shortened(last, 12 * k, 152 * k, True)
-                drawing.word(self.right + 7 * k, y + 4.2 * k, text, 12 * k, self._last_colour(agent), bold=True, rim="")
+                drawing.word(self.right + 7 * k, y + 4.2 * k, text, 12 * k, bold=True, rim="")
                 self._grid.occupy((self.right + 4 * k, y - 8 * k, drawing.width, y + 6 * k))
 
     def _pieces(self, agent: int) -> Iterator[tuple[Span, float, float]]:
@@ -293,7 +293,7 @@ class SpaceTime:
         if span.word is not None:
             style = self.styles.roles[span.word]
             dash = tuple(self.k * each for each in style.dash)
-            self._drawing.line(ends, Pen(style.colour, width=style.weight * k, dash=dash))
+            self._drawing.line(ends, Pen(style.line, width=style.weight * k, dash=dash))
         elif math.isfinite(span.number):
             self._drawing.line(ends, Pen("soft", width=6.4 * k))
             self._drawing.line(ends, Pen(self.styles.number(span.number, self.run.extent), width=5 * k))
@@ -316,12 +316,6 @@ class SpaceTime:
             return {"Crash": "crashed", "Leave": "left", "Join": "not there yet"}.get(fault.what, "down")
         span = self.run.span_at(agent, self.end)
         return "" if span is None else self._words_of(span)
-
-    def _last_colour(self, agent: int) -> str:
-        span = self.run.span_at(agent, self.end)
-        if self.run.down_at(agent, self.end) is not None or span is None or span.word is None:
-            return "ink" if span is None or span.word is None else self.styles.down.colour
-        return self.styles.roles[span.word].colour
 
     def _words_of(self, span: Span) -> str:
         if span.word is not None:
@@ -461,7 +455,7 @@ class SpaceTime:
         span = next((each for each in self.run.spans[agent] if each.begin == time), None)
         if span is None or span.word is None:
             return words, self.styles.down.colour
-        return f"{words}, {span.text}", self.styles.roles[span.word].colour
+        return f"{words}, {span.text}", "ink"
 
     def _draw_changes(self) -> None:
         """Draw the words of states where they change."""
@@ -471,7 +465,7 @@ class SpaceTime:
                 if not self._sees(span.begin) or any(each.end == span.begin for each in run.down(agent)):
                     continue
                 if span.word is not None and span.word != before.word:
-                    self._chip(self.x(span.begin), self.y(agent), span.text, self.styles.roles[span.word].colour)
+                    self._chip(self.x(span.begin), self.y(agent), span.text, "ink")
                 elif span.word is None and span.number != before.number and self._tells_numbers:
                     self._chip(self.x(span.begin), self.y(agent), self._words_of(span), "ink")
 

@@ -10,9 +10,6 @@ from netsim.replay.html import tokens
 
 __all__ = ["Style", "StyleSheet", "between", "head", "is_log", "mark", "shape"]
 
-CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838")
-"""The scale of numbers, from the lowest."""
-
 Corners = Sequence[tuple[float, float]]
 
 
@@ -28,6 +25,8 @@ class Style:
     mark: str = ""
     reach: float = 1.0
     words: str = ""
+    # The colour of a lifeline: that of the usual role would look like a line without one.
+    line: str = ""
 
 
 class StyleSheet:
@@ -39,10 +38,16 @@ class StyleSheet:
         The words of the state that is shown, and the kinds of message, each in the order of the page.
     routine : str, optional
         The kind that is routine: it is grey.
+    middle : bool
+        Whether numbers are below or above a middle, in two colours; else from few to many.
     """
 
-    def __init__(self, words: Sequence[str], kinds: Sequence[str], routine: str | None = None) -> None:
+    def __init__(
+        self, words: Sequence[str], kinds: Sequence[str], routine: str | None = None, middle: bool = False
+    ) -> None:
         found = tokens()
+        self.scale: list[str] = found["diverging"]["light"] if middle else found["ordinal"]
+        self.terms: list[str] = found["terms"]
         self.light: dict[str, str] = dict(found["themes"]["light"])
         self.dark: dict[str, str] = dict(found["themes"]["dark"])
         self.down = self._style("down", found["down"])
@@ -61,8 +66,10 @@ class StyleSheet:
 
     def _style(self, name: str, found: dict[str, Any]) -> Style:
         self.light[name], self.dark[name] = found["light"], found["dark"]
+        line = found.get("line", found)
+        self.light[f"{name}-line"], self.dark[f"{name}-line"] = line["light"], line["dark"]
         more = {key: found[key] for key in ("weight", "shape", "head", "mark", "reach", "words") if key in found}
-        return Style(name, dash=tuple(found.get("dash", ())), **more)
+        return Style(name, line=f"{name}-line", dash=tuple(found.get("dash", ())), **more)
 
     def colours(self, theme: str) -> dict[str, str]:
         """Return the colours of a theme, "light" or "dark"."""
@@ -78,9 +85,15 @@ class StyleSheet:
         if is_log(low, high):
             low, high, value = math.log(low), math.log(high), math.log(value)
         share = (value - low) / (high - low) if high > low else 0.5
-        place = min(max(share, 0.0), 1.0) * (len(CIVIDIS) - 1)
-        first = min(int(place), len(CIVIDIS) - 2)
-        return between(CIVIDIS[first], CIVIDIS[first + 1], place - first)
+        place = min(max(share, 0.0), 1.0) * (len(self.scale) - 1)
+        first = min(int(place), len(self.scale) - 2)
+        return between(self.scale[first], self.scale[first + 1], place - first)
+
+    def ink_on(self, colour: str) -> str:
+        """Return the colour of letters on a colour (``#rrggbb``)."""
+        shares = [(int(colour[i : i + 2], 16) / 255) ** 2.2 for i in (1, 3, 5)]
+        light = sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), shares, strict=True))
+        return "#14181d" if light > 0.2 else "#ffffff"
 
 
 def is_log(low: float, high: float) -> bool:

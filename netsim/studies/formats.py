@@ -148,6 +148,8 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
             path,
             index_col=False,
             dtype=kinds,
+            # In pieces a column of flags that is empty for long would have other types than further on.
+            low_memory=False,
             keep_default_na=False,
             na_values={name: [""] for name in names if name not in kinds},
             # Times are compared with those of frames, so they must be exact.

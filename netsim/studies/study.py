@@ -346,8 +346,8 @@ class Study:
     @property
     def states(self) -> "pd.DataFrame | None":
         """The watched states of each algorithm's agents (see `Run.states`); None if none were watched."""
-        watched = {name: run for name, run in self.runs.items() if self._trace and run.watch is not None}
-        return _concatenated({name: run.states for name, run in watched.items()}) if watched else None
+        watches = {name: run.watch for name, run in self.runs.items() if self._trace and run.watch is not None}
+        return _concatenated({name: watch.table() for name, watch in watches.items()}) if watches else None
 
     @property
     def remarks(self) -> "pd.DataFrame | None":

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import netsim
 from netsim.agents import CTP, LPL, RPL, TSCH, Collector, ContikiMAC, XMac
 from netsim.agents.protocols.collector import Packet
 from netsim.agents.protocols.mac import Mac
 from netsim.core.delivery import Delivery
+from netsim.draw import Edge, Star
 
 _ARRIVED = "delivered"
 NO_ROUTE = "no route"
@@ -41,6 +42,8 @@ class TreeMote(netsim.Agent):
     and ``sent_at`` when each, by its number, was first offered to the radio (s); of the sink, ``heard`` lists the
     arrivals. ``lost`` has the reason for each reading, by mote and time, that was not acknowledged.
     """
+
+    draw: ClassVar = {"is_sink": Star(), "parent": Edge()}
 
     def __init__(self, parent: Hashable | None, is_sink: bool, period: float, readings: int, acks: bool) -> None:
         self.parent, self.is_sink = parent, is_sink

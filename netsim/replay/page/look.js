@@ -56,12 +56,19 @@ const SHAPES = {
   bar: around([[-0.5, -1.2], [0.5, -1.2], [0.5, 1.2], [-0.5, 1.2]]),
 };
 
-const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"]
-  .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 
-function cividis(share) {
-  const place = Math.min(Math.max(share, 0), 1) * (CIVIDIS.length - 1), i = Math.min(Math.floor(place), CIVIDIS.length - 2);
-  return CIVIDIS[i].map((low, k) => Math.round(low + (CIVIDIS[i + 1][k] - low) * (place - i)));
+// The colour at a share of a scale of colours.
+function onScale(scale, share) {
+  const place = Math.min(Math.max(share, 0), 1) * (scale.length - 1), i = Math.min(Math.floor(place), scale.length - 2);
+  const [low, high] = [parts(scale[i]), parts(scale[i + 1])];
+  return `#${low.map((each, k) => Math.round(each + (high[k] - each) * (place - i)).toString(16).padStart(2, "0")).join("")}`;
+}
+
+// The colour of letters on a colour.
+function inkOn(colour) {
+  const [red, green, blue] = parts(colour).map((each) => (each / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.2 ? "#14181d" : "#ffffff";
 }
 
 class Look {
@@ -114,7 +121,13 @@ class Look {
     const token = place < 0 ? TOKENS.down : roles[place % roles.length];
     // More words than colours: the same colours with other shapes.
     const shape = place < 0 ? token.shape : roles[(place + Math.floor(place / roles.length)) % roles.length].shape;
-    return { ...token, shape, colour: token[this.theme] };
+    return { ...token, shape, colour: token[this.theme], line: (token.line || token)[this.theme] };
+  }
+
+  // The colour of a number's share of what is shown: on one side of a middle and the other, or from few to many.
+  number(share) {
+    const { states } = this.page, { draw } = states.list[states.shown] || {};
+    return onScale(draw && draw.middle !== undefined ? TOKENS.diverging[this.theme] : TOKENS.ordinal, share);
   }
 
   // A font of so many pixels at the usual size of text.

@@ -28,7 +28,8 @@ class MapView {
     const everywhere = [...positions, ...Object.values(paths).flatMap((path) => path.map(([, x, y]) => [x, y]))];
     this.surface = fitted(this.canvas);
     this.underneath = fitted(this.under);
-    const { width, height } = this.surface;
+    const { height } = this.surface, rows = this.page.drawings.rows;
+    const width = (this.width = this.surface.width - this.reserve(rows));
     const ends = (k) => everywhere.reduce(([low, high], p) => [Math.min(low, p[k]), Math.max(high, p[k])], [Infinity, -Infinity]);
     const [left, right] = ends(0), [bottom, top] = ends(1);
     const k = (this.k = this.page.look.scale);
@@ -52,13 +53,23 @@ class MapView {
     this.drawUnder();
   }
 
+  // The room of agents' logs: a table at the right, or below.
+  reserve(rows) {
+    const { width, height } = this.surface, { scale: k } = this.page.look;
+    this.strips = null;
+    if (!rows || !rows.agents.length) return 0;
+    const wide = Math.min(0.46 * width, (30 + 52 * rows.most) * k);
+    this.strips = [width - wide - 8 * k, 34 * k, width - 8 * k, height - 8 * k];
+    return wide + 8 * k;
+  }
+
   get nameFont() {
     return `600 ${Math.max(11 * this.k, Math.min(14 * this.k, 0.8 * this.radius))}px system-ui, sans-serif`;
   }
 
   // Agents that would hide one another are pushed apart; those at one place by their numbers.
   push(room, clock) {
-    const { x, y, radius } = this, { width, height } = this.surface, gap = 2.3 * radius, count = x.length;
+    const { x, y, radius, width } = this, { height } = this.surface, gap = 2.3 * radius, count = x.length;
     for (let turn = 0, close = true; close && turn < 60; turn++) {
       const oldX = x.slice(), oldY = y.slice();
       close = false;
@@ -149,15 +160,20 @@ class MapView {
   draw(t) {
     this.walk(t);
     this.readFaults(t);
-    const { context, width, height } = this.surface;
+    const { context, width, height } = this.surface, { drawings } = this.page;
+    // A run that goes on has longer logs.
+    if (this.strips ? drawings.rows.most !== this.most : drawings.rows?.agents.length) this.resize();
+    this.most = drawings.rows?.most;
     context.clearRect(0, 0, width, height);
     this.boxes = new Boxes();
     const { events } = this.page, rows = (this.rows = events.overlapping(t, t, events.until)), spread = rows.reduce((sum, row) => sum + (events.end[row] <= t), 0);
+    drawings.drawEdges(context, this, t);
     const drawn = this.drawFrames(context, t, rows);
     const { marks, shown } = this.drawMarks(context, t);
     this.drawAgents(context, t);
     if (rows.length <= MOST_LABELLED) this.drawLabels(context, t, rows);
     this.drawNotes(context, t);
+    if (this.strips) drawings.drawStrips(context, { box: this.strips, k: this.k }, t);
     return { shown: rows.length, underway: rows.length - spread, spread, drawn, marks, shownMarks: shown };
   }
 
@@ -188,45 +204,65 @@ class MapView {
 
   drawFrames(context, t, rows) {
     const { events, look, meta } = this.page, { depart, kind, reply } = events;
-    // One path for each look: by kind, flying or still waiting; a reply is hollow.
-    const paths = new Map();
+    // One path for each look: by kind; a reply is hollow. What still waits is a pile at its sender, and a broadcast
+    // that several hear on one medium a ring.
+    const paths = new Map(), casts = new Map(), queued = new Set(), { sender, number, receiver } = events, key = (row) => `${sender[row]} ${number[row]}`;
+    this.waiting = new Map();
+    for (const row of meta.medium === "shared" ? rows : []) {
+      if (t < depart[row]) continue;
+      if (!casts.has(key(row))) casts.set(key(row), []);
+      casts.get(key(row)).push(row);
+    }
+    for (const heard of casts.values()) {
+      if (heard.length < 2) continue;
+      const [row] = heard, from = sender[row], until = events.until[row] < Infinity ? events.until[row] : depart[row] + this.page.live.flight;
+      const reach = Math.max(...heard.map((each) => Math.hypot(this.x[receiver[each]] - this.x[from], this.y[receiver[each]] - this.y[from]))) - this.radius;
+      this.page.drawings.drawRing(context, this, from, Math.max(reach, 4), Math.min((t - depart[row]) / (until - depart[row] || 1), 1), look.kind(kind[row]).colour);
+    }
     const size = (rows.length > 1500 ? 2.2 : rows.length > 300 ? 3 : 5) * Math.sqrt(this.k);
     const drawn = thinned(rows, MOST_DRAWN);
     for (const row of drawn) {
+      if (t < depart[row]) {
+        if (!queued.has(key(row))) this.waiting.set(sender[row], (this.waiting.get(sender[row]) || 0) + 1);
+        queued.add(key(row));
+        continue;
+      }
+      if ((casts.get(key(row)) || []).length > 1) continue;
       this.place(row, t);
       if (rows.length <= MOST_LABELLED) this.boxes.add([this.atX - size, this.atY - size, this.atX + size, this.atY + size]);
-      const key = kind[row] * 4 + (t < depart[row] ? 2 : 0) + (reply[row] ? 1 : 0);
-      if (!paths.has(key)) paths.set(key, []);
-      paths.get(key).push(this.atX, this.atY);
+      const group = kind[row] * 2 + (reply[row] ? 1 : 0);
+      if (!paths.has(group)) paths.set(group, []);
+      paths.get(group).push(this.atX, this.atY);
     }
-    for (const [key, places] of paths) {
-      const { shape, colour } = look.kind(key >> 2), dot = SHAPES[shape];
+    for (const [group, places] of paths) {
+      const { shape, colour } = look.kind(group >> 1), dot = SHAPES[shape];
       context.beginPath();
       for (let i = 0; i < places.length; i += 2) dot(context, places[i], places[i + 1], size);
-      context.fillStyle = key & 1 ? look.paper : key & 2 ? look.soft : colour;
-      context.strokeStyle = key & 2 ? look.soft : key & 1 ? colour : look.paper;
-      context.lineWidth = key & 1 ? 1.6 : 1;
-      if (rows.length <= 1500 || key & 1) context.stroke();
+      context.fillStyle = group & 1 ? look.paper : colour;
+      context.strokeStyle = group & 1 ? colour : look.paper;
+      context.lineWidth = group & 1 ? 1.6 : 1;
+      if (rows.length <= 1500 || group & 1) context.stroke();
       context.fill();
     }
     return drawn.length;
   }
 
   // What an agent is at t: its colours, its shape, and the words beside it.
-  looksOf(agent, t, range, category) {
-    const { look, states, views } = this.page, { shown } = states;
-    if (views.spacetime.downAt(agent, t)) return { fill: look.paper, ink: look.ink, shape: "", words: this.down(agent, t), colour: look.ink };
-    const value = shown < 0 ? NaN : states.of(shown, agent, t);
+  looksOf(agent, t, range = this.range) {
+    const { look, states, views, drawings } = this.page, { shown, category } = states, words = states.badges(agent, t);
+    if (views.spacetime.downAt(agent, t)) return { fill: look.paper, ink: look.ink, shape: "", words: this.down(agent, t) };
+    const none = { fill: look.panel, ink: look.ink, shape: drawings.has("star", agent, t) ? "star" : "circle", words, pale: drawings.has("dim", agent, t) };
+    const value = shown < 0 ? NaN : states.coloured(agent, t);
     if (category) {
       const word = states.text(shown, value);
-      if (!word) return { fill: look.panel, ink: look.ink, shape: "circle", words: "", colour: look.ink };
-      const role = look.role(category, word), rest = states.rest((index) => states.of(index, agent, t));
-      return { fill: role.colour, ink: look.paper, shape: role.shape, words: `${word} ${rest}`.trim(), colour: role.colour };
+      if (!word) return none;
+      const { colour, shape } = look.role(category, word);
+      return { ...none, fill: colour, ink: inkOn(colour), shape: none.shape === "star" ? "star" : shape, words: words ? `${word} · ${words}` : word };
     }
     const share = range ? states.share(value, range) : NaN;
-    if (Number.isNaN(share)) return { fill: look.panel, ink: look.ink, shape: "circle", words: "", colour: look.ink };
-    const [red, green, blue] = cividis(share), bright = 0.3 * red + 0.59 * green + 0.11 * blue;
-    return { fill: `rgb(${red},${green},${blue})`, ink: bright > 120 ? "#14181d" : "#ffffff", shape: "circle", words: states.isShort(shown) ? `${states.names[shown]} ${short(value, 3)}` : "", colour: look.ink };
+    if (Number.isNaN(share)) return { ...none, dashed: states.isTree };
+    const fill = look.number(share), said = states.isShort(shown) ? `${states.names[shown]} ${short(value, 3)}` : "";
+    return { ...none, fill, ink: inkOn(fill), words: [said, words].filter((text) => text).join(" · ") };
   }
 
   // What became of an agent that is down.
@@ -237,23 +273,34 @@ class MapView {
 
   drawAgents(context, t) {
     const { look, states, chosen, meta } = this.page, { radius, k } = this, count = meta.agents.length;
-    const range = states.shown < 0 ? null : states.range(states.momentary ? states.at(t) : null), ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
-    const category = states.category, drawn = [];
+    this.range = states.shown < 0 ? null : states.range(states.momentary ? states.at(t) : null);
+    const { drawings } = this.page, ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
+    const drawn = [];
     const slow = new Map(), strays = this.going.filter(({ what, links, agents, sides }) => !DOWNS.has(what) && !links.length && !sides && agents.length);
     for (const fault of strays) for (const agent of fault.agents) slow.set(agent, fault);
     for (let i = 0; i < count; i++) {
-      const looks = this.looksOf(i, t, range, category), x = this.x[i], y = this.y[i];
+      const looks = this.looksOf(i, t), x = this.x[i], y = this.y[i];
       drawn.push(looks);
+      if (looks.shape) drawings.drawBeside(context, this, i, t, (this.waiting && this.waiting.get(i)) || 0);
+      if (looks.pale) {
+        context.beginPath();
+        SHAPES[looks.shape](context, x, y, radius);
+        context.fillStyle = look.paper;
+        context.fill();
+        looks.ink = look.ink;
+        context.globalAlpha = 0.4;
+      }
       context.beginPath();
       context.fillStyle = looks.fill;
       context.strokeStyle = look.ink;
       context.lineWidth = 1.5;
       if (looks.shape && looks.shape !== "circle") SHAPES[looks.shape](context, x, y, radius);
       else context.arc(x, y, radius, 0, TURN);
-      if (!looks.shape) context.setLineDash([2, 4]);
+      if (!looks.shape || looks.dashed) context.setLineDash([2, 4]);
       context.fill();
       context.stroke();
       context.setLineDash([]);
+      context.globalAlpha = 1;
       if (!looks.shape) look.drawMark(context, "cross", look.ink, x + 0.75 * radius, y - 0.75 * radius, Math.max(4, 0.4 * radius));
       if (slow.has(i)) {
         context.beginPath();
@@ -281,8 +328,8 @@ class MapView {
   drawNames(context, drawn) {
     const { look, meta } = this.page, { k, inside, radius } = this, high = 12 * k;
     this.sides ||= this.findSides(context);
-    drawn.forEach(({ ink, words, colour }, i) => {
-      const name = clipped(meta.agents[i], 14), side = this.sides[i], said = side.bare ? "" : clipped(words, 20), text = inside ? said : `${name} ${said}`.trim();
+    drawn.forEach(({ ink, words }, i) => {
+      const name = clipped(meta.agents[i], 14), side = this.sides[i], said = side.bare ? "" : clipped(words, 32), text = inside ? said : `${name} ${said}`.trim();
       if (inside) {
         context.font = this.nameFont;
         context.textAlign = "center";
@@ -294,9 +341,9 @@ class MapView {
       if (!text) return;
       context.font = `600 ${high}px system-ui, sans-serif`;
       const { x, y, align } = side, wide = context.measureText(text).width, left = align === "center" ? x - wide / 2 : align === "left" ? x : x - wide;
-      const shift = Math.max(2 - left, 0) + Math.min(this.surface.width - 2 - left - wide, 0);
+      const shift = Math.max(2 - left, 0) + Math.min(this.width - 2 - left - wide, 0);
       context.textAlign = align;
-      look.write(context, text, x + shift, y, 4, words && this.page.states.category ? colour : look.ink);
+      look.write(context, text, x + shift, y, 4);
       this.boxes.add([left + shift - 2, y - high, left + shift + wide + 2, y + 3]);
     });
   }
@@ -307,11 +354,12 @@ class MapView {
     for (let i = 0; i < this.x.length; i++) boxes.add([this.x[i] - radius, this.y[i] - radius, this.x[i] + radius, this.y[i] + radius]);
     context.font = `600 ${high}px system-ui, sans-serif`;
     const { category } = states, words = category ? states.list[states.shown].words.slice(0, 50) : states.isShort(states.shown) ? [`${states.names[states.shown]} 0000`] : [""];
-    const widest = Math.min(Math.max(...words.map((word) => context.measureText(`${clipped(word, 20)}${states.beside.size ? " t00" : ""}`).width)), 160 * k);
+    const badges = this.page.drawings.all("badge").map((i) => (states.list[i].words ? " · mmmm" : ` · ${states.names[i]} 00`)).join("");
+    const widest = Math.min(Math.max(...words.map((word) => context.measureText(`${clipped(word, 20)}${badges}`).width)), 200 * k);
     return Array.from(this.x, (x, i) => {
       const y = this.y[i], wide = widest + (inside ? 0 : context.measureText(`${clipped(meta.agents[i], 14)} `).width);
       const places = [[x - wide / 2, y + far, "center"], [x - wide / 2, y - far - high - 2, "center"], [x + far, y - high / 2, "left"], [x - far - wide, y - high / 2, "right"]];
-      const place = places.find(([left, top]) => left > 0 && left + wide < this.surface.width && top > 0 && top + high < this.surface.height && boxes.free([left, top, left + wide, top + high]));
+      const place = places.find(([left, top]) => left > 0 && left + wide < this.width && top > 0 && top + high < this.surface.height && boxes.free([left, top, left + wide, top + high]));
       // Without room only a name stands there: words are at the pointer, too.
       if (!place) return { x, y: y + far + 0.86 * high, align: "center", bare: true };
       const [left, top, align] = place;

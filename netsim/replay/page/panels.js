@@ -21,8 +21,6 @@ class StatePanel {
       page.draw();
     });
     this.words = panel.querySelector("[data-part=words]");
-    const stops = Array.from({ length: 11 }, (_, i) => `rgb(${cividis(i / 10)})`);
-    panel.querySelector("[data-part=bar] i").style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
   draw(t) {
@@ -37,7 +35,8 @@ class StatePanel {
     bar.querySelectorAll("span").forEach((each, i) => setText(each, texts[i]));
     // One value has one colour, not a scale.
     bar.classList.toggle("one", one && !states.momentary);
-    bar.querySelector("i").style.backgroundColor = `rgb(${cividis(0.5)})`;
+    const stops = Array.from({ length: 11 }, (_, i) => this.page.look.number(i / 10));
+    bar.querySelector("i").style.background = one && !states.momentary ? stops[5] : `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
   // The words of a category, each with its colour and shape; down where some agent is at some time.
@@ -45,10 +44,10 @@ class StatePanel {
     const { states, look, views } = this.page, { category } = states;
     views.spacetime.readFaults();
     const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(views.spacetime.fallen.size ? [DOWN] : [])];
-    const key = `${category} ${look.theme} ${list.map(String)}`;
+    const drawn = this.page.drawings.legend(), key = `${category} ${look.theme} ${list.map(String)} ${drawn.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
-    this.words.hidden = !list.length;
+    this.words.hidden = !list.length && !drawn.length;
     const more = category ? states.order(category).length - MOST_IN_LEGEND : 0;
     this.words.replaceChildren(...list.map((word) => {
       const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
@@ -64,7 +63,14 @@ class StatePanel {
       if (word === DOWN) look.drawMark(context, "cross", look.ink, 13, 5, 3);
       item.append(canvas, element("span", word === DOWN ? "down" : word));
       return item;
-    }), ...(more > 0 ? [element("li", `and ${more} more`)] : []));
+    }), ...(more > 0 ? [element("li", `and ${more} more`)] : []), ...drawn.map(([sign, words]) => {
+      const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
+      context.scale(2, 2);
+      context.beginPath();
+      sign(context);
+      item.append(canvas, element("span", words));
+      return item;
+    }));
   }
 }
 

@@ -178,7 +178,7 @@ class Sheet {
       const v = view.cross(view.lanes[agent]), list = view.lifeline(agent);
       const first = Math.max(countUpTo(list.map(({ from }) => from), this.from) - 1, 0);
       for (let i = first; i < list.length && list[i].from < this.to; i++) this.drawSpan(list[i], v);
-      if (!states.category && states.shown >= 0) this.drawNumbers(agent, v);
+      if (!states.category && states.shown >= 0 && !states.isTree) this.drawNumbers(agent, v);
       yield;
     }
     context.setLineDash([]);
@@ -188,7 +188,7 @@ class Sheet {
   drawSpan({ from, to, style }, v) {
     const { context, view } = this;
     const u1 = this.along(Math.max(from, this.from, 0)), u2 = this.along(Math.min(to, this.to, this.page.span));
-    context.strokeStyle = style.colour;
+    context.strokeStyle = style.line || style.colour;
     context.lineWidth = Math.max(Math.min(style.weight, 0.45 * view.thick), 0.7);
     context.setLineDash(style.dash);
     this.line(u1, v, u2, v);
@@ -207,7 +207,7 @@ class Sheet {
       while (next < rows.length && begin(next) < u1 + 1) next++;
       const u2 = Math.min(next < rows.length ? begin(next) : stop, stop), share = states.share(values[rows[next - 1]], range);
       if (!Number.isNaN(share)) {
-        context.fillStyle = `rgb(${cividis(share)})`;
+        context.fillStyle = this.page.look.number(share);
         const [x1, y1] = this.turned(u1, v - wide / 2), [x2, y2] = this.turned(u2, v + wide / 2);
         context.fillRect(x1, y1, x2 - x1, y2 - y1);
       }

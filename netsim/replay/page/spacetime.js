@@ -134,8 +134,8 @@ class SpaceTime {
     for (const each of list.slice(1)) {
       const { from, word, rest, style } = each, text = `${word} ${rest}`.trim();
       if (word === "down") continue;
-      if (back.has(from)) found.push({ time: from, agent, text: [back.get(from), text].filter((part) => part).join(", "), kind: "role", colour: style.colour === look.line ? look.ink : style.colour });
-      else if (word !== last.word) found.push({ time: from, agent, text, kind: "role", colour: style.colour, deed: "becomes " });
+      if (back.has(from)) found.push({ time: from, agent, text: [back.get(from), text].filter((part) => part).join(", "), kind: "role", colour: look.ink });
+      else if (word !== last.word) found.push({ time: from, agent, text, kind: "role", colour: look.ink, deed: "becomes " });
       else if (rest !== last.rest) found.push({ time: from, agent, text: rest, kind: "minor", colour: look.soft, deed: "now " });
       back.delete(from);
       last = each;
@@ -531,7 +531,7 @@ class SpaceTime {
     const { look, states, span } = this.page, to = Math.min(this.start + this.window, span);
     return this.order.map((agent) => {
       const list = this.lifeline(agent), place = Math.max(list.findLastIndex(({ from }) => from <= to), 0), { word, rest, style } = list[place];
-      if (word === "down" || states.category) return { text: clipped(`${word} ${rest}`.trim(), 24), word, colour: word ? style.colour : look.soft };
+      if (word === "down" || states.category) return { text: clipped(`${word} ${rest}`.trim(), 24), word, colour: word ? look.ink : look.soft };
       return { text: states.shown < 0 ? "" : short(states.of(states.shown, agent, to), 4), word: "", colour: look.soft };
     });
   }

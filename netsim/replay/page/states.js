@@ -18,11 +18,10 @@ class States {
     this.page = page;
     this.momentary = false;
     this.read();
-    // Words tell more than numbers do; beside them the first count, such as a term.
-    const category = this.list.findIndex(({ words }) => words), { list } = this;
-    this.shown = this.first = category >= 0 ? category : Math.min(0, list.length - 1);
-    const count = list.findIndex(({ words, whole }, i) => i !== this.shown && (words || whole));
-    this.beside = new Set(category >= 0 && count >= 0 ? [count] : []);
+    // Words tell more than numbers do.
+    this.drawings = page.drawings = new Drawings(Object.assign(page, { states: this }));
+    const { list, drawings } = this, number = list.findIndex(({ draw }) => draw && draw.as === "number");
+    this.shown = this.first = drawings.all("role")[0] ?? (drawings.tree >= 0 ? drawings.tree : page.meta.live ? Math.min(0, list.length - 1) : number);
   }
 
   read() {
@@ -35,18 +34,24 @@ class States {
     this.list = this.names.map((name, i) => {
       const values = columns[`state ${i}`];
       const whole = !words[name] && values.every((value) => Number.isNaN(value) || (Number.isInteger(value) && Math.abs(value) < 1e4));
-      return { values, whole, words: words[name] || null, order: words[name] ? this.ordered(values, words[name]) : [], ...rangeOf(values) };
+      const draw = (meta.draw || {})[name] || null, usual = draw && draw.usual;
+      return { values, whole, draw, words: words[name] || null, order: words[name] ? this.ordered(values, words[name], usual) : [], ...rangeOf(values) };
     });
+    for (const state of this.list) if (state.draw && state.draw.middle !== undefined) {
+      const far = Math.max(state.high - state.draw.middle, state.draw.middle - state.low);
+      Object.assign(state, { low: state.draw.middle - far, high: state.draw.middle + far, log: false });
+    }
+    if (this.drawings) this.drawings.read();
   }
 
-  // A category's words: first the one in which most agents begin, then by when they first appear.
-  ordered(values, words) {
+  // A category's words: first the usual one, or that in which most agents begin, then by when they first appear.
+  ordered(values, words, usual) {
     const begin = new Float64Array(words.length), found = new Set();
     for (let agent = 0; agent < this.agents; agent++) {
       const first = values[this.changes(agent)[0]];
       if (first >= 0) begin[first]++;
     }
-    if (words.length) found.add(words[begin.indexOf(Math.max(...begin))]);
+    if (words.length) found.add(usual ?? words[begin.indexOf(Math.max(...begin))]);
     for (const code of values) if (code >= 0 && found.size < words.length) found.add(words[code]);
     return [...found];
   }
@@ -58,17 +63,28 @@ class States {
 
   // The name of the category that colours agents and lifelines; "" if they show numbers, or nothing.
   get category() {
-    return this.shown >= 0 && this.list[this.shown].words ? this.names[this.shown] : "";
+    return this.shown >= 0 && this.list[this.shown].words && !this.isTree ? this.names[this.shown] : "";
+  }
+
+  // Whether depths in a tree colour agents.
+  get isTree() {
+    return this.shown >= 0 && this.drawings.all("edge").includes(this.shown);
   }
 
   // What the colours span: the values of the whole run, or those of this moment.
   range(values) {
+    if (this.isTree) return { low: 0, high: this.drawings.depth, log: false };
     return this.momentary && values ? rangeOf(values) : this.list[this.shown];
   }
 
   // The values of all agents at t, of the state that colours the map; of words their numbers.
   at(t, index = this.shown) {
     return index < 0 ? null : Float64Array.from({ length: this.agents }, (_, agent) => this.of(index, agent, t));
+  }
+
+  // What colours an agent: a number, a word's number, or the depth in a tree.
+  coloured(agent, t) {
+    return this.isTree ? this.drawings.treeAt(t, this.shown).depths[agent] : this.of(this.shown, agent, t);
   }
 
   // An agent that sends at t is shown as it was when it sent, and what it became then at that instant from there on.
@@ -89,7 +105,7 @@ class States {
   // Whether a number of a state can stand beside its agent, with its name.
   isShort(index) {
     const state = this.list[index];
-    if (!state || state.words || this.names[index].length > 10) return false;
+    if (!state || state.words || (state.draw && state.draw.as === "edge") || this.names[index].length > 10) return false;
     state.short ??= state.values.length < 20000 && state.values.every((value) => Number.isNaN(value) || short(value, 17).length <= 4);
     return state.short;
   }
@@ -98,6 +114,18 @@ class States {
   text(index, value, digits = 7) {
     const { words } = this.list[index];
     return words ? (value >= 0 ? words[value] : "") : short(value, digits);
+  }
+
+  get beside() {
+    return new Set(this.category ? this.drawings.all("badge") : []);
+  }
+
+  // What stands below an agent, behind its role: "term 5".
+  badges(agent, t) {
+    return this.drawings.all("badge").map((index) => {
+      const value = this.of(index, agent, t), text = Number.isNaN(value) ? "" : this.text(index, value, 4);
+      return !text || this.list[index].words ? text : `${this.names[index]} ${text}`;
+    }).filter((text) => text).join(" · ");
   }
 
   // What stands beside the word of the category: other words as they are, numbers behind their name's first letter.

@@ -26,7 +26,7 @@ def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "")
     """Return of each run its ``name``, ``hash``, ``figures``, and ``data``: the page's meta and columns, in JSON."""
     found = []
     for name, run in runs.items():
-        states = None if run.watch is None else run.states
+        states = None if run.watch is None else run.watch.table()
         about = About(title_of(Path(study).name, name), command, question=question)
         meta, columns = parts(run.trace, about=about, most=MOST, rounds=run.rounds, states=states)
         whole, packed = packed_parts(meta, columns)

@@ -243,7 +243,7 @@ def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, mo
 
     class Watched:
         end = recoded = 0
-        columns, words = ("x",), (None,)
+        columns, words, drawn_as = ("x",), (None,), ()
 
         def changes(self, first: int) -> list[Any]:
             new = slice(first, self.end)

@@ -45,17 +45,17 @@ def test_agents_have_the_colours_of_their_words_and_those_that_are_down_have_non
     page.run("replay.theme('light'), replay.seek(0.252)")
     roles = page.run("replay.looks()")
     assert [roles[agent]["words"] for agent in range(5)] == [
-        "follower t1",
-        "leader t1",
-        "follower t2",
-        "leader t2",
+        "follower · term 1",
+        "leader · term 1",
+        "follower · term 2",
+        "leader · term 2",
         "down",
     ]
-    for agent, colour in enumerate(["#5b6673", "#04724e", "#5b6673", "#04724e", "#ffffff"]):
+    for agent, colour in enumerate(["#c5cdd6", "#0a5fb4", "#c5cdd6", "#0a5fb4", "#ffffff"]):
         assert pixel(page, agent, 0.7) == rgb(colour), agent
     # A leader is a square: its corner is filled, that of a circle is not.
-    assert pixel(page, 1, 0.8, 0.8) == rgb("#04724e")
-    assert pixel(page, 2, 0.85, 0.85) != rgb("#5b6673")
+    assert pixel(page, 1, 0.8, 0.8) == rgb("#0a5fb4")
+    assert pixel(page, 2, 0.85, 0.85) != rgb("#c5cdd6")
     legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
     assert page.run(legend) == ["follower", "candidate", "leader", "down"]
     assert page.run("document.querySelector('[data-part=bar]').hidden")

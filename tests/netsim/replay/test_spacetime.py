@@ -243,4 +243,4 @@ def test_a_line_has_the_colour_of_the_value_that_holds(width: int, browser: chro
             place = [x1 + share * (x2 - x1), y1 + share * (y2 - y1)]
             pixel = f"pen => Array.from(pen.getImageData({place[0]}, {place[1]}, 1, 1).data.slice(0, 3))"
             found = browser.run(f"({pixel})(document.querySelector('canvas[data-part=spacetime]').getContext('2d'))")
-            assert found == {"least": [0, 34, 78], "greatest": [254, 232, 56]}[value], (agent, time)
+            assert found == {"least": [255, 240, 214], "greatest": [56, 3, 0]}[value], (agent, time)

@@ -1,0 +1,395 @@
+"""How watched states of agents are drawn in replays: declared by a class (`netsim.Agent.draw`), or for one network.
+
+``draw = {"role": Role(usual="follower"), "log": Strip(committed="commit")}`` on an agent's class names a state by the
+attribute, or gives a function of the agent. The states are watched in runs that keep a trace or are shown live.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from netsim.errors import BadInput
+from netsim.util import check
+
+__all__ = [
+    *("Arc", "Badge", "Dim", "Draw", "Drawn", "Edge", "Gauge", "Number", "Role", "Stack", "Star", "Strip", "Token"),
+    *("Cells", "cells_text", "check_draw", "declared", "drawn_by_radio", "resolved", "source_of"),
+]
+
+State = str | Callable[[Any], Any] | None
+
+# A flag's words; words that a role has at most; the largest count with a colour of its own.
+_FLAGS, _ROLES, _COUNTS = {"True", "False"}, 8, 9
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Base of what a state can be drawn as.
+
+    Parameters
+    ----------
+    state : str or callable, optional
+        The name of an attribute, or a function of an agent; by default the attribute with the name of the column.
+    """
+
+    state: State = None
+    # What values it takes, and words for them in a refusal; None: any.
+    _allowed: ClassVar[str] = ""
+
+    def check(self, value: Any) -> bool:
+        """Return whether a value of the state can be drawn so."""
+        return True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a page reads: ``as``, the name of the class in small letters, and the other parameters."""
+        more = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "state"}
+        return {"as": type(self).__name__.lower()} | {name: value for name, value in more.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Edge(Drawn):
+    """An arrow to the agent that the state names, as wide as what hangs on it; depth in the tree is the colour.
+
+    Parameters
+    ----------
+    state : str or callable, optional
+        See `Drawn`.
+    colour : bool, optional
+        Whether the depth colours agents; by default that of the first edge does. At most one may.
+    """
+
+    colour: bool | None = None
+    _allowed = "the name of an agent, or None"
+
+
+@dataclass(frozen=True)
+class Star(Drawn):
+    """A star in place of a circle, where a flag is set: a sink, a source."""
+
+    _allowed = "True or False"
+
+    def check(self, value: Any) -> bool:
+        """Return whether it is a flag."""
+        return isinstance(value, bool | np.bool_)
+
+
+@dataclass(frozen=True)
+class Token(Star):
+    """A coin beside the agent, where a flag is set: what wanders."""
+
+
+@dataclass(frozen=True)
+class Role(Drawn):
+    """A word as shape and colour of the agent.
+
+    Parameters
+    ----------
+    state : str or callable, optional
+        See `Drawn`.
+    usual : str, optional
+        The word that is grey; by default that in which most agents begin.
+    """
+
+    usual: str | None = None
+
+
+@dataclass(frozen=True)
+class Badge(Drawn):
+    """A word or number below the agent, behind its role."""
+
+
+@dataclass(frozen=True)
+class Number(Drawn):
+    """A number as colour; written below the agent where it is short.
+
+    Parameters
+    ----------
+    state : str or callable, optional
+        See `Drawn`.
+    middle : float, optional
+        The number in the middle of a scale of two colours.
+    """
+
+    middle: float | None = None
+    _allowed = "a number"
+
+    def check(self, value: Any) -> bool:
+        """Return whether it is a number."""
+        return check.measured(value) is not None
+
+
+@dataclass(frozen=True)
+class Stack(Number):
+    """A count as a pile at the agent's right; from 7 on its number."""
+
+    middle: None = None
+    _allowed = "a count of at least 0"
+
+    def check(self, value: Any) -> bool:
+        """Return whether it is a count."""
+        return (check.measured(value) or 0.0) >= 0 and check.measured(value) is not None
+
+
+@dataclass(frozen=True)
+class Gauge(Drawn):
+    """A share as a bar at the agent's left, red below a fifth."""
+
+    _allowed = "a share from 0 to 1"
+
+    def check(self, value: Any) -> bool:
+        """Return whether it is a share."""
+        number = check.measured(value)
+        return number is not None and 0 <= number <= 1
+
+
+@dataclass(frozen=True)
+class Dim(Star):
+    """A pale agent, where a flag is set: asleep."""
+
+
+@dataclass(frozen=True)
+class Arc(Drawn):
+    """The time (s) at which something is due, as a ring that runs out."""
+
+    _allowed = "a time (s)"
+
+    def check(self, value: Any) -> bool:
+        """Return whether it is a time; infinity is never."""
+        number = check.measured(value)
+        return number is not None and not math.isnan(number)
+
+
+@dataclass(frozen=True)
+class Strip(Drawn):
+    """A list as a row of cells, index below index; of a pair the first, a term, is the cell's colour.
+
+    Shown are the last 64 entries, each with at most 12 characters.
+
+    Parameters
+    ----------
+    state : str or callable, optional
+        See `Drawn`.
+    committed : str or callable, optional
+        How many of the first entries stand for ever: they are solid, the others dashed.
+    """
+
+    committed: str | Callable[[Any], Any] | None = None
+    _allowed = "a list or tuple"
+
+    def check(self, value: Any) -> bool:
+        """Return whether it is a list."""
+        return isinstance(value, list | tuple)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a page reads; see `Drawn`."""
+        return {"as": "strip"}
+
+
+Draw = Mapping[str, Drawn | None]
+"""How states are drawn, by column; None: not at all."""
+
+_SHOWN, _LONGEST = 64, 12
+
+
+def check_draw(draw: Any) -> dict[str, Drawn | None]:
+    """Return declarations; raises BadInput if some are none, or two edges both give the colour."""
+    if not isinstance(draw, Mapping) or not all(isinstance(each, Drawn | None) for each in draw.values()):
+        raise check.refuse("draw", draw, "{state: how it is drawn}, as {'role': Role()}; None for not at all")
+    colours = [name for name, each in draw.items() if isinstance(each, Edge) and each.colour]
+    if len(colours) > 1:
+        raise BadInput(f"draw: {colours[0]} and {colours[1]}: must be one Edge that gives the colour")
+    return dict(draw)
+
+
+def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
+    """Return how the agents' classes draw their states, and the function of each; of a mote's parts by dotted names.
+
+    A function gives None for an agent whose class does not declare the state.
+    """
+    found: dict[str, Drawn] = {}
+    functions: dict[str, dict[type, Callable[[Any], Any]]] = {}
+    seen = set()
+    for agent in agents:
+        for part, member in {"": agent, **agent._members()}.items():
+            if (part, type(member)) in seen or not (drawn := getattr(type(member), "draw", None)):
+                continue
+            seen.add((part, type(member)))
+            for name, each in check_draw(drawn).items():
+                column = f"{part}.{name}" if part else name
+                if each is not None:
+                    found.setdefault(column, each)
+                    functions.setdefault(column, {})[type(member)] = source_of(name, each)
+    return {column: (each, _Source(column, functions[column])) for column, each in found.items()}
+
+
+class _Source:
+    """Reads a declared state of an agent by its class; None if the class, or this agent yet, has none."""
+
+    def __init__(self, column: str, functions: Mapping[type, Callable[[Any], Any]]) -> None:
+        self._part, self._functions = column.rpartition(".")[0], functions
+
+    def __call__(self, agent: Any) -> Any:
+        member = agent._members().get(self._part) if self._part else agent
+        function = self._functions.get(type(member))
+        try:
+            return None if function is None else function(member)
+        except AttributeError as error:
+            if error.obj is member:
+                return None
+            raise
+
+
+def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
+    """Return how the nodes of a `netsim.Radio` are drawn without a declaration: asleep, and what the battery has left.
+
+    Both are read when an agent's code runs, which also is what switches its radio.
+    """
+    if isinstance(medium, str):
+        return {}
+    found: dict[str, tuple[Drawn, Callable[[Any], Any]]] = {"asleep": (Dim(), _Asleep())}
+    if medium.energy is not None:
+        found["battery"] = Gauge(), _battery
+    return found
+
+
+class _Asleep:
+    """Whether an agent's radio is off; None until an agent has switched it off, so that others have no such state."""
+
+    def __init__(self) -> None:
+        self._switched: set[Hashable] = set()
+
+    def __call__(self, agent: Any) -> bool | None:
+        context = agent._netsim
+        is_off = context.radio is not None and context.radio.is_off
+        if is_off:
+            self._switched.add(context.name)
+        return is_off if context.name in self._switched else None
+
+
+def _battery(agent: Any) -> float | None:
+    """Return the share of the energy that a battery has left, in steps of 2 %; None on mains."""
+    account = agent._netsim.energy
+    whole = None if account is None else account.whole
+    return None if whole is None else round(50 * account.left / whole) / 50
+
+
+def source_of(name: str, drawn: Drawn) -> Callable[[Any], Any]:
+    """Return the function that reads a state, as `Drawn` says; ``name`` is its column."""
+    state = name if drawn.state is None else drawn.state
+    read = operator.attrgetter(state) if isinstance(state, str) else state
+    if not isinstance(drawn, Strip):
+        return read
+    committed = operator.attrgetter(drawn.committed) if isinstance(drawn.committed, str) else drawn.committed
+    return lambda agent: Cells(read(agent), None if committed is None else committed(agent))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A strip's entries at one time, and how many of them stand for ever (None: that is not told)."""
+
+    entries: Any
+    committed: Any = None
+
+
+def cells_text(drawn: Strip, cells: Cells) -> str | None:
+    """Return a strip's entries as text; None if they are no list.
+
+    Each is ``term|entry``, with ``!`` before one that is committed; entries are separated by spaces.
+
+    Raises
+    ------
+    BadInput
+        If more are committed than there are.
+    """
+    entries, committed = cells.entries, check.measured(cells.committed)
+    if not drawn.check(entries):
+        return None
+    if committed is not None and not 0 <= committed <= len(entries):
+        raise check.refuse("committed", cells.committed, f"from 0 to the strip's length of {len(entries)}")
+    first = max(len(entries) - _SHOWN, 0)
+    words = [f"+{first}"] if first else []
+    for place, entry in enumerate(entries[first:], first):
+        term, said = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
+        text = str(said)[:_LONGEST].replace(" ", "\u00a0").replace("|", "\u00a6")
+        fixed = "!" if committed is not None and place < committed else ""
+        words.append(f"{fixed}{str(term)[:_LONGEST].replace(' ', '')}|{text}")
+    # An empty text would count as no state.
+    return " ".join(words) or "-"
+
+
+def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how each state of a page is drawn, by column, as JSON has it.
+
+    Parameters
+    ----------
+    states : mapping
+        As a page has them: ``agents``, and ``values`` by column, numbers or ``words`` and ``codes``.
+    agents : sequence
+        The agents' names as text.
+    given : mapping
+        What is declared: ``as_dict`` of a `Drawn`, or None for not at all. The others get what fits their values.
+    """
+    names = set(agents)
+    found = {}
+    for column, values in states["values"].items():
+        drawn = given[column] if column in given else _usual(values, states["agents"], names, len(agents))
+        if drawn is not None:
+            found[column] = dict(drawn)
+    if any(each["as"] == "role" for each in found.values()) and not any(e["as"] == "badge" for e in found.values()):
+        role = next(name for name, each in found.items() if each["as"] == "role")
+        rest = (
+            name
+            for name, each in found.items()
+            if name != role and name not in given and _is_short(each, states["values"][name])
+        )
+        if (beside := next(rest, None)) is not None:
+            found[beside] = {"as": "badge"}
+    edges = [each for each in found.values() if each["as"] == "edge"]
+    chosen = next((each for each in edges if each.get("colour")), None)
+    chosen = chosen or next((each for each in edges if each.get("colour") is not False), None)
+    for each in edges:
+        each["colour"] = each is chosen
+    return found
+
+
+def _usual(values: Any, changed: Sequence[int], names: set[Hashable], agents: int) -> dict[str, Any] | None:
+    """Return how a state is drawn of which nothing is declared; None if it has no value."""
+    if not isinstance(values, Mapping):
+        numbers = {each for each in values if each is not None and math.isfinite(each)}
+        return {"as": "number"} if numbers else None
+    words = [values["words"][code] for code in set(values["codes"]) if code >= 0]
+    if words and set(words) <= _FLAGS:
+        flags: dict[int, set[str | None]] = {}
+        for agent, code in zip(changed, values["codes"], strict=True):
+            flags.setdefault(agent, set()).add(values["words"][code] if code >= 0 else None)
+        ever = [each for each in flags.values() if "True" in each]
+        if len(ever) == 1 and agents > 1 and ever[0] == {"True"}:
+            return {"as": "star"}
+        return {"as": "token" if len(ever) > 1 and _wanders(values, changed) else "role"}
+    if len(words) > 1 and set(words) <= names:
+        return {"as": "edge"}
+    return {"as": "role"} if words else None
+
+
+def _wanders(values: Any, changed: Sequence[int]) -> bool:
+    """Return whether at most one agent at a time has a flag."""
+    holding: set[int] = set()
+    for agent, code in zip(changed, values["codes"], strict=True):
+        has = code >= 0 and values["words"][code] == "True"
+        (holding.add if has else holding.discard)(agent)
+        if len(holding) > 1:
+            return False
+    return True
+
+
+def _is_short(drawn: Mapping[str, Any], values: Any) -> bool:
+    """Return whether a state's words, or whole numbers, can stand beside a role."""
+    if drawn["as"] == "role":
+        return True
+    return drawn["as"] == "number" and all(
+        each is None or not math.isfinite(each) or (each == int(each) and abs(each) < 1e4) for each in values
+    )

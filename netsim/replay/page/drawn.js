@@ -1,0 +1,261 @@
+// What is drawn of agents' states, as meta.draw declares it (netsim/draw.py): {as, …} by the state's name.
+
+// Entries of a strip that a cell names; a change glows, and an old edge fades, for so many of the player's seconds.
+const GLOW = 1.5, PILE = 6;
+
+class Drawings {
+  constructor(page) {
+    this.page = page;
+    this.read();
+  }
+
+  read() {
+    const { meta, states } = this.page;
+    this.numbers = new Map(meta.agents.map((name, i) => [name, i]));
+    this.kinds = {};
+    states.list.forEach(({ draw }, i) => draw && (this.kinds[draw.as] ||= []).push(i));
+    this.trees = new Map();
+    this.changes = new Map();
+    this.deepest = this.longest = null;
+  }
+
+  all(kind) {
+    return this.kinds[kind] || [];
+  }
+
+  // The state whose edges colour agents by depth; -1 for none.
+  get tree() {
+    return this.all("edge").find((i) => this.page.states.list[i].draw.colour) ?? -1;
+  }
+
+  has(kind, agent, t) {
+    const { states } = this.page;
+    return this.all(kind).some((i) => ["True", "1"].includes(states.text(i, states.of(i, agent, t))));
+  }
+
+  // The agent at an edge's head; -1 for none, or itself.
+  target(index, agent, value) {
+    const { words } = this.page.states.list[index];
+    const found = Number.isNaN(value) ? -1 : this.numbers.get(words ? words[value] : String(value)) ?? -1;
+    return found === agent ? -1 : found;
+  }
+
+  // The value of a state, since when it is that, and what it was before.
+  since(index, agent, t) {
+    const { states } = this.page, { values } = states.list[index], key = index * this.numbers.size + agent, value = states.of(index, agent, t);
+    // Other states may change a thousand times while this one stays.
+    if (!this.changes.has(key)) this.changes.set(key, states.changes(agent).filter((row, i, rows) => !i || !Object.is(values[row], values[rows[i - 1]])));
+    const rows = this.changes.get(key);
+    let place = countUpTo(states.times, t, false, rows) - 1;
+    while (place > 0 && !Object.is(values[rows[place]], value)) place--;
+    return { value, from: place < 0 ? 0 : states.times[rows[place]], before: place > 0 ? values[rows[place - 1]] : NaN };
+  }
+
+  // Of all agents at t: whose edge leads where, how deep they hang (NaN: no way to a root), and how much hangs on them.
+  treeAt(t, index = this.tree) {
+    const { states, meta: { agents } } = this.page, kept = this.trees.get(index);
+    if (kept && kept.t === t) return kept;
+    const parents = agents.map((_, i) => this.target(index, i, states.of(index, i, t))), stars = agents.map((_, i) => this.has("star", i, t));
+    const known = stars.some(Boolean), depths = new Float64Array(agents.length).fill(NaN), sizes = new Float64Array(agents.length);
+    for (let i = 0; i < agents.length; i++) {
+      let at = i, depth = 0;
+      while (parents[at] >= 0 && !stars[at] && depth <= agents.length) (at = parents[at]), depth++;
+      if (depth > agents.length || (known ? !stars[at] : !parents.includes(at))) continue;
+      depths[i] = depth;
+      for (let below = i, left = depth; left >= 0 && below >= 0; left--) sizes[below]++, (below = parents[below]);
+    }
+    const found = { t, parents, depths, sizes };
+    this.trees.set(index, found);
+    return found;
+  }
+
+  // The greatest depth of the run, of an even selection of its changes.
+  get depth() {
+    const { times } = this.page.states, step = Math.max(1, Math.ceil(times.length / 100));
+    if (this.deepest === null) {
+      this.deepest = 1;
+      for (let i = times.length - 1; i >= 0; i -= step) for (const each of this.treeAt(times[i]).depths) if (each > this.deepest) this.deepest = each;
+    }
+    return this.deepest;
+  }
+
+  drawEdges(context, map, t) {
+    const { look, player, views } = this.page, hold = GLOW * player.speed;
+    for (const index of this.all("edge")) {
+      const { parents, sizes } = this.treeAt(t, index);
+      parents.forEach((to, agent) => {
+        const { from, before } = this.since(index, agent, t), age = (t - from) / hold, old = this.target(index, agent, before);
+        if (age < 1 && from > 0 && old >= 0 && old !== to) this.drawEdge(context, map, agent, old, look.soft, 1.5, 1 - age, [4, 5]);
+        const fresh = age < 1 && from > 0;
+        if (to >= 0 && !views.spacetime.downAt(agent, t)) this.drawEdge(context, map, agent, to, fresh ? look.accent : look.edge, Math.min(1.6 + 0.8 * Math.sqrt(sizes[agent]), 6), 1, []);
+      });
+    }
+  }
+
+  drawEdge(context, { x, y, radius, k }, from, to, colour, wide, alpha, dash) {
+    const dx = x[to] - x[from], dy = y[to] - y[from], far = Math.hypot(dx, dy) || 1, [ux, uy] = [dx / far, dy / far], size = (3 + 1.6 * wide) * k;
+    const [tipX, tipY] = [x[to] - ux * (radius + 3), y[to] - uy * (radius + 3)];
+    context.save();
+    context.globalAlpha = alpha;
+    context.strokeStyle = context.fillStyle = colour;
+    context.lineWidth = wide * k;
+    context.setLineDash(dash);
+    context.beginPath();
+    context.moveTo(x[from] + ux * radius, y[from] + uy * radius);
+    context.lineTo(tipX - ux * size, tipY - uy * size);
+    context.stroke();
+    context.beginPath();
+    polygon(context, 1, [[tipX, tipY], [tipX - ux * size - 0.6 * uy * size, tipY - uy * size + 0.6 * ux * size], [tipX - ux * size + 0.6 * uy * size, tipY - uy * size - 0.6 * ux * size]]);
+    context.fill();
+    context.restore();
+  }
+
+  // A broadcast that many hear is one ring.
+  drawRing(context, map, sender, reach, share, colour) {
+    context.beginPath();
+    context.arc(map.x[sender], map.y[sender], map.radius + reach * share, 0, TURN);
+    context.globalAlpha = 1 - 0.7 * share;
+    context.strokeStyle = colour;
+    context.lineWidth = 2.5 * map.k;
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  // What stands at an agent: a pile, a bar, a coin, a ring that runs out.
+  drawBeside(context, map, agent, t, waiting) {
+    const { look, states } = this.page, { radius: r, k } = map, x = map.x[agent], y = map.y[agent], value = (i) => states.of(i, agent, t);
+    for (const index of this.all("arc")) {
+      const { value: due, from } = this.since(index, agent, t), share = Math.min((due - t) / (due - from || 1), 1);
+      if (!(due > t) || due === Infinity) continue;
+      for (const [colour, until] of [[look.faint, 1], [share < 0.3 ? look.accent : look.soft, share]]) {
+        context.beginPath();
+        context.arc(x, y, r + 4.5 * k, -TURN / 4, -TURN / 4 + TURN * until);
+        context.strokeStyle = colour;
+        context.lineWidth = 3.5 * k;
+        context.stroke();
+      }
+    }
+    const count = this.all("stack").length ? this.all("stack").reduce((sum, i) => sum + (value(i) || 0), 0) : waiting;
+    for (let i = 0; i < Math.min(count, PILE); i++) this.bar(context, x + r + 3 * k, y + r - (i + 1) * 5 * k, 11 * k, 4 * k, look.kinds.length ? look.past : look.soft);
+    if (count > PILE) {
+      context.font = look.font(11, "600");
+      context.textAlign = "left";
+      look.write(context, String(count), x + r + 3 * k, y + r - PILE * 5 * k - 3 * k, 3);
+    }
+    for (const index of this.all("gauge")) {
+      const left = value(index), high = 1.7 * r;
+      if (Number.isNaN(left)) continue;
+      this.bar(context, x - r - 8 * k, y - high / 2, 5 * k, high, look.paper);
+      this.bar(context, x - r - 8 * k, y + high / 2 - high * left, 5 * k, high * left, left < 0.2 ? look.accent : look.good);
+    }
+    if (!this.has("token", agent, t)) return;
+    for (const [share, fill] of [[0.55, look.coin], [0.28, ""]]) {
+      context.beginPath();
+      context.arc(x + 0.9 * r, y - 0.9 * r, share * r, 0, TURN);
+      context.fillStyle = fill;
+      if (fill) context.fill();
+      context.strokeStyle = "#14181d";
+      context.lineWidth = 1.4 * k;
+      context.stroke();
+    }
+  }
+
+  bar(context, x, y, wide, high, colour) {
+    const { look } = this.page;
+    context.fillStyle = colour;
+    context.strokeStyle = look.soft;
+    context.lineWidth = 0.8;
+    context.fillRect(x, y, wide, high);
+    context.strokeRect(x, y, wide, high);
+  }
+
+  // Entries of a strip: {first, cells: [{term, text, fixed}]}.
+  cells(index, value) {
+    const text = this.page.states.text(index, value), words = text && text !== "-" ? text.split(" ") : [];
+    const first = words[0]?.[0] === "+" ? Number(words.shift().slice(1)) : 0;
+    return { first, cells: words.map((word) => ({ fixed: word[0] === "!", term: word.replace(/^!/, "").split("|")[0], text: word.slice(word.indexOf("|") + 1) })) };
+  }
+
+  // How many cells rows have at most, of which agents, and the colours of terms.
+  get rows() {
+    const [index] = this.all("strip"), { states, meta } = this.page;
+    if (index === undefined) return null;
+    const { words, values } = states.list[index];
+    if (this.longest?.words === words && this.longest.count === values.length) return this.longest;
+    const terms = new Set();
+    let most = 1;
+    (words || []).forEach((_, code) => {
+      const { cells } = this.cells(index, code);
+      most = Math.max(most, cells.length);
+      for (const { term } of cells) terms.add(term);
+    });
+    const list = [...terms].sort((one, other) => one - other);
+    const agents = meta.agents.map((_, i) => i).filter((i) => states.changes(i).some((row) => !Number.isNaN(values[row])));
+    return (this.longest = { words, count: values.length, index, most, agents, terms: new Map(list.map((term, i) => [term, TOKENS.terms[i % TOKENS.terms.length]])) });
+  }
+
+  // Logs in rows, index below index, in a box of the map: solid what stands for ever, dashed what does not yet.
+  drawStrips(context, { box: [left, top, right, bottom], k, look = this.page.look }, t) {
+    const { index, most, agents, terms } = this.rows, { states, meta, player } = this.page, high = Math.min(34 * k, (bottom - top) / (agents.length + 1));
+    const name = 30 * k, wide = Math.min(52 * k, (right - left - name) / most), y0 = (top + bottom - high * (agents.length + 1)) / 2, x0 = left + name;
+    const say = (text, x, y, size, colour, style = "600") => {
+      context.font = look.font(size, style);
+      context.textAlign = "center";
+      context.fillStyle = colour;
+      context.fillText(text, x, y);
+    };
+    let shift = 0;
+    agents.forEach((agent, row) => {
+      const { value, from, before } = this.since(index, agent, t), { first, cells } = this.cells(index, value), old = this.cells(index, before).cells, y = y0 + high * (row + 1);
+      shift = Math.max(shift, first);
+      const looks = this.page.views.map.looksOf(agent, t);
+      context.beginPath();
+      (SHAPES[looks.shape] || SHAPES.circle)(context, left + 0.45 * name, y + high / 2, Math.min(0.36 * high, 11 * k));
+      context.fillStyle = looks.fill;
+      context.strokeStyle = look.ink;
+      context.lineWidth = 1;
+      context.fill();
+      context.stroke();
+      say(clipped(meta.agents[agent], 4), left + 0.45 * name, y + high / 2 + 4 * k, 11, looks.ink);
+      for (let i = 0; i < most; i++) {
+        const cell = cells[i], x = x0 + i * wide, box = [x + 1.5, y + 2, wide - 3, high - 4];
+        context.strokeStyle = look.faint;
+        context.lineWidth = 1;
+        context.strokeRect(...box);
+        if (!cell) continue;
+        const colour = cell.term ? terms.get(cell.term) : look.panel, news = t - from < GLOW * player.speed && from > 0 && (old[i]?.text !== cell.text || old[i]?.term !== cell.term || old[i]?.fixed !== cell.fixed);
+        context.globalAlpha = cell.fixed ? 1 : 0.35;
+        context.fillStyle = colour;
+        context.fillRect(...box);
+        context.globalAlpha = 1;
+        context.strokeStyle = news ? look.accent : cell.fixed ? look.ink : look.soft;
+        context.lineWidth = (news ? 3 : cell.fixed ? 1.8 : 1.2) * k;
+        context.setLineDash(cell.fixed ? [] : [3, 3]);
+        context.strokeRect(...box);
+        context.setLineDash([]);
+        const ink = cell.fixed ? inkOn(colour) : look.ink, letters = Math.max(2, Math.floor(wide / (8 * k)));
+        say(clipped(cell.text, letters), x + wide / 2, y + (cell.term && high > 24 * k ? 0.48 : 0.64) * high, 12, ink);
+        if (cell.term && high > 24 * k) say(`t${cell.term}`, x + wide / 2, y + 0.82 * high, 9.5, ink, "400");
+      }
+    });
+    say(states.names[index], left + 0.45 * name, y0 + 0.7 * high, 12, look.soft);
+    for (let i = 0; i < most; i++) say(String(shift + i + 1), x0 + (i + 0.5) * wide, y0 + 0.7 * high, 11, look.soft, "400");
+  }
+
+  // What the legend says: [a function that draws a sign of 36 pixels, words].
+  legend() {
+    const { states, look } = this.page, found = [], name = (i) => states.names[i].split(".").pop();
+    const at = { x: [9], y: [9], radius: 5, k: 1 }, put = (kind, sign, words = name) => this.all(kind).forEach((i) => found.push([sign, words(i)]));
+    const stroke = (c, colour, wide = 2) => Object.assign(c, { strokeStyle: colour, lineWidth: wide }) && c.stroke();
+    put("edge", (c) => this.drawEdge(c, { x: [0, 18], y: [9, 9], radius: 0, k: 1 }, 0, 1, look.edge, 3, 1, []));
+    if (this.tree >= 0) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([2, 2]), stroke(c, look.ink, 1.2)), "no way to the root"]);
+    put("star", (c) => (SHAPES.star(c, 9, 9, 6), stroke(c, look.ink, 1.5)));
+    put("token", (c) => (c.arc(9, 9, 5, 0, TURN), (c.fillStyle = look.coin), c.fill(), stroke(c, "#14181d", 1.4)));
+    put("stack", (c) => [3, 8, 13].forEach((y) => this.bar(c, 4, y, 11, 4, look.past)));
+    put("gauge", (c) => (this.bar(c, at.x[0] - 3, 2, 6, 14, look.paper), this.bar(c, at.x[0] - 3, 7, 6, 9, look.good)));
+    put("dim", (c) => ((c.globalAlpha = 0.35), c.arc(9, 9, 6, 0, TURN), stroke(c, look.ink)), (i) => `pale: ${name(i)}`);
+    put("arc", (c) => (c.arc(9, 9, 6, -TURN / 4, TURN / 2), stroke(c, look.soft, 3)), (i) => `time left: ${name(i)}`);
+    put("strip", (c) => (c.rect(3, 4, 12, 10), stroke(c, look.ink)), () => "committed; dashed: not yet");
+    return found;
+  }
+}

@@ -1,0 +1,235 @@
+"""How agents declare the drawing of their states: `netsim.draw`."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import netsim
+from netsim import Link, Network, Run, topology
+from netsim.agents.classics import Raft
+from netsim.draw import Arc, Badge, Drawn, Edge, Gauge, Number, Role, Stack, Star, Strip, Token, declared, resolved
+from netsim.errors import BadInput, NetsimError
+from netsim.replay.drawing import Drawing
+from netsim.replay.drawn import Drawings
+from netsim.replay.html import page_of, tokens
+from netsim.replay.map_view import MapView
+from netsim.replay.render import parts
+from netsim.replay.run_history import RunHistory
+from netsim.replay.style_sheet import StyleSheet
+
+PATH = topology.path(3)
+
+
+class Child(netsim.Agent):
+    """Chooses the agent before it as its parent after a second, and has done one thing more."""
+
+    draw: ClassVar[Mapping[str, Any]] = {
+        "parent": Edge(),
+        "root": Star(lambda agent: agent.name == 0),
+        "done": Strip(committed=lambda agent: len(agent.done) - 1),
+        "waiting": Stack(),
+        "left": Gauge(),
+        "due": Arc(),
+    }
+
+    def __init__(self, **values: Any) -> None:
+        self.parent: Any = None
+        self.done, self.waiting, self.left, self.due = [(1, "first")], 0, 1.0, 2.0
+        vars(self).update(values)
+
+    async def run(self) -> None:
+        await self.broadcast("hello", None)
+        await self.inbox.get()
+        self.parent = {0: None, 1: 0, 2: 1}[int(str(self.name))]
+        self.done = [*self.done, (2, "then")]
+        self.waiting, self.left = 3, 0.1
+        await asyncio.sleep(0.25)
+        self.left = 0.05
+
+
+def played(watched: Any = None, draw: Any = None, trace: bool = True, **values: Any) -> Run:
+    network = Network(PATH, Link(latency=1.0), seed=1)
+    if watched is not None or draw is not None:
+        network.watch(() if watched is None else watched, draw)
+    return network.run({name: Child(**values) for name in PATH}, trace=trace, until=1.5)
+
+
+def drawn(run: Run, **how: Any) -> dict[str, Any]:
+    found: dict[str, Any] = parts(run.trace, states=run.watch.table() if run.watch else None, **how)[0]["draw"]
+    return found
+
+
+def test_a_class_declares_once_and_a_traced_run_watches() -> None:
+    run = played()
+    assert list(run.states.columns) == ["time_s", "agent", "sent", *Child.draw]
+    last = run.states.groupby("agent").last()
+    assert last.parent.tolist()[1:] == [0, 1]
+    assert last.done.tolist() == ["!1|first 2|then"] * 3
+    assert run.trace.scene is not None
+    assert run.trace.scene.draw["done"] == {"as": "strip"}
+    assert drawn(run)["parent"] == {"as": "edge", "colour": True}
+    assert played(trace=False).watch is None
+    assert played(trace=False).trace_hash == run.trace_hash
+
+
+def test_precedence_is_replay_watch_class_default() -> None:
+    run = played({"waiting": lambda agent: agent.waiting % 2 == 1, "left": "left"}, {"left": Number(middle=0.5)})
+    assert drawn(run)["left"] == {"as": "number", "middle": 0.5}
+    # The user's function is another state than that of the class.
+    assert drawn(run)["waiting"] == {"as": "role"}
+    assert drawn(run, draw={"left": Badge(), "parent": None}).keys() == drawn(run).keys() - {"parent"}
+    assert drawn(run, draw={"left": Badge()})["left"] == {"as": "badge"}
+    with pytest.raises(BadInput, match=r"draw = 'lft': must be a state that the run watched: "):
+        drawn(run, draw={"lft": Badge()})
+
+
+def test_what_is_drawn_adds_no_row_to_what_a_user_watches() -> None:
+    asked = {"twice": lambda agent: 2 * agent.waiting}
+    traced, plain = played(asked), played(asked, trace=False)
+    assert traced.states.equals(plain.states)
+    assert len(traced.watch.table()) > len(traced.states)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([None, "a", "b"], {"as": "edge", "colour": True}),
+        ([True, False, False], {"as": "star"}),
+        ([True, True, False], {"as": "role"}),
+        (["red", "blue", "red"], {"as": "role"}),
+        ([0, 3, 9], {"as": "number"}),
+        ([None, None, None], None),
+    ],
+)
+def test_values_decide_where_nothing_is_declared(values: list[Any], expected: Any) -> None:
+    words = list(dict.fromkeys(str(each) for each in values if each is not None))
+    coded = {"words": words, "codes": [-1 if each is None else words.index(str(each)) for each in values]}
+    column = values if isinstance(values[1], int) and not isinstance(values[1], bool) else coded
+    states = {"agents": [0, 1, 2], "values": {"x": column}}
+    assert resolved(states, ["a", "b", "c"], {}).get("x") == expected
+
+
+def test_a_flag_that_wanders_is_a_token() -> None:
+    # Agent 0 hands over before agent 1 has it.
+    states = {"agents": [0, 1, 0, 1], "values": {"x": {"words": ["True", "False"], "codes": [0, 1, 1, 0]}}}
+    assert resolved(states, ["a", "b"], {})["x"] == {"as": "token"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"parent": 7}, r"draw, parent of agent 0 = 7: must be the name of an agent, or None, at 0 s"),
+        ({"left": 1.5}, r"draw, left of agent 0 = 1.5: must be a share from 0 to 1, at 0 s"),
+        ({"due": "soon"}, r"draw, due of agent 0 = 'soon': must be a time \(s\), at 0 s"),
+        ({"waiting": -1}, r"draw, waiting of agent 0 = -1: must be a count of at least 0, at 0 s"),
+        ({"done": "x"}, r"draw, done of agent 0 = 'x': must be a list or tuple, at 0 s"),
+        ({"done": []}, r"draw, done of agent 0 at 0 s: committed = -1: must be from 0 to the strip's length of 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_agent_and_time(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(NetsimError, match=message):
+        played(**values)
+
+
+def test_two_edges_do_not_both_give_the_colour() -> None:
+    network = Network(PATH)
+    with pytest.raises(BadInput, match="draw: a and b: must be one Edge that gives the colour"):
+        network.watch(draw={"a": Edge(colour=True), "b": Edge(colour=True)})
+    with pytest.raises(BadInput, match=r"draw = \{'a': 'edge'\}: must be"):
+        network.watch(draw={"a": "edge"})  # type: ignore[dict-item]
+    with pytest.raises(FrozenInstanceError):
+        Edge().colour = True  # type: ignore[misc]
+
+
+def test_a_motes_parts_declare_theirs() -> None:
+    class Counter(netsim.Part):
+        draw: ClassVar[Mapping[str, Drawn]] = {"count": Number(), "log": Strip(committed="count")}
+        count, log = 1, ("x", "y")
+
+    mote = netsim.Mote(one=Counter(), two=Counter())
+    found = declared([mote])
+    assert list(found) == ["one.count", "one.log", "two.count", "two.log"]
+    assert found["two.count"][1](mote) == 1
+    assert found["one.count"][1](Raft()) is None
+
+
+def test_a_tree_has_depths_loops_and_agents_without_a_way() -> None:
+    run = played()
+    history = RunHistory(*parts(run.trace, states=run.states))
+    tree = Drawings(history, StyleSheet([], history.kinds)).tree("parent", 1.2)
+    assert (tree.parents, tree.depths, tree.sizes) == ([-1, 0, 1], [0.0, 1.0, 2.0], [3, 2, 1])
+    early = Drawings(history, StyleSheet([], history.kinds)).tree("parent", 0.5)
+    assert np.isnan(early.depths).tolist() == [False, True, True]
+
+
+def picture(time: float, **values: Any) -> Drawing:
+    run = played(**values)
+    history = RunHistory(*parts(run.trace, states=run.states))
+    styles = StyleSheet(history.words, history.kinds, history.routine)
+    return MapView(history, styles, 0.0, 1.5, (1000, 700), 1.0, 0.2).draw(time)
+
+
+def count(drawing: Drawing, fill: str) -> int:
+    return sum(each.pen.fill == fill for each in drawing.shapes)
+
+
+def test_the_map_at_a_time_has_what_is_declared() -> None:
+    before, after = picture(0.5), picture(1.4)
+    # Arrows: two lines and two heads, besides that of the legend.
+    assert count(after, fill="edge") - count(before, fill="edge") == 2
+    # A fresh one glows.
+    assert count(picture(1.1), fill="accent") - count(after, fill="accent") == 2
+    # Three things wait at each of three agents, and batteries are low.
+    assert count(after, fill="past") - count(before, fill="past") == 9
+    assert count(before, fill="good") - count(after, fill="good") == 3
+    words = [word.text for word in after.words]
+    assert words.count("first") == words.count("then") == 3
+    assert words.count("t2") == 3
+    assert "then" not in [word.text for word in before.words]
+
+
+@pytest.mark.parametrize("name", ["ordinal", "diverging", "terms"])
+def test_page_and_pictures_have_the_same_colours(name: str) -> None:
+    page = page_of({"title": "x"}, None)
+    for colour in np.ravel(tokens()[name] if name != "diverging" else tokens()[name]["light"]).tolist():
+        assert colour in page
+
+
+# How a colour is seen with a colour deficiency, severity 1 (Machado, Oliveira and Fernandes 2009), and OKLab.
+SEEN = {
+    "all": np.eye(3),
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+CONES = [[0.4122215, 0.5363325, 0.0514460], [0.2119035, 0.6806995, 0.1073970], [0.0883025, 0.2817188, 0.6299787]]
+LAB = [[0.2104543, 0.7936178, -0.0040720], [1.9779985, -2.4285922, 0.4505937], [0.0259040, 0.7827718, -0.8086758]]
+
+
+@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize(("name", "least"), [("ordinal", 10.9), ("diverging", 7), ("roles", 11.5)])
+def test_colours_differ_in_every_vision(name: str, least: float, seen: str) -> None:
+    found = tokens()[name]
+    scale = found["light"] if name == "diverging" else [each["light"] if name == "roles" else each for each in found]
+    shares = np.array([[int(each[i : i + 2], 16) for i in (1, 3, 5)] for each in scale]) / 255
+    light = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    lab = np.cbrt(np.clip(light @ np.array(SEEN[seen]).T, 0, 1) @ np.array(CONES).T) @ np.array(LAB).T
+    apart = 100 * np.linalg.norm(lab[:, None] - lab[None, :], axis=-1)
+    assert apart[~np.eye(len(scale), dtype=bool)].min() >= least
+
+
+def test_rafts_log_is_a_strip_with_its_terms() -> None:
+    graph = topology.complete(3)
+    run = Network(graph, Link(latency=0.01), seed=1).run(
+        {name: Raft(commands=[(0.6, "x"), (0.7, "y")]) for name in graph}, trace=True, until=1.5
+    )
+    texts = run.states.log.unique().tolist()
+    assert texts[0] == "-"
+    assert {text for text in texts if text.count("|") == 2} >= {"!1|x !1|y"}
+    assert drawn(run).keys() == {"role", "term", "due", "log"}
+    assert Role(usual="follower") == Raft.draw["role"]
+    assert Token().as_dict() == {"as": "token"}
