@@ -28,10 +28,12 @@ SLOW = (
     "compute.md",
     "experiments.md",
     "grading.md",
+    "lines_of_script.md",
     "loss.md",
     "paper.md",
     "protocols.md",
     "sensor_networks.md",
+    "sites.md",
     "sweeps.md",
 )
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.

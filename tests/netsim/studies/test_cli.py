@@ -18,7 +18,7 @@ from netsim.studies import catalogue, study
 from netsim.studies import folder as folders
 from tests.command import call, environment
 
-pytestmark = pytest.mark.usefixtures("all_undrawn")
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 

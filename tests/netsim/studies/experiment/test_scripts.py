@@ -46,7 +46,6 @@ def keys(folder: Path) -> set[str]:
     [
         ("averaging", ["--seeds", "0", "--rounds", "3"], 9, ["network", "loss", "spread", "mean"]),
         ("own_method", ["--seeds", "0", "--rounds", "5", "--loss", "0.2"], 10, ["network", "median_gap", "verdict"]),
-        ("protocols", ["--seeds", "0", "--side", "30"], 3, ["method", "delivery", "worst_transmit_mj"]),
         ("paper", ["--seeds", "0", "--rounds", "5", "--loss", "0.1"], 6, ["network", "median_gap", "verdict"]),
     ],
 )
