@@ -213,6 +213,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         tools / "python3": PYTHON,
         # Or it would be installed.
         tools / "mosquitto": "",
+        tools / "tshark": "",
     }
     for path, text in stubs.items():
         path.write_text(text)
