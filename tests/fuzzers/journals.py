@@ -80,10 +80,10 @@ class Holder(Agent):
         self.kept: Any = collections.deque(maxlen=3)
         self.counts = collections.Counter("ab")
         self.groups: Any = collections.defaultdict(list, {9: [{2, 3}]})
-        self.how: Any = (self.draw, np.sum, list, self.kept.append)
+        self.how: Any = (self.rolled, np.sum, list, self.kept.append)
         self.frames: list[Any] = []
 
-    def draw(self) -> float:
+    def rolled(self) -> float:
         return self.old.random()
 
     async def run(self) -> None:
@@ -96,7 +96,7 @@ class Holder(Agent):
             self.kept.append(self.value)
             self.counts[number] += 1
             self.groups[number].append(Fixed(number, self.things))
-            self.draw()
+            self.rolled()
             for stream in self.streams:
                 stream.random()
 
@@ -111,7 +111,7 @@ def look(agents: Any) -> int:
         for frame in agent.frames:
             len(repr(frame.payload))
         agent.copies.heard(9)
-        agent.draw()
+        agent.rolled()
         float(agent.table.sum())
     return 1
 
