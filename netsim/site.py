@@ -6,7 +6,7 @@ See `netsim.Deployment.from_toml` for what they hold.
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ class Site:
         with self.at("radio"):
             preset = make(**{key: radio.pop(key) for key in own if key in radio})
             assert preset.radio is not None
-            _check_keys(radio, preset.radio, _NOT_OF_RADIO)
+            _check_keys(radio, preset.radio, _NOT_OF_RADIO, own)
             found = dataclasses.replace(preset.radio, **radio)
         with self.at("phy"):
             phy = dict(site.get("phy", {}))
@@ -249,6 +249,8 @@ def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
             raise BadInput(f"{key}: must be given")
 
 
-def _check_keys(given: Mapping[str, Any], of: Any, without: tuple[str, ...]) -> None:
+def _check_keys(given: Mapping[str, Any], of: Any, without: tuple[str, ...], more: Iterable[str] = ()) -> None:
+    """Raise BadInput for a key that is no field that may be set, and none of ``more``, which were taken before."""
+    allowed = dict.fromkeys([*more, *(each.name for each in dataclasses.fields(of) if each.name not in without)])
     for key in given:
-        check.one_of("key", key, [each.name for each in dataclasses.fields(of) if each.name not in without])
+        check.one_of("key", key, list(allowed))
