@@ -85,12 +85,13 @@ class Interference(Agent):
     async def run(self) -> None:
         """Do what the interferer does, from when it begins until it ends."""
         await asyncio.sleep(self.source.begins)
-        task = asyncio.create_task(self.source.act(self))
-        if self.source.ends == math.inf:
-            await task
-        else:
-            await asyncio.wait([task], timeout=self.source.ends - self.now)
-            task.cancel()
+        try:
+            async with asyncio.timeout(None if self.source.ends == math.inf else self.source.ends - self.now) as limit:
+                await self.source.act(self)
+        except TimeoutError:
+            # That of the interferer's own code is an error as any other.
+            if not limit.expired():
+                raise
 
     async def emit(self, seconds: float) -> None:
         """Emit a carrier for some seconds, but not beyond the interferer's end."""

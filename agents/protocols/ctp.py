@@ -130,6 +130,7 @@ class CTP(Collector):
         sequence, pulls, parent, tenths = frame.payload
         cost = math.inf if tenths == _NO_ROUTE else tenths / _TENTHS
         sender = frame.sender
+        # Few beacons offer less than any: the first comparison leaves out the rest.
         compare = cost < max(self._offered.values(), default=-math.inf) and any(
             cost < other for node, other in self._offered.items() if node != self.parent
         )
@@ -185,6 +186,7 @@ class CTP(Collector):
         # What neighbours offered before they heard it may lead over this node; who has a route answers.
         self._offered.clear()
         self._through.clear()
+        self._children.clear()
         self._held_until = self.now + _HOLD * self.imin
         self.trickle.reset()
 

@@ -199,6 +199,19 @@ def test_a_jammer_loses_its_share_of_frames_and_an_end_ends_it() -> None:
     assert arrive(begins=5.0, ends=15.0) == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("ends", [math.inf, 5.0])
+@pytest.mark.parametrize("kind", [ValueError, TimeoutError])
+def test_an_error_of_an_interferer_ends_the_run(kind: type[Exception], ends: float) -> None:
+    class Odd(Interferer):
+        async def act(self, agent: Interference) -> None:
+            await agent.emit(0.1)
+            raise kind("odd")
+
+    site = Deployment({0: HERE, 1: (5.0, 0.0)}, interferers={"x": Odd(at=(1.0, 1.0), ends=ends)})
+    with pytest.raises(netsim.AgentError, match=rf"^agent 'x' raised {kind.__name__} at 0\.1 s .*: odd"):
+        site.network(seed=1).run({0: Lives(2.0), 1: Lives(2.0)}, until=3.0)
+
+
 def test_a_reactive_jammer_lets_no_frame_through_and_is_silent_otherwise() -> None:
     radio = replace(a_site().preset.radio, acks=False, access="aloha")
     site = a_site(interferers={"jam": ReactiveJammer(at=(10.0, 5.0))})
