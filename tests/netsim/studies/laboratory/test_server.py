@@ -102,6 +102,14 @@ class Client:
         return state | {"by_number": {row["number"]: row for row in state["branches"]}}
 
 
+def edit(file: Path, text: str, *, at: float) -> None:
+    """Give a file another text and another time in one step, for a lab that looks in between takes it up twice."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    os.utime(new, (at, at))
+    new.replace(file)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "adder.py"
@@ -360,11 +368,9 @@ def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scen
 def test_an_edit_may_raise_anything_and_change_types(apart: Client, file: Path) -> None:
     apart.ask("POST", "settings", {"values": {"seed": 5, "loss": 0.5}})
     apart.settled()
-    file.write_text("raise KeyboardInterrupt('no Ctrl-C')\n")
-    os.utime(file, (2, 2))
+    edit(file, "raise KeyboardInterrupt('no Ctrl-C')\n", at=2)
     apart.until(lambda state: str(state["file_error"]).endswith("adder.py: KeyboardInterrupt: no Ctrl-C"))
-    file.write_text(MAKE.replace("seed: int = 1", 'seed: str = "one"').replace("seed=seed", "seed=len(seed)"))
-    os.utime(file, (1, 1))
+    edit(file, MAKE.replace("seed: int = 1", 'seed: str = "one"').replace("seed=seed", "seed=len(seed)"), at=1)
     apart.until(lambda state: state["settings"]["seed"] == "one")
     state = apart.settled()
     assert state["settings"]["loss"] == 0.5
@@ -375,18 +381,15 @@ def test_an_edit_may_raise_anything_and_change_types(apart: Client, file: Path) 
 def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(apart: Client, file: Path) -> None:
     apart.ask("POST", "fault", {"branch": 0, "text": "2.5 crash 1"})
     first = apart.settled()["by_number"]
-    file.write_text(MAKE.replace("frame.payload / 4", "frame.paylod / 4"))
-    os.utime(file, (1, 1))
+    edit(file, MAKE.replace("frame.payload / 4", "frame.paylod / 4"), at=1)
     state = apart.until(lambda state: all(row["state"] == "failed" for row in state["branches"]))
     assert "adder.py" in state["branches"][0]["error"]
     assert "line 13" in state["branches"][0]["error"]
     # What there was up to the error can be seen.
     assert state["branches"][0]["runs"][0]["figures"]["messages"] > 0
-    file.write_text("def make(:\n")
-    os.utime(file, (2, 2))
+    edit(file, "def make(:\n", at=2)
     assert "SyntaxError (adder.py, line 1)" in apart.until(lambda state: bool(state["file_error"]))["file_error"]
-    file.write_text(MAKE.replace("loss: float", "noise: float = 0.0, loss: float"))
-    os.utime(file, (3, 3))
+    edit(file, MAKE.replace("loss: float", "noise: float = 0.0, loss: float"), at=3)
     apart.until(lambda state: any(control["name"] == "noise" for control in state["controls"]))
     assert {row["hash"] for row in apart.settled()["branches"]} == {row["hash"] for row in first.values()}
 
@@ -397,8 +400,7 @@ def test_a_long_run_is_cancelled_and_taken_up_again(apart: Client, file: Path) -
     endless = MAKE.replace("self.rounds(8)", "self.rounds(8 if self.value < 99 else 10**9)").replace(
         "float(i)) for i", "float(i) + (agents - 4) * 99) for i"
     )
-    file.write_text(endless)
-    os.utime(file, (1, 1))
+    edit(file, endless, at=1)
     apart.ask("POST", "settings", {"values": {"agents": 5}, "branch": 0})
     apart.until(lambda state: state["branches"][0]["state"] == "running" and state["settings"]["agents"] == 5)
     assert apart.ask("POST", "cancel", {"branch": 0})[0] == 200
