@@ -45,11 +45,12 @@ def tsch(is_root):
     return TSCH(is_root, slotframe=25, hopping=(0, 5, 10, 15))
 
 
-def house(setup, jammer=40.0, warm_up=180.0):
-    """Return the house of a run's seed; the jammer's seconds are a parameter."""
+def house(setup, jammer=40.0, warm_up=180.0, gateway=0.0):
+    """Return the house of a run's seed; the jammer's seconds and the gateway's power (dBm) are parameters."""
     seed, access = setup.seeds.graph, "aloha" if getattr(setup.method, "mac", None) else "csma"
     changes = {"seed": seed, "warm_up": warm_up, "radio.access": access, "radio.max_frame_retries": 0}
     begins = warm_up + 60
+    changes |= {"motes.gateway.power_dbm": gateway}
     changes |= {"interferers.jammer.begins": begins, "interferers.jammer.ends": begins + max(jammer, 1e-3)}
     site = netsim.Deployment.from_toml(HOUSE, changes)
     return replace(site, interferers={"jammer": site.interferers["jammer"]}).network(seed=setup.seeds.network)
@@ -65,7 +66,7 @@ def delivered(run):
 experiment = Experiment(
     methods={"CTP, CSMA": Stack(CTP), "RPL, CSMA": Stack(RPL), "RPL, TSCH": Stack(RPL, tsch)},
     networks=house,
-    names={"jammer": "network.jammer"},
+    names={"jammer": "network.jammer", "gateway": "network.gateway"},
     after=[delivered],
     until=400.0,
     seeds=range(1, 6),
