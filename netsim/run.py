@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.trace import Trace
 from netsim.agent import Agent
+from netsim.checkers.operations import history
 from netsim.core.records import TOTALS, as_column, totals_of
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.radio.airtime import AirtimeLog
@@ -187,6 +188,15 @@ class Run:
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
         return trace
+
+    @property
+    def history(self) -> "pd.DataFrame":
+        """The operations that agents recorded by `netsim.checkers.invoke`, one row for each, in the order of the calls.
+
+        Columns: agent, operation, key, value, result; outcome, "ok", "failed" or "unknown"; began_s, ended_s (s;
+        infinite if the outcome is unknown).
+        """
+        return history(self.agents)
 
     @property
     def states(self) -> "pd.DataFrame":

@@ -35,19 +35,6 @@ class Half(Raft):
 VERSIONS = {"right": Raft, "turncoat": Turncoat, "forgetful": Forgetful, "half": Half}
 
 
-class OneLeaderATerm:
-    """Election safety: a term has at most one leader, for ever."""
-
-    def __init__(self):
-        self.leaders = {}
-
-    def __call__(self, agents):
-        for name, agent in agents.items():
-            if agent.role == "leader":
-                first = self.leaders.setdefault(agent.term, name)
-                assert first == name, f"term {agent.term} has two leaders, {first} and {name}"
-
-
 def make(
     *,
     agents: int = 5,

@@ -214,7 +214,8 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
 def _restore(agent: Any, state: Any) -> None:
     """Restore an agent's attributes from a copy of a kept state."""
     state = copy.deepcopy(state, {id(agent): agent})
-    place = vars(agent)["_netsim"]
+    # Its place in the network, and the record of its operations, which is not the agent's.
+    kept = {name: value for name, value in vars(agent).items() if name in ("_netsim", "_operations")}
     vars(agent).clear()
     for slot in slots_of(agent.__class__):
         with suppress(AttributeError):
@@ -226,4 +227,4 @@ def _restore(agent: Any, state: Any) -> None:
         vars(agent).update(fields or {})
         for name, value in (slots or {}).items():
             object.__setattr__(agent, name, value)
-    vars(agent)["_netsim"] = place
+    vars(agent).update(kept)

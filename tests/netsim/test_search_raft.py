@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from netsim.checkers import one_leader_a_term
 from netsim.faults import Crash
 from netsim.faults.words import appending
 from netsim.testing import Finding, search
@@ -26,7 +27,7 @@ def cluster(version: str, longest: float = 0.15) -> partial[Any]:
 @cache
 def found_in(version: str) -> Finding:
     """Return the finding of a hundred seeds, of which each crash is needed."""
-    finding = search(cluster(version), EXAMPLE["OneLeaderATerm"], seeds=range(100), faults=CRASHES)
+    finding = search(cluster(version), one_leader_a_term(), seeds=range(100), faults=CRASHES)
     assert finding is not None
     return finding
 
@@ -38,9 +39,9 @@ def test_two_leaders_of_a_term_are_found_in_a_broken_raft_and_shrunk_to_two_cras
     assert all(isinstance(fault, Crash) for fault in finding.faults)
     assert finding.message == "term 4 has two leaders, 0 and 1"
     for fault in finding.faults:
-        assert search(cluster("half"), EXAMPLE["OneLeaderATerm"], seeds=[finding.seed], faults=[fault]) is None
+        assert search(cluster("half"), one_leader_a_term(), seeds=[finding.seed], faults=[fault]) is None
     # The right one stands the same crashes.
-    assert search(cluster("right"), EXAMPLE["OneLeaderATerm"], seeds=[finding.seed], faults=finding.drawn) is None
+    assert search(cluster("right"), one_leader_a_term(), seeds=[finding.seed], faults=finding.drawn) is None
 
 
 def test_a_vote_for_whoever_asks_needs_no_fault() -> None:
@@ -68,4 +69,4 @@ def test_the_finding_repeats_by_its_words_and_by_its_command(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(("longest", "seeds"), [(0.3, 50), (0.15, 30)])
 def test_none_are_found_in_the_right_one(longest: float, seeds: int) -> None:
-    assert search(cluster("right", longest), EXAMPLE["OneLeaderATerm"], seeds=range(seeds), faults=CRASHES) is None
+    assert search(cluster("right", longest), one_leader_a_term(), seeds=range(seeds), faults=CRASHES) is None

@@ -12,6 +12,7 @@ import pytest
 
 from netsim import Faults, Link, Network, latency, topology
 from netsim.agents.classics import Raft
+from netsim.checkers import one_leader_a_term
 from netsim.errors import BadInput
 from netsim.faults import Partition
 from netsim.faults.words import appending, parse
@@ -132,7 +133,7 @@ def test_a_vote_must_survive_a_crash(words: str, safe: bool) -> None:
     for version, expected in (("right", safe), ("forgetful", False)):
         make = partial(EXAMPLE["make"], agents=3, loss=0.0, version=version, seconds=1.5)
         faults = parse(["0 cut 0-1", words], topology.complete(3))
-        found = search(make, EXAMPLE["OneLeaderATerm"], seeds=[1], faults=faults)
+        found = search(make, one_leader_a_term(), seeds=[1], faults=faults)
         assert (found is None) == expected, (version, found)
 
 

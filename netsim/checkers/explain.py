@@ -1,0 +1,121 @@
+"""The part of a history that no order explains, as short as it can be found."""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from netsim.checkers.models import Model
+from netsim.checkers.operations import Operation
+from netsim.checkers.order import Call, Order, Undecided
+
+__all__ = ["Contradiction", "contradiction"]
+
+# A step takes some 20 microseconds: an answer within two seconds.
+_MOST_STEPS = 25_000
+# A part of more operations is not shortened one by one: it is what was under way with the one that does not fit.
+_MOST_SHORTENED = 64
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Operations whose results no order explains.
+
+    Attributes
+    ----------
+    operations : list of Operation
+        Those that contradict each other. In a long history the one that does not fit, those under way meanwhile, and
+        the last one that changed something before.
+    before : int
+        How many came before, on which the contradiction rests as well.
+    """
+
+    operations: list[Operation]
+    before: int
+
+    def __str__(self) -> str:
+        shown = "; ".join(map(str, self.operations))
+        return f"no order explains {shown}" + (f", after {self.before:,} more" if self.before else "")
+
+
+def contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
+    """Return what no order of operations explains; None if one order explains all results.
+
+    Operations on different keys are explained apart. Those of unknown outcome may have taken effect, or not.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        The history.
+    model : Model
+        The data type.
+    timed : bool
+        Whether an operation that ended before another began comes before it (linearizability), or any order will do
+        (serializability).
+
+    Raises
+    ------
+    BadInput
+        If the model has no such operation.
+    Undecided
+        If that takes more than 25,000 steps, some two seconds: the question is NP-complete.
+    """
+    by_key: dict[Hashable, list[Call]] = {}
+    for each in operations:
+        model.must_know(each)
+        if each.outcome != "failed":
+            by_key.setdefault(each.key, []).append(_call(each, timed))
+    order = Order(model, _MOST_STEPS)
+    for calls in by_key.values():
+        if not order.explains(calls):
+            return _part(calls, order)
+    return None
+
+
+def _call(operation: Operation, timed: bool) -> Call:
+    known = operation.outcome == "ok"
+    if not timed:
+        return Call(operation, 0.0, math.inf, known)
+    return Call(operation, operation.start, operation.end if known else math.inf, known)
+
+
+def _part(calls: list[Call], order: Order) -> Contradiction:
+    """Return a part of calls that no order explains."""
+    with suppress(Undecided):
+        calls = _first_wrong(calls, order)
+    last = max(calls, key=lambda call: (call.needed, call.end))
+    if len(calls) > _MOST_SHORTENED:
+        # With it, what was under way meanwhile, and what was last to change the state before.
+        changes = [each for each in calls if each.end < last.start and not order.model.reads(each.operation)]
+        shown = sorted(changes, key=lambda call: call.end)[-1:]
+        shown += [call for call in calls if call is not last and call.end >= last.start] + [last]
+        return Contradiction([call.operation for call in shown], len(calls) - len(shown))
+    # What changed something tells more than who read it: reads are spared first.
+    for place in sorted(range(len(calls)), key=lambda place: not order.model.reads(calls[place].operation)):
+        fewer = [*calls[:place], _spared(calls[place]), *calls[place + 1 :]]
+        with suppress(Undecided):
+            if not order.explains(fewer):
+                calls = fewer
+    return Contradiction([call.operation for call in calls if call.needed], 0)
+
+
+def _first_wrong(calls: Sequence[Call], order: Order) -> list[Call]:
+    """Return what was known when the results first contradicted each other; what had not ended may come or not."""
+    times = sorted({call.end for call in calls if call.needed})
+    low, high = 0, len(times) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if order.explains(_until(times[middle], calls)):
+            low = middle + 1
+        else:
+            high = middle
+    return _until(times[low], calls)
+
+
+def _until(time: float, calls: Sequence[Call]) -> list[Call]:
+    return [call if call.end <= time else _spared(call) for call in calls if call.start <= time]
+
+
+def _spared(call: Call) -> Call:
+    """Return a call as if its outcome were unknown; what no order explains then, none explains with it."""
+    return replace(call, end=math.inf, needed=False)

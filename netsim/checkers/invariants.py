@@ -1,0 +1,254 @@
+"""Ready invariants for `netsim.testing.search`: each function returns a class, of which each run has its own object."""
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol
+
+from netsim.checkers.explain import contradiction
+from netsim.checkers.models import Model, register, transactions
+from netsim.checkers.operations import operations
+from netsim.checkers.order import Undecided
+from netsim.util import check
+
+__all__ = [
+    "agreement",
+    "all_of",
+    "at_most_one",
+    "eventually",
+    "linearizable",
+    "no_lost_update",
+    "one_leader_a_term",
+    "serializable",
+]
+
+Agents = Mapping[Any, Any]
+
+
+class Invariant(Protocol):
+    """What must hold after each instant, and at the end; raises AssertionError."""
+
+    def __call__(self, agents: Agents) -> None:
+        """Check the states after an instant."""
+
+    def at_end(self, agents: Agents) -> None:
+        """Check the states, and the history, of a run that is over."""
+
+
+class _Nothing:
+    """Holds always: what the invariants below override."""
+
+    def __call__(self, agents: Agents) -> None:
+        """Check nothing."""
+
+    def at_end(self, agents: Agents) -> None:
+        """Check nothing."""
+
+
+def linearizable(model: Model = register, initial: Hashable = None) -> type[Invariant]:
+    """One order of the recorded operations explains all their results, and no operation moves out of its time.
+
+    Operations on different keys stand alone. Two that touch in time may come in either order, for the order of two
+    agents within an instant means nothing; those of one agent come as they were called. Where the search takes more
+    than 25,000 steps, a warning says that the run is undecided.
+
+    Parameters
+    ----------
+    model : Model
+        `register` (each key of a key–value store is one), `mutex`, `queue`, or one's own.
+    initial : Hashable, optional
+        The first state, if not the model's.
+
+    Raises
+    ------
+    BadInput
+        At the end of a run with an operation that the model has not.
+    """
+    return _explained(_beginning(model, initial), timed=True)
+
+
+def serializable(initial: Mapping[Any, Any] | None = None) -> type[Invariant]:
+    """Some order of the recorded transactions, one after the other, explains what all of them read.
+
+    They are recorded as ``invoke(self, "transaction", [("read", "x"), ("write", "y", 3)])``, with the values read as
+    the result. An order in which they also took place in time is asked for by ``linearizable(transactions)``.
+
+    Parameters
+    ----------
+    initial : mapping, optional
+        What the store holds first.
+    """
+    first = None if initial is None else frozenset(check.mapping("initial", initial).items())
+    return _explained(_beginning(transactions, first), timed=False)
+
+
+def _beginning(model: Model, initial: Hashable) -> Model:
+    check.instance("model", model, Model, "a netsim.checkers.Model")
+    return model if initial is None else dataclasses.replace(model, initial=initial)
+
+
+def _explained(model: Model, timed: bool) -> type[Invariant]:
+    class Explained(_Nothing):
+        def at_end(self, agents: Agents) -> None:
+            calls = operations(agents)
+            try:
+                found = contradiction(calls, model, timed=timed)
+            except Undecided:
+                check.doubt(
+                    f"history of {len(calls)} operations: undecided; more keys, or fewer that are unknown, help"
+                )
+                return
+            assert found is None, str(found)
+
+    return Explained
+
+
+def no_lost_update(read: Callable[[Agents], float], name: str = "add") -> type[Invariant]:
+    """At the end ``read(agents)`` is the sum of the acknowledged additions, and perhaps of some whose fate is unknown.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the total that the agents hold.
+    name : str
+        The operation that adds; its value is a number.
+    """
+    check.instance("read", read, Callable, "a function")
+
+    class NoLostUpdate(_Nothing):
+        def at_end(self, agents: Agents) -> None:
+            added = [each for each in operations(agents) if each.name == name]
+            sure = [each for each in added if each.outcome == "ok"]
+            unknown = [each.value for each in added if each.outcome == "unknown"]
+            known, found = sum(each.value for each in sure), read(agents)
+            least = known + sum(value for value in unknown if value < 0)
+            most = known + sum(value for value in unknown if value > 0)
+            range_ = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+            assert least <= found <= most, f"{found:g} in place of {range_}: {'; '.join(map(str, sure))}"
+
+    return NoLostUpdate
+
+
+def at_most_one(holds: Callable[[Any], Any], what: str = "hold it") -> type[Invariant]:
+    """At no time do two agents have ``holds(agent)``."""
+    check.instance("holds", holds, Callable, "a function")
+
+    class AtMostOne(_Nothing):
+        def __call__(self, agents: Agents) -> None:
+            who = [name for name, agent in agents.items() if holds(agent)]
+            assert len(who) <= 1, f"{who} {what}"
+
+    return AtMostOne
+
+
+def _role_is_leader(agent: Any) -> bool:
+    return bool(agent.role == "leader")
+
+
+def _term(agent: Any) -> Hashable:
+    return agent.term  # type: ignore[no-any-return]
+
+
+def one_leader_a_term(
+    leads: Callable[[Any], Any] = _role_is_leader, term: Callable[[Any], Hashable] = _term
+) -> type[Invariant]:
+    """A term has one leader for ever.
+
+    Parameters
+    ----------
+    leads, term : callable
+        Whether an agent leads, and in which term; by default ``agent.role == "leader"`` and ``agent.term``.
+    """
+    check.instance("leads", leads, Callable, "a function")
+    check.instance("term", term, Callable, "a function")
+
+    class OneLeaderATerm(_Nothing):
+        def __init__(self) -> None:
+            self.leader: dict[Hashable, Hashable] = {}
+
+        def __call__(self, agents: Agents) -> None:
+            for name, agent in agents.items():
+                if leads(agent):
+                    first = self.leader.setdefault(term(agent), name)
+                    assert first == name, f"term {term(agent)} has two leaders, {first!r} and {name!r}"
+
+    return OneLeaderATerm
+
+
+def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> type[Invariant]:
+    """Agents that have decided, decided the same, and keep to it.
+
+    Parameters
+    ----------
+    decided : callable
+        What an agent has decided; None: nothing yet.
+    all_decide : bool
+        Whether all must have decided at the end.
+    """
+    check.instance("decided", decided, Callable, "a function")
+    must_decide = check.flag("all_decide", all_decide)
+
+    class Agreement(_Nothing):
+        def __init__(self) -> None:
+            self.kept: dict[Hashable, Any] = {}
+
+        def __call__(self, agents: Agents) -> None:
+            for name, agent in agents.items():
+                value = decided(agent)
+                if value is None and name not in self.kept:
+                    continue
+                kept = self.kept.setdefault(name, value)
+                assert kept == value, f"{name!r} decided {kept!r}, then {value!r}"
+                who, first = next(iter(self.kept.items()))
+                assert first == value, f"{who!r} decided {first!r}, {name!r} {value!r}"
+
+        def at_end(self, agents: Agents) -> None:
+            late = [name for name in agents if must_decide and name not in self.kept]
+            assert not late, f"{late} did not decide"
+
+    return Agreement
+
+
+def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | None = None) -> type[Invariant]:
+    """At the end ``state(agent)`` is the same of all agents.
+
+    Parameters
+    ----------
+    state : callable
+        What they have in common.
+    alive : callable, optional
+        Whether an agent counts; by default all do.
+    """
+    check.instance("state", state, Callable, "a function")
+    if alive is not None:
+        check.instance("alive", alive, Callable, "a function")
+
+    class Eventually(_Nothing):
+        def at_end(self, agents: Agents) -> None:
+            found = {name: state(agent) for name, agent in agents.items() if alive is None or alive(agent)}
+            for name, value in found.items():
+                first = next(iter(found))
+                assert value == found[first], f"{first!r} ends with {found[first]!r}, {name!r} with {value!r}"
+
+    return Eventually
+
+
+def all_of(*invariants: Any) -> type[Invariant]:
+    """All of these hold, functions or classes, as `netsim.testing.search` takes them."""
+    for each in invariants:
+        check.instance("invariant", each, Callable, "a function")
+
+    class AllOf:
+        def __init__(self) -> None:
+            self.parts = [each() if isinstance(each, type) else each for each in invariants]
+
+        def __call__(self, agents: Agents) -> None:
+            for each in self.parts:
+                name = getattr(each, "__name__", type(each).__name__)
+                assert each(agents) is not False, f"{name} does not hold"
+
+        def at_end(self, agents: Agents) -> None:
+            for each in self.parts:
+                if hasattr(each, "at_end"):
+                    assert each.at_end(agents) is not False, f"{type(each).__name__} does not hold at the end"
+
+    return AllOf

@@ -1,0 +1,145 @@
+"""Whether one order of operations explains all their results (Wing and Gong 1993, with Lowe's memory of states)."""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netsim.checkers.models import Model
+from netsim.checkers.operations import Operation
+
+__all__ = ["Call", "Order", "Undecided"]
+
+
+class Undecided(Exception):  # noqa: N818  no error: the question is NP-complete
+    """The search for an order took too many steps."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """An operation for the search: it takes effect between ``start`` and ``end``, and if it is ``needed``, it does."""
+
+    operation: Operation
+    start: float
+    end: float
+    needed: bool
+
+
+class Order:
+    """Searches, depth first, for an order of calls that explains the results of those that are needed.
+
+    Calls that touch in time may come in either order; those of one agent come as they were made.
+
+    Parameters
+    ----------
+    model : Model
+        What explains a result.
+    steps : int
+        Of all searches together, at most.
+    """
+
+    def __init__(self, model: Model, steps: int) -> None:
+        self.model, self._left = model, steps
+
+    def explains(self, calls: Sequence[Call]) -> bool:
+        """Return whether there is one; raises Undecided once the steps are used up."""
+        search = _Search(sorted(calls, key=lambda call: (call.start, call.end)), self.model)
+        for _ in search.steps():
+            self._left -= 1
+            if self._left < 0:
+                raise Undecided
+        return search.found
+
+
+class _Search:
+    """One search. The needed calls before ``base`` are placed, and of the next ones those in the bits of ``mask``."""
+
+    def __init__(self, calls: list[Call], model: Model) -> None:
+        self.found = False
+        self._model = model
+        self._needed = needed = [call for call in calls if call.needed]
+        self._others = [call for call in calls if not call.needed]
+        self._starts, self._ends = [call.start for call in needed], [call.end for call in needed]
+        self._reads = [model.reads(call.operation) for call in needed]
+        self._before, self._before_others = _before(needed, needed), _before(self._others, needed)
+
+    def steps(self) -> Iterator[None]:
+        """Search, and yield after each step."""
+        needed, others, step = self._needed, self._others, self._model.step
+        seen: set[tuple[int, int, int, Hashable]] = set()
+        # The last but one has the bits of the others that are placed.
+        stack: list[tuple[int, int, int, Any]] = [(0, 0, 0, self._model.initial)]
+        while stack:
+            base, mask, used, state = stack.pop()
+            ready, first_end = self._ready(base, mask)
+            while (read := self._right_read(ready, state)) is not None:
+                base, mask = _place(base, mask, read)
+                ready, first_end = self._ready(base, mask)
+            if base == len(needed):
+                self.found = True
+                return
+            if (base, mask, used, state) in seen:
+                continue
+            seen.add((base, mask, used, state))
+            yield
+            for j, call in enumerate(others):
+                if call.start > first_end:
+                    break
+                before = self._before_others[j]
+                if not used >> j & 1 and (before < base or mask >> (before - base) & 1):
+                    right, after = step(state, call.operation)
+                    # What changes nothing, and is not needed, need not come.
+                    if right and after != state:
+                        stack.append((base, mask, used | 1 << j, after))
+            for i in sorted(ready, key=self._ends.__getitem__, reverse=True):
+                right, after = step(state, needed[i].operation)
+                if right:
+                    stack.append((*_place(base, mask, i), used, after))
+
+    def _right_read(self, ready: Sequence[int], state: Any) -> int | None:
+        """Return a call that reads what is there: it leaves nothing changed, so no later place is better."""
+        for i in ready:
+            if self._reads[i] and self._model.step(state, self._needed[i].operation)[0]:
+                return i
+        return None
+
+    def _ready(self, base: int, mask: int) -> tuple[list[int], float]:
+        """Return the calls that may be next, and before when: none that is not placed ended before they began."""
+        ready, first_end, starts, ends, before = [], math.inf, self._starts, self._ends, self._before
+        for i in range(base, len(starts)):
+            if mask >> (i - base) & 1:
+                continue
+            if starts[i] > first_end:
+                break
+            if ends[i] < first_end:
+                first_end = ends[i]
+            j = before[i]
+            if j < base or mask >> (j - base) & 1:
+                ready.append(i)
+        return ready, first_end
+
+
+def _place(base: int, mask: int, i: int) -> tuple[int, int]:
+    mask |= 1 << (i - base)
+    # The ones at its low end.
+    placed = (~mask & (mask + 1)).bit_length() - 1
+    return base + placed, mask >> placed
+
+
+def _before(calls: Sequence[Call], needed: Sequence[Call]) -> list[int]:
+    """Return for each call the place of the last needed one that its agent had finished before; -1 for none."""
+    before, of_agent = [-1] * len(calls), dict[Hashable, list[int]]()
+    coming = iter(sorted((_order(call), i) for i, call in enumerate(needed)))
+    at, i = next(coming, (None, -1))
+    for place in sorted(range(len(calls)), key=lambda place: _order(calls[place])):
+        call = calls[place]
+        while at is not None and at < _order(call):
+            of_agent.setdefault(needed[i].operation.agent, []).append(i)
+            at, i = next(coming, (None, -1))
+        earlier = reversed(of_agent.get(call.operation.agent, ()))
+        before[place] = next((i for i in earlier if needed[i].end <= call.start), -1)
+    return before
+
+
+def _order(call: Call) -> tuple[float, int]:
+    return call.start, call.operation.number
