@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
-from netsim.replay.drawn import Drawings, Tree
+from netsim.replay.drawn import Drawings
 from netsim.replay.legend import crashed, entries, heading, legend, shortened
-from netsim.replay.run_history import Fault, RunHistory, Span, few, seconds
+from netsim.replay.run_history import Fault, RunHistory, Span, Tree, few, seconds
 from netsim.replay.spacetime import Box, OccupancyGrid, short_words
 from netsim.replay.style_sheet import StyleSheet, mark, shape
 
@@ -253,9 +253,9 @@ class MapView:
                 self._drawings.draw_beside(drawing, agent, (x, y), radius, k, time, self._waiting.get(agent, 0))
                 span = run.span_at(agent, time)
                 name = self.styles.roles[span.word].shape if span is not None and span.word is not None else "circle"
-                name = "star" if self._drawings.has("star", agent, time) else name
+                name = "star" if self.run.has("star", agent, time) else name
                 pale = 1.0
-                if self._drawings.has("dim", agent, time):
+                if self.run.has("dim", agent, time):
                     shape(drawing, name, x, y, radius, Pen(fill="paper"))
                     pale, ink = 0.4, "ink"
                 shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k, dashed, opacity=pale))
@@ -323,7 +323,7 @@ class MapView:
 
     def _tree_at(self, time: float) -> Tree:
         if self._tree is None or self._tree[0] != time:
-            self._tree = time, self._drawings.tree(str(self.run.tree), time)
+            self._tree = time, self.run.tree_at(str(self.run.tree), time)
         return self._tree[1]
 
     def _words_of(self, span: Span) -> str:

@@ -19,8 +19,10 @@ from netsim.core.records import ALL_CAUSES, as_column, totals_of
 from netsim.draw import Draw, check_draw, resolved
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
+from netsim.replay.film import film_of
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
+from netsim.replay.run_history import RunHistory
 from netsim.util import check
 from netsim.util.files import write_pieces
 from netsim.util.short_text import cut
@@ -66,9 +68,11 @@ def render(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
     draw: Draw | None = None,
+    follow: str | None = None,
 ) -> Path:
     """Write the page of a trace and return its path; the arguments are those of `parts`, errors as of `Run.replay`."""
-    return write(path, *parts(log, about=about, title=title, most=most, rounds=rounds, states=states, draw=draw))
+    found = parts(log, about=about, title=title, most=most, rounds=rounds, states=states, draw=draw, follow=follow)
+    return write(path, *found)
 
 
 def parts(
@@ -80,16 +84,19 @@ def parts(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
     draw: Draw | None = None,
+    follow: str | None = None,
 ) -> tuple[dict[str, Any], Columns]:
     """Return the arguments of `netsim.replay.html.html` for a trace; it shows ``most`` frames at most.
 
     ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`;
-    ``draw`` says how states are drawn, before what the run declared.
+    ``draw`` says how states are drawn, before what the run declared; ``follow`` what the film follows
+    (`netsim.replay.film.followed`).
     """
     found = frames_of(log, most)
     about = about or About()
     about = dataclasses.replace(about, title=title or about.title or "A run of netsim")
-    return describe(log, found, about, rounds, states, draw), found.columns
+    meta = describe(log, found, about, rounds, states, draw)
+    return meta | {"film": film_of(RunHistory(meta, found.columns), follow)}, found.columns
 
 
 def describe(

@@ -14,7 +14,6 @@ from netsim.agents.classics import Raft
 from netsim.draw import Arc, Badge, Drawn, Edge, Gauge, Number, Role, Stack, Star, Strip, Token, declared, resolved
 from netsim.errors import BadInput, NetsimError
 from netsim.replay.drawing import Drawing
-from netsim.replay.drawn import Drawings
 from netsim.replay.html import page_of, tokens
 from netsim.replay.map_view import MapView
 from netsim.replay.render import parts
@@ -160,9 +159,9 @@ def test_a_motes_parts_declare_theirs() -> None:
 def test_a_tree_has_depths_loops_and_agents_without_a_way() -> None:
     run = played()
     history = RunHistory(*parts(run.trace, states=run.states))
-    tree = Drawings(history, StyleSheet([], history.kinds)).tree("parent", 1.2)
+    tree = history.tree_at("parent", 1.2)
     assert (tree.parents, tree.depths, tree.sizes) == ([-1, 0, 1], [0.0, 1.0, 2.0], [3, 2, 1])
-    early = Drawings(history, StyleSheet([], history.kinds)).tree("parent", 0.5)
+    early = history.tree_at("parent", 0.5)
     assert np.isnan(early.depths).tolist() == [False, True, True]
 
 
