@@ -3,20 +3,21 @@
 // Sizes of text, one after the other.
 const TEXTS = [1, 1.25, 1.5, 2];
 
-class Page {
+class Page extends Run {
   constructor(root, meta, columns) {
-    Object.assign(this, { root, meta, columns, chosen: null, view: "map" });
-    this.events = new Events(columns, meta);
-    this.look = new Look(this);
+    super(root, meta, columns);
+    Object.assign(this, { page: this, chosen: null, view: "map", off: new Set(), trail: null, textScale: Number(root.dataset.text) || 1 });
     // Of a run that goes on; null of one that is over.
     this.live = meta.live ? new Live(this) : null;
     // Ends what it listens to: a lab shows one run after the other.
     this.gone = new AbortController();
-    this.measure();
-    this.states = new States(this);
+    this.read();
     this.player = new Player(this);
+    // All runs that are shown, this one first.
+    this.shown = [this];
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
-    this.views = { map: new MapView(this, part("links"), part("map")), spacetime: new SpaceTime(this, part("spacetime")) };
+    this.unit();
+    this.views = { map: new Stage(this, root.querySelector(".pane")), spacetime: new SpaceTime(this, part("spacetime")) };
     this.strip = new Strip(this, part("strip"));
     this.curves = new Curves(this, part("curves"));
     this.inspector = new Inspector(this, part("inspector"));
@@ -28,11 +29,17 @@ class Page {
     this.showControls();
   }
 
-  // How long it all lasts: the time strip's length.
-  measure() {
-    const { ends } = this.events, x = this.columns["curves x"], known = countUpTo(ends, Number.MAX_VALUE);
-    const least = this.live ? this.live.length : 0;
-    this.span = Math.max(this.meta.ended_at || 0, known ? ends[known - 1] : 0, x.length ? x[x.length - 1] : 0, least) || 1;
+  get presenting() {
+    return "present" in this.root.dataset;
+  }
+
+  // The unit of all lengths: a 96th of the window's width or a 54th of its height, whichever is less; text grows with it.
+  unit() {
+    const least = Math.min(innerWidth / 96, innerHeight / 54);
+    this.u = this.textScale * Math.min(Math.max(innerWidth < 760 ? Math.min(innerWidth / 36, innerHeight / 45) : least, 10.5), 44);
+    this.look.scale = this.textScale * Math.max(least / 15, 1);
+    this.root.style.setProperty("--u", `${this.u}px`);
+    this.root.style.setProperty("--k", this.look.scale);
   }
 
   // The round that is open at a time; 0: none is. At the end of the last one it is that which closes.
@@ -48,14 +55,13 @@ class Page {
 
   // Take up columns and a meta that have grown.
   renew(meta, columns) {
-    const { keptKinds, keptCauses } = this.events;
+    const { keptKinds, keptCauses } = this.events, { time } = this.player;
     Object.assign(this, { meta, columns });
     this.events = new Events(columns, meta);
     this.events.keptKinds.set(keptKinds);
     this.events.keptCauses.set(keptCauses);
-    this.measure();
-    this.look.read();
-    this.states.read();
+    this.read();
+    this.player.film = this.film.of(time);
     this.views.spacetime.fit();
     this.curves.read();
     this.counts.read();
@@ -71,6 +77,7 @@ class Page {
   draw() {
     const { time, playing } = this.player;
     this.drawn = this.views[this.view].draw(time);
+    for (const { stage } of this.shown) if (stage && this.view === "map") stage.draw(time);
     this.strip.draw(time);
     this.curves.draw(time);
     this.counts.draw(time);
@@ -86,43 +93,47 @@ class Page {
   }
 
   drawClock(time) {
-    const parts = [`${this.timeText(time)} s`], round = this.round(time);
+    const { player, view } = this, parts = [], round = this.round(time), rate = this.film.rate(player.film) * player.speed;
+    if (rate > 0) parts.push(rate >= 1 ? `${short(rate, 2)}× as fast` : `slowed ${short(1 / rate, 1 / rate < 10 ? 2 : Math.ceil(Math.log10(1 / rate)))}×`);
     // The number of rounds is known at the run's end only.
     if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
     const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
-    if (this.view !== "map") parts.push(`${underway} frames in view`);
+    if (view !== "map") parts.push(`${underway} frames in view`);
     else if (underway || !spread) parts.push(`${underway} under way`);
     if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
-    this.part("clock").textContent = parts.join(" · ");
-    const thinned = [];
+    setText(this.part("now"), `${this.timeText(time)} s`);
+    setText(this.part("pace"), ` · ${parts.join(" · ")}`);
+    const thinned = [], [words, news] = this.caption(time, player.film);
     if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
     setText(this.part("thinned"), thinned.length ? `Thinned: ${thinned.join(", ")}.` : "");
-    setText(this.part("going"), this.view === "map" ? this.views.map.failing().join("\n") : "");
+    setText(this.part("going"), view === "map" ? this.views.map.failing().join("\n") : "");
+    setText(this.part("caption"), view === "map" ? words : "");
+    this.part("caption").classList.toggle("news", news);
   }
 
-  // A time with as many decimals as tell it from another at this speed, or in this view: always as many, or it would jump.
+  // A time with as many decimals as tell where a frame is: always as many, or it would jump.
   timeText(time) {
     const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
-    const decimals = Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.player.speed / 8))), 0), 15);
-    return time.toFixed(decimals);
+    this.usual ??= flightOf(this.events) || this.span;
+    return time.toFixed(Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.usual / 8))), 0), 15));
   }
 
   // The buttons' texts.
   showControls() {
     const { player, root } = this;
     this.part("play").textContent = player.playing ? "❚❚ Pause" : "▶ Play";
-    const { rounds, round_period: period } = this.meta, pace = `${short(player.speed, 3)} s per s`, many = player.speed / period;
-    this.part("speed").textContent = rounds > 0 && period > 0 ? `${short(many, 3)} round${Math.abs(many - 1) < 1e-9 ? "" : "s"} per s` : pace;
-    this.part("speed").title = `${pace}: simulated seconds per second`;
+    this.part("speed").textContent = `${player.speed}×`;
+    this.part("caption").setAttribute("aria-live", player.playing ? "off" : "polite");
     root.dataset.view = this.view;
     for (const name of ["map", "spacetime"]) this.part(`to-${name}`).setAttribute("aria-pressed", String(this.view === name));
-    for (const name of ["round-back", "round-on"]) this.part(name).hidden = !(this.meta.rounds > 0);
     this.part("strip").setAttribute("aria-valuemax", String(this.span));
   }
 
   resize() {
+    this.unit();
     this.views.map.resize();
+    for (const { stage } of this.shown) if (stage) stage.resize();
     this.views.spacetime.resize();
     this.strip.resize();
     this.curves.build();
@@ -138,14 +149,30 @@ class Page {
 
   // The size of text, 1 to 2: for the back of a room.
   text(scale) {
-    this.look.scale = scale;
-    this.root.style.setProperty("--k", scale);
+    this.textScale = this.root.dataset.text = scale;
     this.part("larger").setAttribute("aria-pressed", String(scale > 1));
     this.resize();
   }
 
   larger() {
-    this.text(TEXTS.find((each) => each > this.look.scale + 1e-9) || TEXTS[0]);
+    this.text(TEXTS.find((each) => each > this.textScale + 1e-9) || TEXTS[0]);
+  }
+
+  // All of the screen for the stage, or no more.
+  present(on = !this.presenting) {
+    this.root.toggleAttribute("data-present", on);
+    // A browser gives its whole screen only to somebody who has just pressed something.
+    if (on && navigator.userActivation?.isActive && document.fullscreenEnabled) document.documentElement.requestFullscreen().catch(() => {});
+    else if (!on && document.fullscreenElement) document.exitFullscreen();
+    this.full = false;
+    this.resize();
+  }
+
+  // What is drawn, or not any more: links, logs, what is routine, the legend, or all ("black").
+  toggle(what) {
+    if (!this.off.delete(what)) this.off.add(what);
+    this.root.dataset.off = [...this.off].join(" ");
+    this.resize();
   }
 
   // --- the page's address: what is shown, to be kept and sent ---------------------------------------------------------
@@ -162,7 +189,8 @@ class Page {
     this.views.map.sides = null;
     if (link.has("kinds")) this.counts.only(link.get("kinds").split(",").map(decoded));
     if (speed > 0 && Number.isFinite(speed)) player.speed = speed;
-    if (link.has("t")) player.time = Math.min(Math.max(Number(link.get("t")) || 0, 0), this.limit);
+    if (link.has("present") !== this.presenting) this.present();
+    if (link.has("t")) player.seek(link.get("t"));
     if (link.get("view") in { ...this.views, sequence: 1 }) this.view = link.get("view") === "sequence" ? "spacetime" : link.get("view");
     if (agent >= 0) this.chosen = { agent };
     else if (pair.length === 2 && pair.every((each) => each >= 0)) this.chosen = { link: pair };
@@ -176,7 +204,7 @@ class Page {
 
   // Nothing that is as it was at first: an address is short.
   address() {
-    const { chosen, meta, player, events, states, look, root } = this, parts = [];
+    const { chosen, meta, player, events, states, root } = this, parts = [];
     const add = (name, value) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (player.time > 0) add("t", Number(player.time.toPrecision(12)));
     if (this.view !== "map") add("view", this.view);
@@ -187,8 +215,9 @@ class Page {
     else if (chosen && chosen.agent !== undefined) add("agent", meta.agents[chosen.agent]);
     if (events.keptKinds.includes(0)) add("kinds", meta.kinds.filter((_, i) => events.keptKinds[i]).map(encodeURIComponent).join(","));
     if (states.shown !== states.first) add("colour", states.shown < 0 ? "none" : states.names[states.shown]);
-    if (look.scale !== 1) add("text", look.scale);
+    if (this.textScale !== 1) add("text", this.textScale);
     if (root.dataset.theme) add("theme", root.dataset.theme);
+    if (this.presenting) parts.push("present");
     return parts.length ? `#${parts.join("&")}` : "";
   }
 
@@ -208,12 +237,6 @@ class Page {
     }, 300);
   }
 
-  // Whether the chosen link is that of two agents, or the chosen agent one of them.
-  concerns(i, j) {
-    const { link, agent } = this.chosen;
-    return link ? link.includes(i) && link.includes(j) : i === agent || j === agent;
-  }
-
   // The agent after the chosen one, or before it.
   chooseNext(step) {
     const { chosen, meta } = this, count = meta.agents.length, now = chosen && chosen.agent !== undefined ? chosen.agent : step > 0 ? -1 : count;
@@ -222,7 +245,7 @@ class Page {
 
   choose(chosen) {
     this.chosen = chosen;
-    this.views.map.drawUnder();
+    for (const { stage } of [{ stage: this.views.map }, ...this.shown]) if (stage) stage.drawUnder();
     this.draw();
   }
 
@@ -236,10 +259,8 @@ class Page {
   listen() {
     const { player, part } = this;
     const buttons = {
-      play: () => player.toggle(), back: () => player.step(false), on: () => player.step(true),
-      "round-back": () => player.round(false), "round-on": () => player.round(true),
-      slower: () => player.faster(1 / 2), faster: () => player.faster(2),
-      "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"),
+      play: () => player.toggle(), back: () => player.moment(false), on: () => player.moment(true), slower: () => player.faster(1 / 2), faster: () => player.faster(2),
+      "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"), present: () => this.present(),
       theme: () => this.theme(), larger: () => this.larger(), help: () => this.help(), "help-close": () => this.help(),
     };
     part("pick").addEventListener("change", () => part("pick").blur());
@@ -263,6 +284,12 @@ class Page {
     const { signal } = this.gone;
     document.addEventListener("keydown", (event) => this.key(event), { signal });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => !this.root.dataset.theme && this.repaint(), { signal });
+    // The browser leaves its full screen by itself.
+    document.addEventListener("fullscreenchange", () => {
+      const was = this.full;
+      this.full = Boolean(document.fullscreenElement);
+      if (was && !this.full && this.presenting) this.present(false);
+    }, { signal });
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(part("stage"));
   }
@@ -290,16 +317,21 @@ class Page {
     const tag = event.target.tagName;
     if (event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (tag === "BUTTON" && event.key === " ")) return;
     if (tag === "INPUT" && event.key === " ") return;
+    if (this.off.has("black") && event.key !== ".") this.toggle("black");
     const view = this.views[this.view];
     if (view.key && view.key(event)) return event.preventDefault();
-    const { player } = this, far = event.shiftKey;
+    const { player } = this, far = event.shiftKey, on = () => player.moment(true), back = () => player.moment(false);
     const keys = {
-      " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.step(true)),
-      ArrowLeft: () => (far ? player.round(false) : player.step(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
+      PageDown: on, n: on, PageUp: back, b: back, " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.arrival(true)),
+      ArrowLeft: () => (far ? player.round(false) : player.arrival(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
       "+": () => player.faster(2), "=": () => player.faster(2), "-": () => player.faster(1 / 2), t: () => this.larger(),
-      ArrowDown: () => this.chooseNext(1), ArrowUp: () => this.chooseNext(-1),
-      m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(), Escape: () => this.choose(null),
+      ArrowDown: () => this.chooseNext(1), ArrowUp: () => this.chooseNext(-1), p: () => this.present(), F5: () => this.present(),
+      ".": () => this.toggle("black"), l: () => this.toggle("legend"), g: () => this.toggle("logs"), k: () => this.toggle("routine"), e: () => this.toggle("links"),
+      m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(),
+      Escape: () => (this.chosen || !this.presenting ? this.choose(null) : this.present(false)),
     };
+    // A page in a frame, or that asks its server, is loaded anew by F5 as usual.
+    if (event.key === "F5" && (this.meta.framed || this.live)) return;
     if (!keys[event.key]) return;
     if (event.key !== "Escape") event.preventDefault();
     keys[event.key]();
@@ -323,7 +355,11 @@ function handle(page) {
     seek: (time) => page.player.seek(time),
     play: () => page.player.play(),
     pause: () => page.player.pause(),
-    step: (forward = true) => page.player.step(forward),
+    step: (forward = true) => page.player.arrival(forward),
+    moment: (forward = true) => page.player.moment(forward),
+    film: (film) => page.player.put(film),
+    moments: () => page.film.moments,
+    present: (on) => page.present(on),
     round: (forward = true) => page.player.round(forward),
     show: (view) => page.show(view),
     theme: (name) => page.theme(name),
@@ -343,11 +379,11 @@ function handle(page) {
 
 // What is shown: rows of the columns that are under way and pass the filters; ended ones by cause, all of them.
 function stateOf(page) {
-  const { time, speed, playing } = page.player, { events, meta } = page;
+  const { time, film, speed, playing } = page.player, { events, meta } = page;
   const rows = events.overlapping(time, time), ended = events.endedBy(time);
   const flying = Array.from(rows.filter((row) => events.depart[row] <= time));
   return {
-    time, speed, playing, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
+    time, film, speed, playing, length: page.film.length, caption: page.part("caption").textContent, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
     waiting: Array.from(rows.filter((row) => events.depart[row] > time)), round: page.round(time),
     ended: Object.fromEntries(meta.causes.map((cause, i) => [cause, ended[i]])),
     states: Object.fromEntries(page.states.names.map((name, i) => [name, Array.from(page.states.at(time, i) || [])])),
@@ -355,12 +391,12 @@ function stateOf(page) {
   };
 }
 
-// Milliseconds that drawing takes at a number of times, evenly over the run.
+// Milliseconds that drawing takes at a number of times, evenly over the film.
 function measure(page, frames) {
   const times = [];
   for (let i = 0; i < frames; i++) {
     const begun = performance.now();
-    page.player.seek((page.span * (i + 0.5)) / frames);
+    page.player.put((page.film.length * (i + 0.5)) / frames);
     times.push(performance.now() - begun);
   }
   return times;

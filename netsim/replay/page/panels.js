@@ -41,9 +41,8 @@ class StatePanel {
 
   // The words of a category, each with its colour and shape; down where some agent is at some time.
   drawWords() {
-    const { states, look, views } = this.page, { category } = states;
-    views.spacetime.readFaults();
-    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(views.spacetime.fallen.size ? [DOWN] : [])];
+    const { states, look } = this.page, { category } = states;
+    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(this.page.fallen.size ? [DOWN] : [])];
     const drawn = this.page.drawings.legend(), key = `${category} ${look.theme} ${list.map(String)} ${drawn.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
@@ -239,6 +238,7 @@ function describe(page) {
   if (spreads) notes.push(`${spreads} frames took no time (latency is 0): the map draws them over the rest of their round.`);
   if (none) notes.push(`${none} frames took no time and are of a kind that is answered, or outside rounds: they are not seen under way.`);
   if (meta.shown < meta.total && meta.omitted) notes.unshift(`Shown are ${meta.shown} of ${meta.total} link messages. ${meta.omitted}`);
+  if (meta.film.most_film) notes.push(`The film is shortened to ${short(meta.film.most_film)} s: flights far from any moment take less than their half second.`);
   if (!meta.has_positions && meta.agents.length > 1) notes.push("The network has no positions: the map is a layout.");
   part("notes").replaceChildren(...notes.map((note) => element("li", note)));
   const versions = Object.entries(meta.versions).map(([name, version]) => `${name} ${version}`);

@@ -612,7 +612,7 @@ class Sheet {
 
   label(arrow, fan) {
     const { context, view, size, page: { meta, events } } = this;
-    let text = view.title(arrow.row);
+    let text = view.page.title(arrow.row);
     if (fan && !view.tall) {
       const names = fan.cut.map(({ row }) => meta.agents[events.receiver[row]]);
       text += ` to ${names.slice(0, 6).join(" ")}${names.length > 6 ? ` and ${names.length - 6} more` : ""}`;

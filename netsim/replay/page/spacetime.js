@@ -1,8 +1,6 @@
 // The space–time diagram (Lamport's): a lifeline for each agent, time across, or down where it is narrow, an arrow for each
 // frame. A chosen event shows its causal past and future; a second one how the two are ordered.
 
-// Faults by which agents are down, and the words at their begin and end.
-const DOWNS = new Map([["Crash", ["crash", "restart"]], ["Leave", ["leaves", "is back"]], ["Join", ["", "joins"]], ["Empty", ["battery empty", "charged"]]]);
 const NARROW = 760;
 // Milliseconds of a picture's sixteen in which the next sheet is drawn.
 const AHEAD = 4;
@@ -50,7 +48,7 @@ class SpaceTime {
     if (this.readOf === events && this.readAs === key) return;
     if (this.readOf !== events) this.known = null;
     Object.assign(this, { readOf: events, readAs: key, key_: "" });
-    this.readFaults();
+    this.faults = page.faults;
     this.readOrder();
     this.readFlight();
     this.lines = new Map();
@@ -61,23 +59,6 @@ class SpaceTime {
     this.words.sort((one, other) => one.time - other.time);
     this.wordTimes = Float64Array.from(this.words, ({ time }) => time);
     this.widest = 0;
-  }
-
-  // Faults alone: the map asks for them, too.
-  readFaults() {
-    const { faults = [] } = this.page.meta;
-    if (this.faultsOf === faults && this.faults) return;
-    this.faultsOf = faults;
-    this.faults = faults.map((fault) => ({ ...fault, links: fault.links || [], agents: fault.agents || [] }));
-    this.fallen = new Map();
-    for (const fault of this.faults) if (DOWNS.has(fault.what)) for (const agent of fault.agents) this.fallen.set(agent, null);
-  }
-
-  // When an agent is down at a time: {from, to, what}.
-  downAt(agent, t) {
-    if (!this.fallen.has(agent)) return undefined;
-    if (!this.fallen.get(agent)) this.fallen.set(agent, this.downs(agent));
-    return this.fallen.get(agent).find(({ from, to, ended, what }) => from <= t && (t < to || (!ended && what !== "Join")));
   }
 
   // Agents of one side of a partition are neighbours.
@@ -102,13 +83,6 @@ class SpaceTime {
     this.flight = flightOf(this.page.events);
   }
 
-  // Where an agent was down: {from, to, words}.
-  downs(agent) {
-    const { span } = this.page;
-    return this.faults.filter(({ what, agents }) => DOWNS.has(what) && agents.includes(agent))
-      .map(({ what, begin, end }) => ({ from: what === "Join" ? 0 : begin, to: end ?? (what === "Join" ? begin : span), ended: end !== null && end !== undefined, words: DOWNS.get(what), what }));
-  }
-
   // An agent's line: {from, to, style, word, rest}, down where it is down.
   lifeline(agent) {
     if (this.lines.has(agent)) return this.lines.get(agent);
@@ -116,7 +90,7 @@ class SpaceTime {
     const plain = { colour: look.line, weight: 1.4, dash: [] }, spans = category ? states.spans(agent) : [];
     let list = spans.map(({ from, to, word, rest }) => ({ from, to, word, rest, style: word ? look.role(category, word) : plain }));
     if (!list.length || list[0].from > 0) list.unshift({ from: 0, to: list.length ? list[0].from : span, word: "", rest: "", style: plain });
-    for (const { from, to } of this.downs(agent)) {
+    for (const { from, to } of this.page.downs(agent)) {
       const down = { from, to, word: "down", rest: "", style: look.role(category, DOWN) };
       list = [...list.flatMap((each) => [{ ...each, to: Math.min(each.to, from) }, { ...each, from: Math.max(each.from, to) }]), down];
       list = list.filter((each) => each.to > each.from || each === down).sort((one, other) => one.from - other.from);
@@ -127,7 +101,7 @@ class SpaceTime {
 
   // The words at an agent's line: where its role changes, where only the rest does, where it goes down and comes back.
   wordsOf(agent) {
-    const { look, states } = this.page, found = [], downs = this.downs(agent), colour = look.role(states.category, DOWN).colour;
+    const { look, states } = this.page, found = [], downs = this.page.downs(agent), colour = look.role(states.category, DOWN).colour;
     const list = this.lifeline(agent), back = new Map(downs.filter(({ ended }) => ended).map(({ to, words }) => [to, words[1]]));
     for (const { from, words, what } of downs) if (what !== "Join") found.push({ time: from, agent, text: words[0], kind: "role", colour });
     let last = list[0];
@@ -159,7 +133,7 @@ class SpaceTime {
     }
     const falls = [];
     for (let agent = 0; agent < meta.agents.length; agent++) {
-      for (const { from, to, ended, what } of this.downs(agent)) {
+      for (const { from, to, ended, what } of this.page.downs(agent)) {
         if (what !== "Join") falls.push({ time: from, agent, falls: true });
         if (ended || what === "Join") falls.push({ time: to, agent, falls: false });
       }
@@ -565,13 +539,6 @@ class SpaceTime {
 
   // --- words about what is chosen -------------------------------------------------------------------------------------------
 
-  // A frame in words: its kind and label.
-  title(row) {
-    const { meta, events } = this.page, kind = meta.kinds[events.kind[row]], label = (meta.labels || [])[events.label[row]] || "";
-    if (!label) return meta.kinds.length > 1 ? kind : "";
-    return meta.kinds.length === 1 || label.startsWith(kind) ? label : `${kind} ${label}`;
-  }
-
   nameOf(agent) {
     return clipped(this.page.meta.agents[agent], 20);
   }
@@ -579,7 +546,7 @@ class SpaceTime {
   // All that is known of a frame, in a sentence or two.
   sentence(row) {
     const { meta, events, look } = this.page, { start, depart, end, cause, sender, receiver, reply, bits } = events;
-    const title = this.title(row) || meta.kinds[events.kind[row]], why = cause[row], name = look.causes[why];
+    const title = this.page.title(row) || meta.kinds[events.kind[row]], why = cause[row], name = look.causes[why];
     const parts = [`${title}${reply[row] ? " (reply)" : ""}, ${this.nameOf(sender[row])} → ${this.nameOf(receiver[row])}: sent at ${short(start[row], 7)} s`];
     if (depart[row] > start[row]) parts[0] += `, left at ${short(depart[row], 7)} s`;
     if (!why) parts[0] += end[row] > start[row] ? `, arrived at ${short(end[row], 7)} s, after ${short(end[row] - start[row], 3)} s` : ", arrived at once";
@@ -587,7 +554,7 @@ class SpaceTime {
     else parts[0] += `; it did not arrive: ${look.cause(why).words}, ${short(end[row], 7)} s`;
     parts[0] += `. ${bits[row]} bits.`;
     const other = this.overtook ? this.overtook[row] : -1;
-    if (other >= 0) parts.push(`It overtook ${this.title(other) || "a frame"} of the same link, sent at ${short(start[other], 7)} s, which arrived at ${short(end[other], 7)} s.`);
+    if (other >= 0) parts.push(`It overtook ${this.page.title(other) || "a frame"} of the same link, sent at ${short(start[other], 7)} s, which arrived at ${short(end[other], 7)} s.`);
     return parts.join(" ");
   }
 
@@ -597,7 +564,7 @@ class SpaceTime {
     const grouped_ = (rows, names) => {
       const found = new Map();
       for (const row of rows) {
-        const title = this.title(row) || meta.kinds[events.kind[row]];
+        const title = this.page.title(row) || meta.kinds[events.kind[row]];
         found.set(title, [...(found.get(title) || []), names(row)]);
       }
       return [...found].map(([title, list]) => [title, list.length > 8 ? `${list.slice(0, 8).join(", ")} and ${list.length - 8} more` : list.join(", ")]);

@@ -62,7 +62,7 @@ class Lab {
     // What goes wrong has the colour of what is lost.
     for (const theme of ["light", "dark"]) root.style.setProperty(`--warn-${theme}`, TOKENS.causes.lost[theme]);
     root.querySelector("[data-part=title]").textContent = meta.title;
-    root.querySelector("[data-part=clock]").textContent = "";
+    root.querySelector("[data-part=now]").textContent = "";
     this.tabs = element("nav", "", { class: "lab-tabs" });
     for (const name of LAB_TABS) {
       const tab = element("button", capital(name), { type: "button" });
@@ -154,7 +154,7 @@ class Lab {
     this.addReach(page);
     root.dataset.ready = "";
     if (kept) keep(page, kept);
-    page.part("larger").setAttribute("aria-pressed", String(page.look.scale > 1));
+    page.part("larger").setAttribute("aria-pressed", String(page.textScale > 1));
     const { time, play } = this.begin, show = page.showControls.bind(page);
     // A lab runs where a replay plays.
     page.showControls = () => {
@@ -391,7 +391,7 @@ class Lab {
       stop.addEventListener("click", () => this.act("cancel", { branch: branch.number }));
       box.append(stop);
     } else if (!run) {
-      this.root.querySelector("[data-part=clock]").textContent = "";
+      this.root.querySelector("[data-part=now]").textContent = "";
     }
     this.root.querySelector("main").append(box);
   }
