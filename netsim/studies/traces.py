@@ -28,6 +28,7 @@ def replay(
     *,
     algorithm: str | None = None,
     most: int = MOST,
+    follow: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Write one HTML file that shows a run and ``most`` of its frames, and return its path.
@@ -35,6 +36,7 @@ def replay(
     ``place`` is a run folder that was made with ``--trace``, or a trace file. Without ``out`` the page is
     ``replay.html`` in the run folder (``replay-ALGORITHM.html`` for an algorithm that was named), or beside the trace
     file under its name. Of several algorithms the last is shown, which is the one that the study is about.
+    ``follow`` is that of `netsim.Run.replay`.
     ``progress`` is called with the number of records of the trace that have been read; each is read several times.
 
     Raises BadInput if the place is neither, was made without a trace, is cut short or changed, or an argument cannot be
@@ -47,7 +49,7 @@ def replay(
         raise check.refuse("out", str(out), f"a name of a page, such as replay.html; --{format} makes a picture")
     found = find_trace(place, algorithm, progress)
     out = found.target(out, "replay", ".html")
-    return render(found.log, out, about=found.about, most=most, rounds=found.rounds, states=found.states)
+    return render(found.log, out, about=found.about, most=most, follow=follow, **found.tables)
 
 
 def picture(
@@ -57,6 +59,7 @@ def picture(
     *,
     algorithm: str | None = None,
     most: int = MOST,
+    follow: str | None = None,
     wanted: "Wanted",
     reporter: Reporter | None = None,
 ) -> Path:
@@ -76,7 +79,7 @@ def picture(
     with reporter.counter("replay", "events read") as progress:
         found = find_trace(place, algorithm, progress)
         path = found.target(out, "replay", f".{format}")
-        run = parts(found.log, about=found.about, most=most, rounds=found.rounds, states=found.states)
+        run = parts(found.log, about=found.about, most=most, follow=follow, **found.tables)
     return write_picture(*run, path, wanted, reporter.progress)
 
 
@@ -119,6 +122,11 @@ class TracedRun:
     suffix: str = ""
     rounds: "pd.DataFrame | None" = None
     states: "pd.DataFrame | None" = None
+
+    @property
+    def tables(self) -> dict[str, "pd.DataFrame | None"]:
+        """The rounds and states, as `netsim.replay.render.parts` takes them."""
+        return {"rounds": self.rounds, "states": self.states}
 
     def target(self, out: str | Path | None, name: str, ending: str) -> Path:
         """Return where a file goes: ``out``, or into the run folder, or beside the trace file under its name."""
