@@ -626,8 +626,10 @@ def _must_go_with(other: str, *names: str) -> None:
     help="Of --paired: t (Student's), wilcoxon (signed ranks), or ratio (t of the logarithms, for errors).",
 )
 @click.option("--style", default="usual", show_default=True, help="Of --out: usual, or paper (a column, 3.5 inches).")
+@click.option("--replay", is_flag=True, help="Instead: a page (--out, compare.html) of two or three runs side by side.")
 def compare_them(
     folders: tuple[str, ...],
+    replay: bool,
     metrics: tuple[str, ...],
     only: str | None,
     where: tuple[str, ...],
@@ -641,9 +643,14 @@ def compare_them(
     from netsim.studies import compare
     from netsim.studies.sweeps.sweep import unfinished
 
+    reporter = Reporter()
+    if replay:
+        from netsim.studies.traces import replay_side_by_side
+
+        reporter.line(str(replay_side_by_side(folders, out or "compare.html")))
+        return
     _must_go_with("paired", "test")
     _must_go_with("out", "against", "style")
-    reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)
     found = compare.filtered(compare.table(folders, metrics), only, where)

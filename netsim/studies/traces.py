@@ -1,6 +1,6 @@
 """The trace of a run folder, or a trace file: found, checked, and made into a page or a file for another program."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netsim import export as formats
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
+from netsim.replay.comparison import write_compared
 from netsim.replay.frames import MOST
 from netsim.replay.render import About, parts, render
 from netsim.run import Progress
@@ -81,6 +82,19 @@ def picture(
         path = found.target(out, "replay", f".{format}")
         run = parts(found.log, about=found.about, most=most, follow=follow, **found.tables)
     return write_picture(*run, path, wanted, reporter.progress)
+
+
+def replay_side_by_side(places: Sequence[str | Path], out: str | Path) -> Path:
+    """Write one HTML file that shows the runs of two or three run folders side by side, and return its path.
+
+    Errors are those of `replay`; and BadInput if there are not two or three.
+    """
+    if len(places) not in (2, 3):
+        raise check.refuse("run folders", len(places), "two or three with --replay")
+    found = [find_trace(place, None, None) for place in places]
+    shown = [parts(each.log, about=each.about, **each.tables) for each in found]
+    titles = [each.about.title for each in found]
+    return write_compared(out, shown, titles if len(set(titles)) == len(titles) else [str(each) for each in places])
 
 
 def export(
