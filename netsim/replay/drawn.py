@@ -40,14 +40,14 @@ class Drawings:
         return max((each for each in found if each == each), default=1.0) or 1.0
 
     def draw_edges(
-        self, drawing: Drawing, places: NDArray[np.float64], radius: float, k: float, time: float, hold: float
+        self, drawing: Drawing, places: NDArray[np.float64], radius: float, k: float, time: float, since: float
     ) -> None:
         """Draw arrows to parents, as wide as what hangs on them; of what has just changed the old one, too."""
         for name in self.all("edge"):
             tree = self.run.tree_at(name, time)
             for agent, parent in enumerate(tree.parents):
                 _, begin, before = self.run.since(name, agent, time)
-                is_new = begin > 0 and time - begin < hold
+                is_new = begin > max(since, 0.0)
                 old = self.run.agent_named(agent, before)
                 ends = places[agent], radius
                 if is_new and old >= 0 and old != parent:
@@ -108,7 +108,7 @@ class Drawings:
         return (names[0], max(map(len, found), default=1) or 1, agents, colours) if agents else None
 
     def draw_strip(
-        self, drawing: Drawing, box: tuple[float, float, float, float], k: float, time: float, hold: float
+        self, drawing: Drawing, box: tuple[float, float, float, float], k: float, time: float, since: float
     ) -> None:
         """Draw the rows of a strip, index below index, in a box: solid what stands for ever, dashed what does not."""
         assert self.strip is not None
@@ -134,7 +134,7 @@ class Drawings:
                     drawing.box(*edges, Pen("faint"))
                     continue
                 cell = cells[place]
-                is_new = begin > 0 and time - begin < hold and (place >= len(old) or old[place] != cell)
+                is_new = begin > max(since, 0.0) and (place >= len(old) or old[place] != cell)
                 colour = colours[cell.term] if cell.term else "panel"
                 drawing.box(*edges, Pen(fill=colour, opacity=1.0 if cell.fixed else 0.35))
                 line = Pen(

@@ -22,8 +22,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from netsim.replay.run_history import RunHistory, cells_of
 from netsim.util import check
 
-__all__ = ["KINDS", "MOST_FILM", "film_of", "followed", "listed", "merged", "to_film", "to_time", "under_way"]
+__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "merged", "under_way"]
 
 KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
 """What moments are."""
@@ -54,11 +54,15 @@ _STANDS, _STANDS_BRIEFLY, _HELD = 1.6, 0.8, 4.2
 # second that is left to others where one thing is followed.
 _MOMENTS, _BEFORE, _AFTER, _BESIDE = 22, 2, 6, 0.15
 
+# Of a film that shows chosen moments only: how long (s) before one comes it begins, and after it has stood goes on.
+_LEAD, _TAIL = 1.2, 1.8
+
 # A run without frames, in film (s), and trees that are looked at to find when half or all are in one.
 _WITHOUT_FRAMES, _TREES = 30.0, 200
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Stretch = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -88,61 +92,108 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
     """
     moments = _moments(run)
     path = None if follow is None else followed(run, follow)
-    stops = {each.time: 0.0 for each in moments}
+    stops: dict[float, float] = {}
     for each in moments:
-        stops[each.time] = max(stops[each.time], _STANDS if each.weight > 4 else _STANDS_BRIEFLY)
+        stands = 0.0 if pace is not None else _STANDS if each.weight > 4 else _STANDS_BRIEFLY
+        stops[each.time] = max(stops.get(each.time, 0.0), stands)
     if pace is not None:
         time, film, shortened = np.array([0.0, run.last]), np.array([0.0, run.last / pace]), False
-        stops = dict.fromkeys(stops, 0.0)
     else:
         time, film, shortened = _pace(run, stops, path)
-    return {
+    table = {
         "time": time.tolist(),
         "film": np.round(film, 5).tolist(),
-        "moments": [
-            {
-                "time": each.time,
-                "film": round(float(to_film(time, film, each.time)), 5),
-                "stands": stops[each.time],
-                "text": each.text,
-                "kind": each.kind,
-                "agents": list(each.agents),
-                "weight": each.weight,
-            }
-            for each in moments
-        ],
+        "moments": [],
         "held": _HELD,
         "most_film": MOST_FILM if shortened else None,
         "routine": [] if run.routine is None else [run.kinds.index(run.routine)],
         "follow": None if path is None else {"thing": follow, "rows": path.tolist()},
     }
+    at = Film(table).at
+    table["moments"] = [
+        asdict(each) | {"agents": list(each.agents), "film": float(at(each.time)), "stands": stops[each.time]}
+        for each in moments
+    ]
+    return table
 
 
-def to_film(time: Sequence[float] | Floats, film: Sequence[float] | Floats, at: Any) -> Any:
-    """Return when (s of film) a film comes to times (s); where it stands, when it comes there."""
-    times, films = np.asarray(time), np.asarray(film)
-    first = np.minimum(np.searchsorted(times, at, side="left"), len(times) - 1)
-    return np.where(times[first] == at, films[first], np.interp(at, times, films))
+class Film:
+    """A run's film, of the table of `film_of`: from film time to the run's time and back.
+
+    ``length`` is in seconds of film, ``moments`` are those of the table.
+    """
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self._time, self._film = (np.asarray(table[name], dtype=np.float64) for name in ("time", "film"))
+        self.length, self.moments, self._held = float(self._film[-1]), table["moments"], table["held"]
+        self.path: list[int] = (table["follow"] or {}).get("rows", [])
+
+    def at(self, time: Any) -> Any:
+        """Return when (s of film) the film comes to times (s)."""
+        first = np.minimum(np.searchsorted(self._time, time, side="left"), len(self._time) - 1)
+        return np.where(self._time[first] == time, self._film[first], np.interp(time, self._time, self._film))
+
+    def leaves(self, time: Any) -> Any:
+        """Return when (s of film) the film leaves times (s): later than it came there, where it stands."""
+        last = np.maximum(np.searchsorted(self._time, time, side="right") - 1, 0)
+        return np.where(self._time[last] == time, self._film[last], np.interp(time, self._time, self._film))
+
+    def time(self, film: Any) -> Any:
+        """Return the times (s) that are shown at times of film (s)."""
+        return np.interp(film, self._film, self._time)
+
+    def rate(self, film: float) -> float:
+        """Return how many seconds of the run a second of film shows; 0 where the film stands."""
+        place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
+        wide = self._film[place] - self._film[place - 1]
+        return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
+
+    def caption(self, film: float) -> str:
+        """Return the text of the last moment, while it is the caption; else nothing."""
+        past = [each for each in self.moments if each["film"] <= film]
+        if not past or film - past[-1]["film"] >= self._held:
+            return ""
+        return " · ".join(each["text"] for each in past if each["time"] == past[-1]["time"])
+
+    def chosen(
+        self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
+    ) -> list[Stretch]:
+        """Return stretches of film (s) between two times of film, together at most ``most`` long.
+
+        All, if that is not too long; else flights that are followed, and then moments, those of most weight first.
+        """
+        if end - begin <= most:
+            return [(begin, end)]
+        wanted = [(one - _LEAD, other + _TAIL) for one, other in flights]
+        moments = sorted(self.moments, key=lambda each: (-each["weight"], each["time"]))
+        wanted += [(each["film"] - _LEAD, each["film"] + each["stands"] + _TAIL) for each in moments]
+        found: list[Stretch] = []
+        for one, other in wanted:
+            if begin <= one + _LEAD <= end:
+                more = _together([*found, (max(one, begin), min(other, end))])
+                found = more if sum(last - first for first, last in more) <= most else found
+        return found or [(begin, begin + most)]
 
 
-def to_time(time: Sequence[float] | Floats, film: Sequence[float] | Floats, at: Any) -> Any:
-    """Return the times (s) that a film shows at times of film (s)."""
-    return np.interp(at, film, time)
+def _together(spans: Sequence[Stretch]) -> list[Stretch]:
+    """Return spans in order, those that overlap as one."""
+    found: list[Stretch] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
 
 
 def merged(tables: Sequence[dict[str, Any]]) -> tuple[Floats, Floats]:
     """Return the time and film of several films on one clock: at any time the slowest of them decides."""
-    times = [np.asarray(each["time"], dtype=np.float64) for each in tables]
-    films = [np.asarray(each["film"], dtype=np.float64) for each in tables]
-    knots = np.unique(np.concatenate(times))
-    arrives, leaves = [], []
-    for time, film in zip(times, films, strict=True):
-        arrives.append(to_film(time, film, knots))
-        last = np.searchsorted(time, knots, side="right") - 1
-        stands = (last >= 0) & (time[last] == knots)
-        leaves.append(np.where(stands, film[last], arrives[-1]))
-    stands = np.max([late - early for early, late in zip(arrives, leaves, strict=True)], axis=0)
-    passes = np.max([early[1:] - late[:-1] for early, late in zip(arrives, leaves, strict=True)], axis=0)
+    films = [Film(each) for each in tables]
+    knots = np.unique(np.concatenate([each["time"] for each in tables]))
+    comes, leaves = (
+        np.array([each(knots) for each in of]) for of in zip(*((f.at, f.leaves) for f in films), strict=True)
+    )
+    stands, passes = np.max(leaves - comes, axis=0), np.max(comes[:, 1:] - leaves[:, :-1], axis=0)
     return _standing(knots, np.concatenate([[0.0], np.cumsum(passes)]), stands)
 
 
@@ -284,16 +335,18 @@ def listed(names: Sequence[str]) -> str:
 def under_way(run: RunHistory, rows: Ints) -> str:
     """Return what some frames are, for a caption: ``0 sends append to 2, 3 and 4``; of two kinds at most."""
     words = []
-    for kind in list(dict.fromkeys(run.columns["kind"][rows].tolist()))[:2]:
-        some = rows[run.columns["kind"][rows] == kind]
-        ends = [
-            [run.agents[each] for each in np.unique(run.columns[name][some]).tolist()]
-            for name in ("sender", "receiver")
-        ]
-        if min(len(ends[0]), len(ends[1])) > 1:
-            words.append(f"{len(some):,} × {run.kinds[kind]} under way")
+    columns, is_shared = run.columns, run.meta.get("medium") == "shared"
+    for kind in list(dict.fromkeys(columns["kind"][rows].tolist()))[:2]:
+        some = rows[columns["kind"][rows] == kind]
+        senders, receivers = (_names(run, np.unique(columns[name][some])) for name in ("sender", "receiver"))
+        name, one = run.kinds[kind], len(np.unique(columns["sender"][some])) == 1
+        messages = len(np.unique(np.stack([columns["sender"][some], columns["number"][some]]), axis=1).T)
+        if is_shared and messages < len(some):
+            words.append(f"{senders} broadcast{'s' * one} {name}")
+        elif one or len(np.unique(columns["receiver"][some])) == 1:
+            words.append(f"{senders} send{'s' * one} {name} to {receivers}")
         else:
-            words.append(f"{listed(ends[0])} send{'s' * (len(ends[0]) == 1)} {run.kinds[kind]} to {listed(ends[1])}")
+            words.append(f"{len(some):,} × {name} under way")
     return " · ".join(words) or "Nothing is under way"
 
 
@@ -305,12 +358,13 @@ def _moments(run: RunHistory) -> list[_Moment]:
         if 0 <= each.time <= run.last:
             by_time[each.time, each.kind].append(each)
     found = []
-    seen: dict[str, int] = defaultdict(int)
+    seen: dict[tuple[str, float], int] = defaultdict(int)
     for (time, kind), some in sorted(by_time.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))):
         texts = list(dict.fromkeys(each.text for each in some))
         text = " · ".join(texts if len(texts) < 3 else [texts[0], f"and {len(texts) - 1} more"])
-        weight = max(each.weight for each in some) - min(seen[kind] / 4, 3.0)
-        seen[kind] += 1
+        weight = max(each.weight for each in some)
+        seen[kind, weight] += 1
+        weight -= min((seen[kind, weight] - 1) / 4, 3.0)
         found.append(_Moment(time, kind, text, weight, tuple(sorted({a for each in some for a in each.agents}))))
     found.sort(key=lambda each: (-each.weight, each.time))
     return sorted(found[:_MOMENTS], key=lambda each: (each.time, KINDS.index(each.kind)))
@@ -385,18 +439,21 @@ def _parents(run: RunHistory) -> Iterator[_Moment]:
     """Yield changes of parents, by second; in a short run by a twentieth of it."""
     wide = min(1.0, run.last / 20)
     for name in run.drawn_as("edge"):
-        bins: dict[int, list[tuple[float, int, bool]]] = defaultdict(list)
+        # By second, and by the parent if that is down: its children choose others because of it.
+        bins: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
         for time, agent, value, before in run.changes(name):
             old, new = run.agent_named(agent, before), run.agent_named(agent, value)
             if old >= 0 and new >= 0 and old != new:
-                bins[math.floor(time / wide)].append((time, agent, run.down_at(old, time) is not None))
-        for some in bins.values():
-            agents = list(dict.fromkeys(agent for _, agent, _ in some))
+                is_down = run.down_at(old, time) is not None
+                bins[math.floor(time / wide), old if is_down else -1].append((time, agent))
+        for (_, down), some in bins.items():
+            agents = list(dict.fromkeys(agent for _, agent in some))
             within = some[-1][0] - some[0][0]
-            verb = "choose other parents" if len(agents) > 1 else "chooses another parent"
-            span = f" within {within:.2g} s" if within > 0 else ""
-            weight = 8.0 if any(mends for *_, mends in some) else 5.0 if len(agents) > 6 else 2.0
-            yield _Moment(some[0][0], "parent", f"{_names(run, agents)} {verb}{span}", weight, tuple(agents))
+            text = f"{_names(run, agents)} {'choose other parents' if len(agents) > 1 else 'chooses another parent'}"
+            text += f" within {within:.2g} s" if within > 0 else ""
+            text += f": {run.agents[down]} is down" if down >= 0 else ""
+            weight = 8.0 if down >= 0 else 5.0 if len(agents) > 6 else 2.0
+            yield _Moment(some[0][0], "parent", text, weight, tuple(agents))
 
 
 def _strips(run: RunHistory) -> Iterator[_Moment]:
@@ -451,5 +508,5 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
         yield _Moment(float(columns["end"][row]), "loss" if rows is lost else "arrival", text, weight, ends)
 
 
-def _names(run: RunHistory, agents: Sequence[int]) -> str:
+def _names(run: RunHistory, agents: Iterable[int]) -> str:
     return listed([run.agents[agent] for agent in agents])
