@@ -4,6 +4,7 @@ import io
 import itertools
 import re
 import shlex
+import shutil
 import stat
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -191,20 +192,22 @@ def test_the_command_writes_pictures_into_the_run_folder(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_the_picture_at_the_top_is_what_its_commands_make(page: str, tmp_path: Path) -> None:
+def test_the_pictures_at_the_top_are_what_their_commands_make(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    picture = (ROOT / page).parent / re.findall(r"!\[.*?\]\((.*?\.gif)\)", text)[0]
-    commands = re.findall(r"`netsim ((?:run|replay) .*?)`", text[text.index(picture.name) :])[:2]
-    made = [call(*shlex.split(command), cwd=tmp_path).stdout.splitlines() for command in commands]
-    assert picture.stat().st_size < 400_000
-    with Image.open(picture) as one, Image.open(tmp_path / made[1][0]) as two:
-        assert (one.n_frames, one.size) == (two.n_frames, two.size)
-        for number in (0, one.n_frames // 2, one.n_frames - 1):
-            one.seek(number)
-            two.seek(number)
-            first, second = (np.asarray(each.convert("L"), dtype=np.float64) for each in (one, two))
-            # Letters may differ a little with the version of Pillow.
-            assert np.abs(first - second).mean() < 1
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+    for name in re.findall(r"!\[.*?\]\((.*?\.gif)\)", text):
+        picture = (ROOT / page).parent / name
+        commands = re.findall(r"`netsim ((?:run|replay)\s.*?)`", text[text.index(name) :], re.S)[:2]
+        made = [call(*shlex.split(command), cwd=tmp_path).stdout.splitlines() for command in commands]
+        assert picture.stat().st_size < 1_500_000
+        with Image.open(picture) as one, Image.open(tmp_path / made[1][0]) as two:
+            assert (one.n_frames, one.size) == (two.n_frames, two.size)
+            for number in (0, one.n_frames // 2, one.n_frames - 1):
+                one.seek(number)
+                two.seek(number)
+                first, second = (np.asarray(each.convert("L"), dtype=np.float64) for each in (one, two))
+                # Letters may differ a little with the version of Pillow.
+                assert np.abs(first - second).mean() < 1
 
 
 # --- the space–time diagram -------------------------------------------------------------------------------------------
