@@ -13,7 +13,7 @@ from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_na
 from netsim.agents.protocols.mac import first_number
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
-from netsim.draw import Edge, Stack, Star
+from netsim.draw import Edge, Kind, Stack, Star
 from netsim.util import check
 from netsim.util.short_text import cut, short_text
 
@@ -100,7 +100,12 @@ class Collector(Speaker):
         By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
     """
 
-    draw: ClassVar = {"is_sink": Star(), "parent": Edge(), "waiting": Stack(lambda a: len(a.waiting))}
+    draw: ClassVar = {
+        "is_sink": Star(),
+        "parent": Edge(),
+        "waiting": Stack(lambda a: len(a.waiting)),
+        DATA: Kind("reading"),
+    }
 
     kinds: ClassVar[Mapping[str, Form]] = {
         DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)

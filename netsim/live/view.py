@@ -13,7 +13,7 @@ from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.accounting.trace import STREAMS
 from netsim.core.records import IN_FLIGHT
-from netsim.draw import resolved
+from netsim.draw import named_kinds, resolved
 from netsim.errors import NetsimError, one_line
 from netsim.replay import render
 from netsim.replay.film import film_of
@@ -100,7 +100,7 @@ class RunView:
     def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
         """Return what is known of the run at a look, apart from its frames, rows and states."""
         ledger = self._run.ledger
-        kinds = render.texts(ledger.tally.kinds)
+        kinds = render.texts(named_kinds(ledger.tally.kinds, scene.draw))
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
         known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": render.paths_of(scene)}
         said = {"labels": render.texts(self._said.texts), "marks": render.marks_of(self._excerpt(scene))}

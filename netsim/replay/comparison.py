@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from netsim.replay.film import Film, merged
 from netsim.replay.frames import Columns
@@ -13,9 +13,6 @@ from netsim.replay.run_history import DOWN, RunHistory
 from netsim.util import check
 from netsim.util.files import write_pieces
 
-if TYPE_CHECKING:
-    from netsim.run import Run
-
 __all__ = ["compare", "compared", "write_compared"]
 
 # What runs on by itself: a timer, a radio's sleep. It differs all the time once anything does.
@@ -24,8 +21,24 @@ _RUNS_ON = ("arc", "dim")
 _Parts = tuple[dict[str, Any], Columns]
 
 
+class TracedRun(Protocol):
+    """A `netsim.Run` that kept its trace."""
+
+    @property
+    def trace(self) -> Any:
+        """Its events."""
+
+    @property
+    def rounds(self) -> Any:
+        """Its rows, one for each round."""
+
+    @property
+    def watch(self) -> Any:
+        """Its agents' states; None if none were watched."""
+
+
 def compare(
-    runs: "Sequence[Run]", path: str | Path = "compare.html", *, names: Sequence[str] | None = None, title: str = ""
+    runs: Sequence[TracedRun], path: str | Path = "compare.html", *, names: Sequence[str] | None = None, title: str = ""
 ) -> Path:
     """Write one HTML file that shows two or three runs side by side, on one film time; return its path.
 

@@ -160,7 +160,8 @@ class Film:
     ) -> list[Stretch]:
         """Return stretches of film (s) between two times of film, together at most ``most`` long.
 
-        All, if that is not too long; else flights that are followed, and then moments, those of most weight first.
+        All, if that is not too long; else flights that are followed, and moments, those of most weight first, and as
+        much of what comes after them as there is room for.
         """
         if end - begin <= most:
             return [(begin, end)]
@@ -171,8 +172,18 @@ class Film:
         for one, other in wanted:
             if begin <= one + _LEAD <= end:
                 more = _together([*found, (max(one, begin), min(other, end))])
-                found = more if sum(last - first for first, last in more) <= most else found
-        return found or [(begin, begin + most)]
+                found = more if _long(more) <= most else found
+        # What is left goes behind each.
+        found, low, high = found or [(begin, begin)], 0.0, end - begin
+        for _ in range(30):
+            middle = (low + high) / 2
+            more = _together([(first, min(last + middle, end)) for first, last in found])
+            low, high = (middle, high) if _long(more) <= most else (low, middle)
+        return _together([(first, min(last + low, end)) for first, last in found])
+
+
+def _long(spans: Sequence[Stretch]) -> float:
+    return sum(last - first for first, last in spans)
 
 
 def _together(spans: Sequence[Stretch]) -> list[Stretch]:

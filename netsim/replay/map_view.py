@@ -64,7 +64,7 @@ class MapView:
         top = heading(self._title, run.title, run.command, k)
         self._top = top + 26 * k
         listed = entries(run, styles, self._rows, arrows=False)
-        self._bottom = legend(self._title, listed, k) - 48 * k
+        self._bottom = max(legend(self._title, listed, k) - 48 * k, self._top + 1.0)
         area = size[0] * (self._bottom - self._top)
         self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(area / max(len(run.agents), 6))))
         self._notes, self._flying = list(run.notes()), np.empty(0, dtype=np.int64)

@@ -16,7 +16,7 @@ from netsim._version import __version__
 from netsim.accounting.captions import NOTED
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.core.records import ALL_CAUSES, as_column, totals_of
-from netsim.draw import Draw, check_draw, resolved
+from netsim.draw import Draw, check_draw, named_kinds, resolved
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
 from netsim.replay.film import film_of
@@ -141,7 +141,7 @@ def describe(
         "round_period": scene.round_period,
         "rounds": scene.rounds,
         "ended_at": scene.ended_at,
-        "kinds": texts(log.kinds),
+        "kinds": texts(named_kinds(log.kinds, scene.draw)),
         "labels": texts(log.texts),
         "marks": marks_of(log),
         "faults": [dict(fault) for fault in scene.faults],

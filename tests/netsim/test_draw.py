@@ -14,6 +14,7 @@ from netsim.agents.classics import Raft
 from netsim.draw import Arc, Badge, Drawn, Edge, Gauge, Number, Role, Stack, Star, Strip, Token, declared, resolved
 from netsim.errors import BadInput, NetsimError
 from netsim.replay.drawing import Drawing
+from netsim.replay.film import Film, film_of
 from netsim.replay.html import page_of, tokens
 from netsim.replay.map_view import MapView
 from netsim.replay.render import parts
@@ -169,7 +170,8 @@ def picture(time: float, **values: Any) -> Drawing:
     run = played(**values)
     history = RunHistory(*parts(run.trace, states=run.states))
     styles = StyleSheet(history.words, history.kinds, history.routine)
-    return MapView(history, styles, 0.0, 1.5, (1000, 700), 1.0, 0.2).draw(time)
+    film = Film(film_of(history))
+    return MapView(history, styles, film, 0.0, 1.5, (1000, 700), 1.0).draw(float(film.at(time)))
 
 
 def count(drawing: Drawing, fill: str) -> int:
