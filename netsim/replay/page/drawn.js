@@ -239,7 +239,7 @@ class Drawings {
         say(clipped(text, letters), x + cell / 2, y + (term ? 0.4 : 0.5) * pitch, size, ink, fixed ? "650" : "450");
         if (term) say(`t${term}`, x + cell / 2, y + 0.74 * pitch, Math.min(0.8, (0.4 * cell) / u), ink, "400");
       }
-      if (page.shown.length > 1 && page.differs(this.page, agent, t, [index])) {
+      if (page.shown.length > 1 && page.differs(meta.agents[agent], t, [states.names[index]])) {
         context.strokeStyle = look.accent;
         context.lineWidth = 0.2 * u;
         context.strokeRect(x0 - 0.15 * u, y, most * cell + 0.3 * u, pitch);

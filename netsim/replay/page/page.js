@@ -6,15 +6,16 @@ const TEXTS = [1, 1.25, 1.5, 2];
 class Page extends Run {
   constructor(root, meta, columns) {
     super(root, meta, columns);
-    Object.assign(this, { page: this, chosen: null, view: "map", off: new Set(), trail: null, textScale: Number(root.dataset.text) || 1 });
+    Object.assign(this, { page: this, chosen: null, view: "map", off: new Set((root.dataset.off || "").split(" ").filter((each) => each)), trail: null, textScale: Number(root.dataset.text) || 1 });
     // Of a run that goes on; null of one that is over.
     this.live = meta.live ? new Live(this) : null;
     // Ends what it listens to: a lab shows one run after the other.
     this.gone = new AbortController();
     this.read();
     this.player = new Player(this);
-    // All runs that are shown, this one first.
+    // All runs that are shown, this one first, and the film of all.
     this.shown = [this];
+    this.reel = this.film;
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
     this.unit();
     this.views = { map: new Stage(this, root.querySelector(".pane")), spacetime: new SpaceTime(this, part("spacetime")) };
@@ -24,6 +25,7 @@ class Page extends Run {
     this.counts = new Counts(this, part("count-panel"));
     this.statePanel = new StatePanel(this, part("states"));
     this.story = new Story(this, part("story"));
+    this.difference = new Difference(this, part("difference"));
     describe(this);
     this.listen();
     this.showControls();
@@ -37,7 +39,7 @@ class Page extends Run {
   unit() {
     const least = Math.min(innerWidth / 96, innerHeight / 54);
     this.u = this.textScale * Math.min(Math.max(innerWidth < 760 ? Math.min(innerWidth / 36, innerHeight / 45) : least, 10.5), 44);
-    this.look.scale = this.textScale * Math.max(least / 15, 1);
+    for (const { look } of this.shown) look.scale = this.textScale * Math.max(least / 15, 1);
     this.root.style.setProperty("--u", `${this.u}px`);
     this.root.style.setProperty("--k", this.look.scale);
   }
@@ -61,6 +63,7 @@ class Page extends Run {
     this.events.keptKinds.set(keptKinds);
     this.events.keptCauses.set(keptCauses);
     this.read();
+    this.reel = this.film;
     this.player.film = this.film.of(time);
     this.views.spacetime.fit();
     this.curves.read();
@@ -77,7 +80,7 @@ class Page extends Run {
   draw() {
     const { time, playing } = this.player;
     this.drawn = this.views[this.view].draw(time);
-    for (const { stage } of this.shown) if (stage && this.view === "map") stage.draw(time);
+    if (this.view === "map") for (const { stage } of this.shown.slice(1)) stage.draw(time);
     this.strip.draw(time);
     this.curves.draw(time);
     this.counts.draw(time);
@@ -89,11 +92,12 @@ class Page extends Run {
     const now = performance.now();
     if (playing && now - (this.inspected || 0) < 150) return;
     this.inspected = now;
+    this.difference.draw(time);
     this.inspector.draw(time);
   }
 
   drawClock(time) {
-    const { player, view } = this, parts = [], round = this.round(time), rate = this.film.rate(player.film) * player.speed;
+    const { player, view } = this, parts = [], round = this.round(time), rate = this.reel.rate(player.film) * player.speed;
     if (rate > 0) parts.push(rate >= 1 ? `${short(rate, 2)}× as fast` : `slowed ${short(1 / rate, 1 / rate < 10 ? 2 : Math.ceil(Math.log10(1 / rate)))}×`);
     // The number of rounds is known at the run's end only.
     if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
@@ -101,15 +105,98 @@ class Page extends Run {
     if (view !== "map") parts.push(`${underway} frames in view`);
     else if (underway || !spread) parts.push(`${underway} under way`);
     if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
+    if (this.shown.length > 1) parts.push(`${this.meta.agents.filter((name) => this.differs(name, time)).length} of ${this.meta.agents.length} differ`);
     setText(this.part("now"), `${this.timeText(time)} s`);
     setText(this.part("pace"), ` · ${parts.join(" · ")}`);
-    const thinned = [], [words, news] = this.caption(time, player.film);
+    const thinned = [], [words, news] = this.caption(time, player.film), { trail } = this;
     if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
     setText(this.part("thinned"), thinned.length ? `Thinned: ${thinned.join(", ")}.` : "");
-    setText(this.part("going"), view === "map" ? this.views.map.failing().join("\n") : "");
+    // Of what goes from hand to hand its way.
+    const gone = trail ? trail.list.filter((row) => this.events.end[row] <= time && !this.events.cause[row]) : [], path = gone.map((row) => this.events.receiver[row]);
+    const followed = trail ? [`following “${clipped(trail.thing, 24)}”${path.length > 12 || !path.length || gone.some((row, i) => i && this.events.sender[row] !== path[i - 1]) ? "" : `: ${this.names([this.events.sender[gone[0]]])} → ${path.map((agent) => this.names([agent])).join(" → ")}`}`] : [];
+    setText(this.part("going"), view === "map" ? [...followed, ...this.views.map.failing()].join("\n") : "");
     setText(this.part("caption"), view === "map" ? words : "");
     this.part("caption").classList.toggle("news", news);
+  }
+
+  // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
+  caption(t, film) {
+    const { reel: { moments, held }, shown, titles } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
+    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => clipped(titles[i], 24)).join(", ")}: ${text}` : text);
+    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => of(runs, text)).join(" · "), true];
+    const words = shown.map((run) => run.underway(t));
+    return [words.every((each) => each === words[0]) ? words[0] : words.map((each, i) => of([i], each)).join(" | "), false];
+  }
+
+  // --- runs beside this one, and what is followed -------------------------------------------------------------------
+
+  // Show other runs, {meta, columns}, beside this one, all by their titles and on one film; none: this one alone.
+  beside(others, titles = [], reel = together([this.film, ...others.map(({ meta }) => new Film(meta.film))])) {
+    const { time } = this.player, first = this.part("map").parentElement;
+    this.views.map.pane.parentElement.replaceChildren(first);
+    first.querySelectorAll(".branch").forEach((each) => each.remove());
+    this.shown = [this];
+    const panes = others.map(() => {
+      const pane = element("div", "", { class: "pane" });
+      pane.append(element("canvas", "", { class: "under", "aria-hidden": "true" }), element("canvas", "", { class: "over", role: "img" }));
+      first.parentElement.append(pane);
+      return pane;
+    });
+    Object.assign(this, { titles, reel: others.length ? reel : this.film, ends: new Map() });
+    this.root.toggleAttribute("data-beside", others.length > 0);
+    others.forEach((run, i) => this.shown.push(new Beside(this, run, panes[i])));
+    if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${"ABC"[i]} · ${titles[i]}`, { class: "branch" })));
+    this.span = Math.max(...this.shown.map((run) => run.span));
+    this.shown.slice(1).forEach(({ stage }) => this.choosesOn(stage));
+    this.resize();
+    this.player.seek(time);
+  }
+
+  get stage() {
+    return this.views.map;
+  }
+
+  // Whether an agent is not in the same state in all runs. What runs on by itself differs all the time: it does not count.
+  differs(name, t, only = null) {
+    const [{ states, meta }, ...others] = this.shown, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
+    return others.some((run) => {
+      const same = run.meta.agents.indexOf(name);
+      return same < 0 || Boolean(this.downAt(agent, t)) !== Boolean(run.downAt(same, t)) || drawn.some((each) => !Object.is(this.valueOf(each, agent, t), run.valueOf(each, same, t)));
+    });
+  }
+
+  // Whether a frame flies in all runs alike.
+  isShared(run, row) {
+    const { start, sender, receiver, kind } = run.events, names = run.meta.agents;
+    return this.shown.every((other) => {
+      if (other === run) return true;
+      const { events, meta } = other;
+      for (let at = countUpTo(events.start, start[row], true); events.start[at] === start[row]; at++) {
+        if (meta.agents[events.sender[at]] === names[sender[row]] && meta.agents[events.receiver[at]] === names[receiver[row]] && meta.kinds[events.kind[at]] === run.meta.kinds[kind[row]]) return true;
+      }
+      return false;
+    });
+  }
+
+  // Follow what some frames carry: the rest is pale, and moments are its arrivals. Null: nothing any more.
+  pursue(thing, list = null) {
+    for (const run of this.shown) {
+      const rows = thing === null ? [] : (run === this && list) || run.carrying(thing);
+      run.trail = rows.length ? new Trail(run, thing, rows) : null;
+    }
+    this.strip.resize();
+    this.draw();
+    this.keepAddress();
+  }
+
+  // A click on a stage: a frame, or an entry of a log, is followed; an agent or a link is chosen.
+  choosesOn(stage) {
+    stage.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
+      const thing = stage.thingAt(x, y);
+      if (thing && stage.run === this) this.pursue(...thing);
+      else if (!thing) this.choose(stage.pick(x, y));
+    });
   }
 
   // A time with as many decimals as tell where a frame is: always as many, or it would jump.
@@ -133,7 +220,7 @@ class Page extends Run {
   resize() {
     this.unit();
     this.views.map.resize();
-    for (const { stage } of this.shown) if (stage) stage.resize();
+    for (const { stage } of this.shown.slice(1)) stage.resize();
     this.views.spacetime.resize();
     this.strip.resize();
     this.curves.build();
@@ -198,6 +285,7 @@ class Page extends Run {
     this.resize();
     this.views.spacetime.follow(link);
     this.views.map.drawUnder();
+    if (link.has("follow")) this.pursue(link.get("follow") || null);
     this.following = false;
     this.draw();
   }
@@ -217,6 +305,7 @@ class Page extends Run {
     if (states.shown !== states.first) add("colour", states.shown < 0 ? "none" : states.names[states.shown]);
     if (this.textScale !== 1) add("text", this.textScale);
     if (root.dataset.theme) add("theme", root.dataset.theme);
+    if (this.trail) add("follow", this.trail.thing);
     if (this.presenting) parts.push("present");
     return parts.length ? `#${parts.join("&")}` : "";
   }
@@ -245,15 +334,13 @@ class Page extends Run {
 
   choose(chosen) {
     this.chosen = chosen;
-    for (const { stage } of [{ stage: this.views.map }, ...this.shown]) if (stage) stage.drawUnder();
+    for (const { stage } of this.shown) stage.drawUnder();
     this.draw();
   }
 
   theme(name) {
     this.root.dataset.theme = name || (this.look.dark ? "light" : "dark");
-    this.look.read();
-    for (const again of this.counts.icons) again();
-    this.resize();
+    this.repaint();
   }
 
   listen() {
@@ -271,9 +358,8 @@ class Page extends Run {
         if (event.detail) part(name).blur();
       });
     }
-    for (const name of ["map", "spacetime"]) {
-      part(name).addEventListener("click", (event) => this.choose(this.views[name].pick(event.offsetX, event.offsetY, event.shiftKey)));
-    }
+    this.choosesOn(this.stage);
+    part("spacetime").addEventListener("click", (event) => this.choose(this.views.spacetime.pick(event.offsetX, event.offsetY, event.shiftKey)));
     part("spacetime").addEventListener("wheel", (event) => {
       event.preventDefault();
       this.views.spacetime.zoom(event.deltaY > 0 ? 1.25 : 0.8);
@@ -302,7 +388,7 @@ class Page extends Run {
   }
 
   repaint() {
-    this.look.read();
+    for (const { look } of this.shown) look.read();
     for (const again of this.counts.icons) again();
     this.resize();
   }
@@ -328,7 +414,7 @@ class Page extends Run {
       ArrowDown: () => this.chooseNext(1), ArrowUp: () => this.chooseNext(-1), p: () => this.present(), F5: () => this.present(),
       ".": () => this.toggle("black"), l: () => this.toggle("legend"), g: () => this.toggle("logs"), k: () => this.toggle("routine"), e: () => this.toggle("links"),
       m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(),
-      Escape: () => (this.chosen || !this.presenting ? this.choose(null) : this.present(false)),
+      Escape: () => (this.trail && !this.chosen ? this.pursue(null) : this.chosen || !this.presenting ? this.choose(null) : this.present(false)),
     };
     // A page in a frame, or that asks its server, is loaded anew by F5 as usual.
     if (event.key === "F5" && (this.meta.framed || this.live)) return;
@@ -358,13 +444,14 @@ function handle(page) {
     step: (forward = true) => page.player.arrival(forward),
     moment: (forward = true) => page.player.moment(forward),
     film: (film) => page.player.put(film),
-    moments: () => page.film.moments,
+    moments: () => page.reel.moments,
     present: (on) => page.present(on),
     round: (forward = true) => page.player.round(forward),
     show: (view) => page.show(view),
     theme: (name) => page.theme(name),
     faster: (factor) => page.player.faster(factor),
     text: (scale) => page.text(scale),
+    follow: (thing) => page.pursue(thing),
     address: () => page.address(),
     choose: (chosen) => page.choose(chosen),
     row: (i) => Object.fromEntries(EVENT_COLUMNS.map((name) => [name, page.events[name][i]])),
@@ -383,7 +470,7 @@ function stateOf(page) {
   const rows = events.overlapping(time, time), ended = events.endedBy(time);
   const flying = Array.from(rows.filter((row) => events.depart[row] <= time));
   return {
-    time, film, speed, playing, length: page.film.length, caption: page.part("caption").textContent, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
+    time, film, speed, playing, length: page.reel.length, followed: page.trail && page.trail.list, caption: page.part("caption").textContent, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
     waiting: Array.from(rows.filter((row) => events.depart[row] > time)), round: page.round(time),
     ended: Object.fromEntries(meta.causes.map((cause, i) => [cause, ended[i]])),
     states: Object.fromEntries(page.states.names.map((name, i) => [name, Array.from(page.states.at(time, i) || [])])),
@@ -396,7 +483,7 @@ function measure(page, frames) {
   const times = [];
   for (let i = 0; i < frames; i++) {
     const begun = performance.now();
-    page.player.put((page.film.length * (i + 0.5)) / frames);
+    page.player.put((page.reel.length * (i + 0.5)) / frames);
     times.push(performance.now() - begun);
   }
   return times;
@@ -404,7 +491,10 @@ function measure(page, frames) {
 
 async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
-  const page = new Page(root, meta, await unpack(packed));
+  const [first, ...others] = await Promise.all((meta.runs ? packed : [packed]).map(unpack));
+  const page = new Page(root, meta.runs ? { ...meta.runs[0], title: meta.title, command: "" } : meta, first);
+  if (meta.runs) page.beside(others.map((columns, i) => ({ meta: meta.runs[i + 1], columns })), meta.names, new Film(meta.film));
+  if (page.meta.film.follow) page.pursue(page.meta.film.follow.thing, page.meta.film.follow.rows);
   page.draw();
   root.dataset.ready = "";
   if (!meta.framed) {

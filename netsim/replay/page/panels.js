@@ -185,6 +185,37 @@ class Counts {
   }
 }
 
+// Of runs side by side: frames by their ends, agents by their words, curves, as all is by now, and the first less the second.
+class Difference {
+  constructor(page, panel) {
+    Object.assign(this, { page, panel });
+  }
+
+  rows(t) {
+    const { page } = this, { shown, states } = page, found = new Map(), put = (what, i, value) => found.set(what, Object.assign(found.get(what) || shown.map(() => null), { [i]: value }));
+    shown.forEach((run, i) => {
+      const ended = run.events.endedBy(t), at = countUpTo(run.columns["curves x"], t) - 1;
+      for (const cause of new Set(shown.flatMap(({ meta }) => meta.causes.filter((each) => meta.counts[each])))) put(cause.replaceAll("_", " "), i, ended[run.meta.causes.indexOf(cause)] || 0);
+      if (states.category) for (const word of states.order(states.category)) put(word, i, run.meta.agents.reduce((sum, _, agent) => sum + (run.valueOf(states.category, agent, t) === word), 0));
+      run.meta.curves.forEach((name, k) => at >= 0 && !run.meta.causes.includes(name) && put(name, i, run.columns[`curve ${k}`][at]));
+    });
+    return found;
+  }
+
+  draw(t) {
+    const { page, panel } = this;
+    panel.hidden = page.shown.length < 2;
+    if (panel.hidden) return;
+    const row = (what, cells, tag = "td") => {
+      const made = element("tr");
+      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell)));
+      return made;
+    };
+    const letters = page.titles.map((_, i) => "ABC"[i]), show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
+    panel.replaceChildren(row("by now", [...letters, "A − B"], "th"), ...[...this.rows(t)].filter(([, values]) => values.some((each) => each)).map(([what, values]) => row(what, [...values.map(show), values[0] === null || values[1] === null ? "–" : show(values[0] - values[1])])));
+  }
+}
+
 // What agents note, and what fails, in order of time; a click goes there.
 class Story {
   constructor(page, panel) {

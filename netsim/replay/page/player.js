@@ -11,7 +11,13 @@ class Player {
 
   // The film of all runs that are shown.
   get reel() {
-    return this.page.film;
+    return this.page.reel;
+  }
+
+  // Where PageDown and PageUp stop: at moments, or where what is followed arrives.
+  get stops() {
+    const { trail, events } = this.page;
+    return trail ? [...new Set(trail.list.map((row) => events.end[row]))].filter((time) => time < Infinity).sort((one, other) => one - other).map((time) => ({ time, film: this.reel.of(time), weight: 9 })) : this.reel.moments;
   }
 
   seek(time) {
@@ -93,10 +99,10 @@ class Player {
 
   // Plays on to the next moment, and stands; asked again on the way it is there at once. Backwards it goes at once.
   moment(forward) {
-    const { goal, film, reel: { moments }, page } = this, next = moments.find((each) => each.film > film + 1e-3);
+    const { goal, film, stops, page } = this, next = stops.find((each) => each.film > film + 1e-3);
     if (forward) return goal ? this.arrive() : this.play(next ? this.goalAt(next.time, next.film) : this.goalAt(page.span), TO_MOMENT);
     if (this.playing) this.pause();
-    const before = moments.findLast((each) => each.film < film - 0.4);
+    const before = stops.findLast((each) => each.film < film - 0.4);
     this.put(before ? before.film : 0, before ? before.time : 0);
   }
 

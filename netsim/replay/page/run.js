@@ -19,6 +19,12 @@ class Film {
     return this.between(this.times, this.films, time, countUpTo(this.times, time, true));
   }
 
+  // When it leaves a time.
+  leaves(time) {
+    const i = countUpTo(this.times, time) - 1;
+    return this.times[i] === time ? this.films[i] : this.of(time);
+  }
+
   time(film) {
     return this.between(this.films, this.times, film, countUpTo(this.films, film));
   }
@@ -30,9 +36,32 @@ class Film {
   }
 }
 
+// Films on one clock: at any time the slowest decides.
+function together(films) {
+  const times = [...new Set(films.flatMap((each) => each.times))].sort((one, other) => one - other), time = [0], film = [0], moments = new Map();
+  let last = 0, gone = films.map(() => 0);
+  for (const at of times) {
+    const come = films.map((each) => each.of(at)), leave = films.map((each) => each.leaves(at));
+    last += Math.max(...come.map((each, i) => each - gone[i]));
+    time.push(at);
+    film.push(last);
+    last += Math.max(...leave.map((each, i) => each - come[i]));
+    if (last > film.at(-1)) time.push(at), film.push(last);
+    gone = leave;
+  }
+  const both = new Film({ time, film, moments: [], held: films[0].held });
+  films.forEach((each, i) => each.moments.forEach((moment) => {
+    const key = `${moment.time} ${moment.text}`;
+    if (!moments.has(key)) moments.set(key, { ...moment, film: both.of(moment.time), in: [] });
+    moments.get(key).in.push(i);
+  }));
+  both.moments = [...moments.values()].sort((one, other) => one.time - other.time);
+  return both;
+}
+
 class Run {
   constructor(root, meta, columns) {
-    Object.assign(this, { root, meta, columns, chosen: null });
+    Object.assign(this, { root, meta, columns });
     this.events = new Events(columns, meta);
   }
 
@@ -77,23 +106,84 @@ class Run {
     return link ? link.includes(i) && link.includes(j) : i === agent || j === agent;
   }
 
+  // All that is known of a frame, in a sentence or two.
+  sentence(row) {
+    const { meta, events, look } = this, { start, depart, end, cause, sender, receiver, reply, bits } = events;
+    const title = this.title(row) || meta.kinds[events.kind[row]], why = cause[row], name = look.causes[why];
+    const parts = [`${title}${reply[row] ? " (reply)" : ""}, ${this.names([sender[row]])} → ${this.names([receiver[row]])}: sent at ${short(start[row], 7)} s`];
+    if (depart[row] > start[row]) parts[0] += `, left at ${short(depart[row], 7)} s`;
+    if (!why) parts[0] += end[row] > start[row] ? `, arrived at ${short(end[row], 7)} s, after ${short(end[row] - start[row], 3)} s` : ", arrived at once";
+    else if (name === "in_flight") parts[0] += ", still under way at the end";
+    else parts[0] += `; it did not arrive: ${look.cause(why).words}, ${short(end[row], 7)} s`;
+    parts[0] += `. ${bits[row]} bits.`;
+    const other = this.overtook ? this.overtook[row] : -1;
+    if (other >= 0) parts.push(`It overtook ${this.title(other) || "a frame"} of the same link, sent at ${short(start[other], 7)} s, which arrived at ${short(end[other], 7)} s.`);
+    return parts.join(" ");
+  }
+
+  // A fault in words, a partition with its sides.
+  captionOf({ sides, begin, end, text }, isBrief = false) {
+    const { agents } = this.meta;
+    const names = (sides || []).map((side) => side.slice(0, 8).map((i) => clipped(agents[i], 8)).join(" ") + (side.length > 8 ? ` and ${side.length - 8} more` : ""));
+    const when = end === null || end === undefined ? `from ${short(begin)} s` : `${short(begin)} to ${short(end)} s`;
+    return names.length ? `partition: ${names.join(" | ")}${isBrief ? "" : `, ${when}`}` : text;
+  }
+
   // Agents by their names, of many their number.
   names(agents) {
     const list = [...new Set(agents)].map((i) => clipped(this.meta.agents[i], 16));
     return list.length > 6 ? `${list.length} agents` : list.length > 1 ? `${list.slice(0, -1).join(", ")} and ${list.at(-1)}` : list[0];
   }
 
-  // What happens at a time of the film, in a sentence: a moment that has just come, else what is under way.
-  caption(t, film) {
-    const { moments, held } = this.film, { events, meta } = this, last = moments.findLastIndex(({ film: at }) => at <= film + 1e-6);
-    if (last >= 0 && film - moments[last].film < held) return [moments.filter(({ time }) => time === moments[last].time).map(({ text }) => text).join(" · "), true];
-    const rows = events.overlapping(t, t, events.until), kinds = new Map();
+  // What is under way, in a sentence: of two kinds at most, who sends what to whom.
+  underway(t) {
+    const { events, meta } = this, rows = events.overlapping(t, t, events.until), kinds = new Map();
     for (const row of rows.length > 5000 ? [] : rows) if (events.depart[row] <= t) kinds.set(events.kind[row], [...(kinds.get(events.kind[row]) || []), row]);
     const words = [...kinds].slice(0, 2).map(([kind, list]) => {
-      const name = meta.kinds[kind], from = this.names(list.map((row) => events.sender[row])), to = this.names(list.map((row) => events.receiver[row]));
-      if (new Set(list.map((row) => events.sender[row])).size === 1) return `${from} sends ${name} to ${to}`;
-      return new Set(list.map((row) => events.receiver[row])).size === 1 ? `${from} send ${name} to ${to}` : `${list.length} × ${name} under way`;
+      const name = meta.kinds[kind], [from, to] = ["sender", "receiver"].map((end) => new Set(list.map((row) => events[end][row])));
+      if (list.every((row) => events.isCast[row])) return `${this.names(from)} broadcast${from.size > 1 ? "" : "s"} ${name}`;
+      if (from.size > 1 && to.size > 1) return `${list.length} × ${name} under way`;
+      return `${this.names(from)} send${from.size > 1 ? "" : "s"} ${name} to ${this.names(to)}`;
     });
-    return [words.join(" · ") || (rows.length ? `${rows.length} frame${rows.length > 1 ? "s wait" : " waits"}` : "Nothing is under way"), false];
+    return words.join(" · ") || (rows.length ? `${rows.length} frame${rows.length > 1 ? "s wait" : " waits"}` : "Nothing is under way");
+  }
+
+  // A state as it can be compared with that of another run.
+  valueOf(name, agent, t) {
+    const index = this.states.names.indexOf(name), { words } = this.states.list[index] || {}, value = index < 0 ? NaN : this.states.of(index, agent, t);
+    return words ? words[value] : value;
+  }
+
+  // The frames that carry a thing: one label, or a word of a label, or where no label has it a kind; else one message.
+  carrying(thing) {
+    const { events, meta } = this, { labels = [] } = meta, order = (rows) => rows.sort((one, other) => events.depart[one] - events.depart[other]), all = [...events.start.keys()];
+    const carried = labels.map((text) => text === thing || text.split(/[\s,()[\]{}'"]+/).includes(thing)), rows = all.filter((row) => carried[events.label[row]]);
+    return order(rows.length ? rows : all.filter((row) => meta.kinds[events.kind[row]] === thing));
+  }
+}
+
+// A path through a run that is followed: the frames that carry a thing, and who sends or gets them.
+class Trail {
+  constructor({ events }, thing, list) {
+    Object.assign(this, { thing, list, rows: new Set(list), agents: new Set(list.flatMap((row) => [events.sender[row], events.receiver[row]])) });
+  }
+}
+
+// Another run beside the page's own, on the page's clock.
+class Beside extends Run {
+  constructor(page, { meta, columns }, pane) {
+    super(page.root, meta, columns);
+    this.page = page;
+    this.read();
+    this.look.scale = page.look.scale;
+    this.stage = new Stage(this, pane);
+  }
+
+  get player() {
+    return this.page.player;
+  }
+
+  get chosen() {
+    return this.page.chosen;
   }
 }

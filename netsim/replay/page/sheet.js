@@ -442,7 +442,7 @@ class Sheet {
       return;
     }
     look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level] * this.big);
-    if (!this.detailed || this.view.overtook[row] < 0) return;
+    if (!this.detailed || this.view.page.overtook[row] < 0) return;
     // Two strokes across an arrow that overtook another of its link.
     const [x, y] = this.on(arrow, 0.86);
     context.strokeStyle = look.ink;

@@ -32,11 +32,11 @@ class Stage {
   }
 
   resize() {
-    const { positions, paths } = this.run.meta, { u, presenting, off } = this.run.page, count = positions.length;
+    const { positions, paths } = this.run.meta, { u, presenting, off, shown } = this.run.page, count = positions.length;
     Object.assign(this, { paths, u, k: u / 14, surface: fitted(this.canvas), underneath: fitted(this.under), context: this.canvas.getContext("2d"), sides: null });
-    const { width, height } = this.surface, legend = presenting && !off.has("legend") && width > 50 * u ? 15 * u : 0;
+    const { width, height } = this.surface, legend = presenting && shown.length === 1 && !this.run.meta.lab && !off.has("legend") && width > 50 * u ? 15 * u : 0;
     // The clock has the uppermost part for itself, the caption the lowest.
-    this.box = [u, 3.2 * u, width - legend - u, height - 3.4 * u];
+    this.box = [u, 3.2 * u, width - legend - u, height - (shown.length > 1 ? 4.8 : 3.4) * u];
     this.placeRows(this.run.drawings.rows);
     const [left, top, right, bottom] = this.box, room = Math.max(Math.min(right - left, bottom - top), 1);
     const everywhere = [...positions, ...Object.values(paths).flatMap((path) => path.map(([, x, y]) => [x, y]))];
@@ -65,7 +65,7 @@ class Stage {
     this.strips = null;
     if (!rows || !rows.agents.length || off.has("logs")) return;
     const wide = box[2] - box[0], high = box[3] - box[1], tall = high > 0.9 * wide;
-    const cell = Math.min(2.6 * u, ((tall ? 1 : wide < 1.6 * high ? 0.4 : 0.46) * wide - 3.2 * u) / rows.most), pitch = 1.35 * Math.max(cell, 1.25 * u), table = pitch * (rows.agents.length + 1), across = cell * rows.most + 3.2 * u;
+    const cell = Math.min(2.6 * u, ((tall ? 1 : wide < 1.6 * high ? 0.4 : 0.46) * wide - 3.2 * u) / rows.most), pitch = Math.max(1.35 * cell, 2.7 * u), table = pitch * (rows.agents.length + 1), across = cell * rows.most + 3.2 * u;
     this.strips = { left: tall ? box[0] : box[2] - across, top: tall ? box[3] - table : (box[1] + box[3] - table) / 2, cell, pitch };
     if (tall) box[3] -= table + u;
     else box[2] -= across + 1.5 * u;
@@ -182,7 +182,7 @@ class Stage {
   draw(t) {
     this.walk(t);
     this.readFaults(t);
-    const { surface: { width, height }, context, run: { drawings, events, page } } = this;
+    const { surface: { width, height }, context, run: { drawings, events, trail } } = this;
     // A run that goes on has longer logs.
     if (this.strips && drawings.rows.most !== this.most) this.resize();
     this.most = drawings.rows?.most;
@@ -190,7 +190,7 @@ class Stage {
     this.boxes = new Boxes();
     const rows = (this.rows = events.overlapping(t, t, events.until)), spread = rows.reduce((sum, row) => sum + (events.end[row] <= t), 0);
     drawings.drawEdges(context, this, t);
-    if (page.trail) this.drawTrail(context, t);
+    if (trail) this.drawTrail(context, t);
     const drawn = this.drawFrames(context, t, rows);
     this.drawAgents(context, t);
     const { marks, shown } = this.drawMarks(context, t);
@@ -204,7 +204,7 @@ class Stage {
   failing() {
     const { run, going = [] } = this, list = [];
     for (const fault of going) {
-      if (fault.sides) list.push(run.page.views.spacetime.captionOf(fault));
+      if (fault.sides) list.push(run.captionOf(fault));
       else if (fault.what !== "Join") list.push(fault.text);
       else if (fault.agents.length) list.push(`${run.names(fault.agents)} joins`);
     }
@@ -234,10 +234,28 @@ class Stage {
     this.tailY = this.y[i] + (dy * back + dx * lane) / length;
   }
 
+  // The path of what is followed, as far as it has come.
+  drawTrail(context, t) {
+    const { events, look, trail } = this.run, { u } = this, gone = trail.list.filter((row) => events.depart[row] <= t);
+    context.strokeStyle = look.accent;
+    context.lineWidth = 0.5 * u;
+    context.lineCap = "round";
+    context.globalAlpha = 0.4;
+    context.beginPath();
+    for (const row of gone) {
+      this.place(row, t);
+      context.moveTo(this.x[events.sender[row]], this.y[events.sender[row]]);
+      context.lineTo(this.atX, this.atY);
+    }
+    context.stroke();
+    context.globalAlpha = 1;
+    context.lineCap = "butt";
+  }
+
   // How strong a frame is drawn: what is not on the path that is followed is pale, and what flies in both runs alike.
   strength(row) {
-    const { page } = this.run;
-    if (page.trail) return page.trail.rows.has(row) ? 1 : 0.2;
+    const { page, trail } = this.run;
+    if (trail) return trail.rows.has(row) ? 1 : 0.2;
     return page.shown.length > 1 && page.isShared(this.run, row) ? 0.4 : 1;
   }
 
@@ -315,7 +333,7 @@ class Stage {
   }
 
   drawAgents(context, t) {
-    const { run, radius, u, k } = this, { look, states, drawings, chosen, meta, page } = run, ring = chosen && chosen.agent !== undefined ? chosen.agent : -1, { trail, player } = page;
+    const { run, radius, u, k } = this, { look, states, drawings, chosen, meta, page, trail, player } = run, ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
     this.range = states.shown < 0 ? null : states.range(states.momentary ? states.at(t) : null);
     const slow = new Set(this.going.filter(({ what, links, agents, sides }) => !DOWNS.has(what) && !links.length && !sides && agents.length).flatMap(({ agents }) => agents));
     const circle = (x, y, far, wide, colour, dash = []) => {
@@ -330,7 +348,7 @@ class Stage {
     this.looks = meta.agents.map((_, i) => {
       const looks = this.looksOf(i, t), x = this.x[i], y = this.y[i], far = radius * (looks.shape === "star" || looks.shape === "square" ? 1.1 : 1), strong = trail && !trail.agents.has(i) ? 0.3 : 1;
       context.globalAlpha = strong;
-      if (page.shown.length > 1 && page.differs(run, i, t)) circle(x, y, 1.75 * radius, 0.4 * u, look.accent);
+      if (page.shown.length > 1 && page.differs(meta.agents[i], t)) circle(x, y, 1.65 * radius, 0.28 * u, look.accent);
       // What colours it has just changed.
       const news = states.shown >= 0 && !states.momentary && (states.category || states.isTree) ? drawings.since(states.shown, i, t) : { from: 0 }, fresh = news.from > 0 ? player.fresh(news.from, NEW) : 0;
       if (fresh) {
@@ -482,22 +500,38 @@ class Stage {
     return { marks, shown };
   }
 
+  // The frame at a point; -1 for none.
+  frameAt(x, y) {
+    const rows = this.rows || [], { events, player } = this.run;
+    let best = 0.8 * this.u, found = -1;
+    for (const row of rows.length <= 2000 ? rows : []) {
+      if (events.isCast[row]) continue;
+      this.place(row, player.time);
+      const away = Math.hypot(this.atX - x, this.atY - y);
+      if (away < best) [best, found] = [away, row];
+    }
+    return found;
+  }
+
+  // What can be followed at a point, [its text, its frames]: the label of a frame, a frame without one, an entry of a log.
+  thingAt(x, y) {
+    const { run, strips, u } = this, { events, meta } = run, row = this.frameAt(x, y), label = row < 0 ? "" : (meta.labels || [])[events.label[row]];
+    if (row >= 0) return label ? [label] : [run.title(row) || meta.kinds[events.kind[row]], [...events.sentBy(events.sender[row])].filter((each) => events.number[each] === events.number[row])];
+    if (!strips) return null;
+    const { index, agents } = run.drawings.rows, agent = agents[Math.floor((y - strips.top) / strips.pitch) - 1], cell = Math.floor((x - strips.left - 2.6 * u) / strips.cell);
+    if (agent === undefined) return null;
+    const { cells } = run.drawings.cells(index, run.drawings.since(index, agent, run.player.time).value);
+    return cells[cell] && run.carrying(cells[cell].text).length ? [cells[cell].text] : null;
+  }
+
   // What is under the pointer, in words: a frame, or an agent.
   hover(x, y) {
-    const { tip, run } = this, t = run.player.time, rows = this.rows || [];
-    let best = 0.8 * this.u, found = -1;
-    if (rows.length <= 2000) {
-      for (const row of rows) {
-        this.place(row, t);
-        const away = Math.hypot(this.atX - x, this.atY - y);
-        if (away < best) [best, found] = [away, row];
-      }
-    }
+    const { tip, run } = this, t = run.player.time, found = this.frameAt(x, y);
     const target = found < 0 ? this.pick(x, y) : null;
     this.canvas.style.cursor = target || found >= 0 ? "pointer" : "";
     tip.hidden = found < 0 && !(target && target.agent !== undefined);
     if (tip.hidden) return;
-    setText(tip, found >= 0 ? run.page.views.spacetime.sentence(found) : this.tell(target.agent, t));
+    setText(tip, found >= 0 ? `${run.sentence(found)}\nA click follows it.` : this.tell(target.agent, t));
     tip.style.left = `${Math.max(4, Math.min(x + 14, this.surface.width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${y + 18 + tip.offsetHeight > this.surface.height ? Math.max(y - tip.offsetHeight - 8, 0) : y + 18}px`;
   }

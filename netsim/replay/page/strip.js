@@ -48,10 +48,10 @@ class Strip {
       const { reel } = page.player, { agents } = page.meta;
       context.fillStyle = look.accent;
       for (let bin = 0; bin < bins; bin++) {
-        const t = reel.time(((bin + 0.5) / bins) * reel.length), share = agents.reduce((sum, _, i) => sum + page.differs(page, i, t), 0) / agents.length;
-        context.fillRect(8 + bin * bar, half - half * share, bar + 0.5, half * share);
+        const t = reel.time(((bin + 0.5) / bins) * reel.length), share = agents.reduce((sum, name) => sum + page.differs(name, t), 0) / agents.length;
+        context.fillRect(8 + bin * bar, half - 0.6 * half * share, bar + 0.5, 0.6 * half * share);
       }
-      return this.drawAxis(context, half, inner, height, `agents that differ, at most ${agents.length}`, "");
+      return this.drawAxis(context, half, inner, height, `agents that differ, of ${agents.length}`, "");
     }
     const counts = this.histogram(bins), ill = Float64Array.from({ length: bins }, (_, bin) => counts.subarray(bin * causes + 1, (bin + 1) * causes).reduce((sum, each) => sum + each, 0));
     const most = [counts.reduce((best, each, i) => (i % causes ? best : Math.max(best, each)), 0), Math.max(...ill)];
@@ -89,7 +89,7 @@ class Strip {
     context.textAlign = "right";
     if (above && !this.page.presenting) look.write(context, above, inner + 4, this.size, 3);
     if (below && !this.page.presenting) look.write(context, below, inner + 4, 2 * half - 3, 3);
-    for (const { film, weight } of reel.moments) {
+    for (const { film, weight } of this.page.player.stops) {
       const x = this.at(film), size = (weight >= 7 ? 0.5 : 0.3) * this.size;
       context.fillStyle = weight >= 7 ? look.accent : look.soft;
       context.beginPath();
