@@ -478,10 +478,11 @@ function stateOf(page) {
   };
 }
 
-// Milliseconds that drawing takes at a number of times, evenly over the film.
-function measure(page, frames) {
+// Milliseconds of script that pictures take at a number of times, evenly over the film; each is shown before the next.
+async function measure(page, frames) {
   const times = [];
   for (let i = 0; i < frames; i++) {
+    await new Promise(requestAnimationFrame);
     const begun = performance.now();
     page.player.put((page.reel.length * (i + 0.5)) / frames);
     times.push(performance.now() - begun);
