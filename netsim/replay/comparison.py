@@ -1,14 +1,14 @@
 """Two or three runs side by side on one film time: what differs between them, when, and by how much."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from netsim.replay.film import Film, merged
 from netsim.replay.frames import Columns
 from netsim.replay.html import packed_parts, page_of
-from netsim.replay.render import parts
+from netsim.replay.render import parts_of
 from netsim.replay.run_history import DOWN, RunHistory
 from netsim.util import check
 from netsim.util.files import write_pieces
@@ -21,30 +21,14 @@ _RUNS_ON = ("arc", "dim")
 _Parts = tuple[dict[str, Any], Columns]
 
 
-class TracedRun(Protocol):
-    """A `netsim.Run` that kept its trace."""
-
-    @property
-    def trace(self) -> Any:
-        """Its events."""
-
-    @property
-    def rounds(self) -> Any:
-        """Its rows, one for each round."""
-
-    @property
-    def watch(self) -> Any:
-        """Its agents' states; None if none were watched."""
-
-
 def compare(
-    runs: Sequence[TracedRun], path: str | Path = "compare.html", *, names: Sequence[str] | None = None, title: str = ""
+    runs: Sequence[Any], path: str | Path = "compare.html", *, names: Sequence[str] | None = None, title: str = ""
 ) -> Path:
     """Write one HTML file that shows two or three runs side by side, on one film time; return its path.
 
     Parameters
     ----------
-    runs : sequence of Run
+    runs : sequence of netsim.Run
         Each with its trace (``trace=True`` in `Network.run`).
     path : str or Path
         The file; an existing one is replaced once the new one is complete.
@@ -62,9 +46,7 @@ def compare(
     """
     if not isinstance(runs, Sequence) or len(runs) not in (2, 3):
         raise check.refuse("runs", len(runs) if isinstance(runs, Sequence) else runs, "two or three runs")
-    found = [
-        parts(run.trace, rounds=run.rounds, states=None if run.watch is None else run.watch.table()) for run in runs
-    ]
+    found = [parts_of(run) for run in runs]
     return write_compared(path, found, names or [f"run {number + 1}" for number in range(len(runs))], title)
 
 
@@ -94,7 +76,7 @@ def compared(found: Sequence[_Parts]) -> dict[str, Any]:
     }
 
 
-def _film(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _film(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
     time, film = merged(tables)
     table = {**tables[0], "time": time.tolist(), "film": film.tolist(), "follow": None}
     clock = Film(table)

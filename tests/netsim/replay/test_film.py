@@ -23,7 +23,7 @@ from netsim.replay.film import MOST_FILM, Film, film_of, followed, listed, merge
 from netsim.replay.frames import Columns
 from netsim.replay.html import html
 from netsim.replay.picture import Wanted, write_picture
-from netsim.replay.render import About, parts
+from netsim.replay.render import About, parts_of
 from netsim.replay.run_history import RunHistory
 from netsim.run import Run
 from netsim.testing import Rounder
@@ -50,8 +50,7 @@ def history(count: int, span: float, flight: float, seed: int = 0, **more: Any) 
 
 
 def history_of(run: Run, **how: Any) -> RunHistory:
-    states = None if run.watch is None else run.watch.table()
-    return RunHistory(*parts(run.trace, rounds=run.rounds, states=states, **how))
+    return RunHistory(*parts_of(run, **how))
 
 
 def raft(*faults: Any) -> Run:
@@ -268,7 +267,7 @@ def test_page_film_and_live_view_read_one_table() -> None:
 
     network.show_to(viewer)
     run = network.run({i: Raft() for i in graph}, until=1.0, trace=True)
-    meta, columns = parts(run.trace, rounds=run.rounds, states=run.watch.table() if run.watch else None)
+    meta, columns = parts_of(run)
     (found,) = re.findall(r'id="meta">(.*?)</script>', html(meta, columns), re.S)
     assert json.loads(found)["film"] == meta["film"] == film_of(RunHistory(meta, columns))
     assert views[0].news([0] * 5)["film"] == meta["film"]
@@ -370,9 +369,7 @@ def test_a_film_goes_where_the_followed_goes(split: Run, tmp_path: Path) -> None
 
 def test_runs_side_by_side_say_what_differs_when(split: Run, tmp_path: Path) -> None:
     other = raft()
-    both = [
-        parts(run.trace, rounds=run.rounds, states=run.watch.table() if run.watch else None) for run in (split, other)
-    ]
+    both = [parts_of(run) for run in (split, other)]
     found = compared(both)
     assert min(begin for _, begin, _ in found["differ"]["spans"]) >= 1.1, "both are the same before the cut"
     assert found["differ"]["agents"] == ["0", "1", "2", "3", "4"]
@@ -403,7 +400,7 @@ def test_runs_side_by_side_say_what_differs_when(split: Run, tmp_path: Path) -> 
 
 
 def test_one_run_compared_with_itself_does_not_differ(split: Run) -> None:
-    both = [parts(split.trace, rounds=split.rounds, states=split.watch.table() if split.watch else None)] * 2
+    both = [parts_of(split)] * 2
     found = compared(both)
     assert found["differ"]["spans"] == []
     assert {row["less"] for row in found["table"]} == {0}
