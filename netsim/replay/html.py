@@ -36,8 +36,8 @@ _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause":
 
 # In this order they make one program.
 _SCRIPTS = (
-    *("unpack", "events", "look", "states", "drawn", "map", "causality", "sheet", "spacetime", "strip", "curves"),
-    *("inspector", "panels", "player", "live", "framed", "page"),
+    *("unpack", "events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip"),
+    *("curves", "inspector", "panels", "player", "live", "framed", "page"),
 )
 
 # Bits of a state's mantissa that are kept: seven digits, for a number that is shown as a colour and with five.

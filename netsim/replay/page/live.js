@@ -80,8 +80,8 @@ class Live {
       this.oldest = start.length ? start.reduce((least, time) => Math.min(least, time), Infinity) : news.known;
       notes.unshift(`The newest ${there} of ${total} frames are shown, from ${short(this.oldest)} s on; counts are of all.`);
     }
-    const { kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw } = news;
-    const meta = { ...page.meta, kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw, total, shown: there, notes };
+    const { kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw, film } = news;
+    const meta = { ...page.meta, kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw, film, total, shown: there, notes };
     return { meta, shown };
   }
 
