@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from netsim.replay.run_history import RunHistory, cells_of
 from netsim.util import check
 
-__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "merged", "under_way"]
+__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "under_way"]
 
 KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
 """What moments are."""
@@ -196,17 +196,6 @@ def _together(spans: Sequence[Stretch]) -> list[Stretch]:
         else:
             found.append((first, last))
     return found
-
-
-def merged(tables: Sequence[dict[str, Any]]) -> tuple[Floats, Floats]:
-    """Return the time and film of several films on one clock: at any time the slowest of them decides."""
-    films = [Film(each) for each in tables]
-    knots = np.unique(np.concatenate([each["time"] for each in tables]))
-    comes, leaves = (
-        np.array([each(knots) for each in of]) for of in zip(*((f.at, f.leaves) for f in films), strict=True)
-    )
-    stands, passes = np.max(leaves - comes, axis=0), np.max(comes[:, 1:] - leaves[:, :-1], axis=0)
-    return _standing(knots, np.concatenate([[0.0], np.cumsum(passes)]), stands)
 
 
 def followed(run: RunHistory, thing: str) -> Ints:
