@@ -121,13 +121,16 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
 class Film:
     """A run's film, of the table of `film_of`: from film time to the run's time and back.
 
-    ``length`` is in seconds of film, ``moments`` are those of the table.
+    ``length`` is in seconds of film, ``moments`` are those of the table; ``thing`` and ``path`` what is followed, and
+    its rows.
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self._time, self._film = (np.asarray(table[name], dtype=np.float64) for name in ("time", "film"))
         self.length, self.moments, self._held = float(self._film[-1]), table["moments"], table["held"]
-        self.path: list[int] = (table["follow"] or {}).get("rows", [])
+        follow = table["follow"] or {"thing": "", "rows": []}
+        self.thing: str = follow["thing"]
+        self.path: list[int] = follow["rows"]
 
     def at(self, time: Any) -> Any:
         """Return when (s of film) the film comes to times (s)."""
@@ -161,14 +164,14 @@ class Film:
     ) -> list[Stretch]:
         """Return stretches of film (s) between two times of film, together at most ``most`` long.
 
-        All, if that is not too long; else flights that are followed, and moments, those of most weight first, and as
+        All, if that is not too long; else flights that are followed, or moments, those of most weight first; and as
         much of what comes after them as there is room for.
         """
         if end - begin <= most:
             return [(begin, end)]
         wanted = [(one - _LEAD, other + _TAIL) for one, other in flights]
         moments = sorted(self.moments, key=lambda each: (-each["weight"], each["time"]))
-        wanted += [(each["film"] - _LEAD, each["film"] + each["stands"] + _TAIL) for each in moments]
+        wanted = wanted or [(each["film"] - _LEAD, each["film"] + each["stands"] + _TAIL) for each in moments]
         found: list[Stretch] = []
         for one, other in wanted:
             if begin <= one + _LEAD <= end:
