@@ -351,11 +351,11 @@ def cells_text(drawn: Strip, cells: Cells) -> str | None:
     return " ".join(words) or "-"
 
 
-def named_kinds(kinds: Sequence[str], draw: Mapping[str, Any]) -> list[str]:
+def named_kinds(kinds: Iterable[str], draw: Mapping[str, Any]) -> list[str]:
     """Return kinds of message by their words (`Kind`), of what is declared; a word that is another's is not used."""
     words = {name.rpartition(".")[2]: each["word"] for name, each in draw.items() if each and each["as"] == "kind"}
-    named = [words.get(kind, kind) for kind in kinds]
-    return [word if named.count(word) == 1 else kind for kind, word in zip(kinds, named, strict=True)]
+    named = {kind: words.get(kind, kind) for kind in kinds}
+    return [word if [*named.values()].count(word) == 1 else kind for kind, word in named.items()]
 
 
 def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mapping[str, Any]) -> dict[str, Any]:

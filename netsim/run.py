@@ -262,11 +262,9 @@ class Run:
         NetsimError
             If the file cannot be written.
         """
-        from netsim.replay.render import render
+        from netsim.replay.render import parts_of, write
 
-        states = None if self.watch is None else self.watch.table()
-        shown = {"rounds": self.rounds, "states": states, "draw": draw, "follow": follow}
-        return render(self.trace, path, title=title, most=most, **shown)
+        return write(path, *parts_of(self, title=title, most=most, draw=draw, follow=follow))
 
     def picture(
         self,
@@ -314,12 +312,11 @@ class Run:
             If the file cannot be written.
         """
         from netsim.replay.picture import Wanted, format_of, write_picture
-        from netsim.replay.render import parts
+        from netsim.replay.render import parts_of
 
         format_of(path)
         wanted = Wanted(view, begin, end, theme, size, fps)
-        states = None if self.watch is None else self.watch.table()
-        return write_picture(*parts(self.trace, title=title, states=states, draw=draw, follow=follow), path, wanted)
+        return write_picture(*parts_of(self, title=title, draw=draw, follow=follow), path, wanted)
 
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
         """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
@@ -375,10 +372,9 @@ class Run:
         check.installed("widget", "anywidget", "notebook")
         height = check.integer("height", height, low=200)
         from netsim.replay.notebook import Replay
-        from netsim.replay.render import parts
+        from netsim.replay.render import parts_of
 
-        states = None if self.watch is None else self.watch.table()
-        return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states, draw=draw), height)
+        return Replay(*parts_of(self, title=title, most=most, draw=draw), height)
 
     @property
     def airtime(self) -> "pd.DataFrame":

@@ -25,10 +25,6 @@ class Drawings:
     def __init__(self, run: RunHistory, styles: StyleSheet) -> None:
         self.run, self.styles = run, styles
 
-    def all(self, kind: str) -> list[str]:
-        """Return the states that are drawn as something."""
-        return self.run.drawn_as(kind)
-
     # --- edges --------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -43,7 +39,7 @@ class Drawings:
         self, drawing: Drawing, places: NDArray[np.float64], radius: float, k: float, time: float, since: float
     ) -> None:
         """Draw arrows to parents, as wide as what hangs on them; of what has just changed the old one, too."""
-        for name in self.all("edge"):
+        for name in self.run.drawn_as("edge"):
             tree = self.run.tree_at(name, time)
             for agent, parent in enumerate(tree.parents):
                 _, begin, before = self.run.since(name, agent, time)
@@ -64,7 +60,7 @@ class Drawings:
     ) -> None:
         """Draw a ring that runs out, a pile, a bar and a coin."""
         x, y = at
-        for name in self.all("arc"):
+        for name in self.run.drawn_as("arc"):
             due, begin, _ = self.run.since(name, agent, time)
             if isinstance(due, float) and time < due < math.inf:
                 share = min((due - time) / (due - begin or 1.0), 1.0)
@@ -73,7 +69,7 @@ class Drawings:
                     far = r + 4.5 * k
                     points = [(x + far * math.cos(turn), y + far * math.sin(turn)) for turn in turns.tolist()]
                     drawing.line(points, Pen(colour, width=3.5 * k))
-        stacks = [self.run.value(name, agent, time) for name in self.all("stack")]
+        stacks = [self.run.value(name, agent, time) for name in self.run.drawn_as("stack")]
         count = int(sum(each for each in stacks if isinstance(each, float))) if stacks else waiting
         left = x + r + 3 * k
         for number in range(min(count, _PILE)):
@@ -81,7 +77,7 @@ class Drawings:
             drawing.box(left, top, left + 11 * k, top + 4 * k, Pen("soft", "past", 0.8))
         if count > _PILE:
             drawing.word(left, y + r - _PILE * 5 * k - 3 * k, str(count), 11 * k, bold=True)
-        for name in self.all("gauge"):
+        for name in self.run.drawn_as("gauge"):
             share = self.run.value(name, agent, time)
             if isinstance(share, float):
                 left, high = x - r - 8 * k, 1.7 * r
@@ -97,7 +93,7 @@ class Drawings:
     @cached_property
     def strip(self) -> tuple[str, int, list[int], dict[str, str]] | None:
         """The state that is a strip, its most cells, the agents that have it, and colours by term; None without."""
-        names = self.all("strip")
+        names = self.run.drawn_as("strip")
         if not names:
             return None
         values = self.run.values(names[0])
@@ -157,7 +153,7 @@ class Drawings:
     def signs(self) -> Iterator[tuple[Any, str]]:
         """Yield the legend's signs, each a function of a drawing, a place and a scale, and their words."""
         for kind, sign in _SIGNS.items():
-            for name in self.all(kind):
+            for name in self.run.drawn_as(kind):
                 last = name.rpartition(".")[2]
                 yield (
                     sign,

@@ -20,6 +20,7 @@
     ``thing`` (its text) and ``rows`` (the frames that carry it, in order of departure), see `followed`.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from netsim.replay.run_history import RunHistory, cells_of
 from netsim.util import check
 
-__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "merged", "under_way"]
+__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "under_way"]
 
 KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
 """What moments are."""
@@ -120,13 +121,16 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
 class Film:
     """A run's film, of the table of `film_of`: from film time to the run's time and back.
 
-    ``length`` is in seconds of film, ``moments`` are those of the table.
+    ``length`` is in seconds of film, ``moments`` are those of the table; ``thing`` and ``path`` what is followed, and
+    its rows.
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self._time, self._film = (np.asarray(table[name], dtype=np.float64) for name in ("time", "film"))
         self.length, self.moments, self._held = float(self._film[-1]), table["moments"], table["held"]
-        self.path: list[int] = (table["follow"] or {}).get("rows", [])
+        follow = table["follow"] or {"thing": "", "rows": []}
+        self.thing: str = follow["thing"]
+        self.path: list[int] = follow["rows"]
 
     def at(self, time: Any) -> Any:
         """Return when (s of film) the film comes to times (s)."""
@@ -160,14 +164,14 @@ class Film:
     ) -> list[Stretch]:
         """Return stretches of film (s) between two times of film, together at most ``most`` long.
 
-        All, if that is not too long; else flights that are followed, and moments, those of most weight first, and as
+        All, if that is not too long; else flights that are followed, or moments, those of most weight first; and as
         much of what comes after them as there is room for.
         """
         if end - begin <= most:
             return [(begin, end)]
         wanted = [(one - _LEAD, other + _TAIL) for one, other in flights]
         moments = sorted(self.moments, key=lambda each: (-each["weight"], each["time"]))
-        wanted += [(each["film"] - _LEAD, each["film"] + each["stands"] + _TAIL) for each in moments]
+        wanted = wanted or [(each["film"] - _LEAD, each["film"] + each["stands"] + _TAIL) for each in moments]
         found: list[Stretch] = []
         for one, other in wanted:
             if begin <= one + _LEAD <= end:
@@ -195,17 +199,6 @@ def _together(spans: Sequence[Stretch]) -> list[Stretch]:
         else:
             found.append((first, last))
     return found
-
-
-def merged(tables: Sequence[dict[str, Any]]) -> tuple[Floats, Floats]:
-    """Return the time and film of several films on one clock: at any time the slowest of them decides."""
-    films = [Film(each) for each in tables]
-    knots = np.unique(np.concatenate([each["time"] for each in tables]))
-    comes, leaves = (
-        np.array([each(knots) for each in of]) for of in zip(*((f.at, f.leaves) for f in films), strict=True)
-    )
-    stands, passes = np.max(leaves - comes, axis=0), np.max(comes[:, 1:] - leaves[:, :-1], axis=0)
-    return _standing(knots, np.concatenate([[0.0], np.cumsum(passes)]), stands)
 
 
 def followed(run: RunHistory, thing: str) -> Ints:
@@ -362,7 +355,10 @@ def under_way(run: RunHistory, rows: Ints) -> str:
 
 
 def _moments(run: RunHistory) -> list[_Moment]:
-    """Return the moments of a run, in order of time: those of most weight; of several of a kind the first have more."""
+    """Return the moments of a run, in order of time: those of most weight; of several of a kind the first have more.
+
+    Of many of one weight, those after the first `_MOMENTS` have no chance.
+    """
     kinds = (_faults, _notes, _roles, _tokens, _trees, _parents, _strips, _frames)
     by_time: dict[tuple[float, str], list[_Moment]] = defaultdict(list)
     for each in (each for find in kinds for each in find(run)):
@@ -395,7 +391,7 @@ def _notes(run: RunHistory) -> Iterator[_Moment]:
     by_text: dict[tuple[float, str], list[int]] = defaultdict(list)
     for time, agent, text in run.notes():
         by_text[time, text].append(agent)
-    for (time, text), agents in by_text.items():
+    for (time, text), agents in itertools.islice(by_text.items(), _MOMENTS):
         yield _Moment(time, "note", f"{_names(run, agents)}: {text}", 8.0, tuple(agents))
 
 
@@ -407,7 +403,7 @@ def _roles(run: RunHistory) -> Iterator[_Moment]:
         for time, agent, value, _ in run.changes(name):
             if value is not None and value != usual and (time, agent) not in noted:
                 by_word[time, value].append(agent)
-        for (time, word), agents in by_word.items():
+        for (time, word), agents in itertools.islice(by_word.items(), _MOMENTS):
             said = f"{name} {word}" if word in ("True", "False") else word
             beside = {} if run.second is None else {run.value(run.second, agent, time) for agent in agents}
             more = next(iter(beside)) if len(beside) == 1 else None
@@ -418,24 +414,23 @@ def _roles(run: RunHistory) -> Iterator[_Moment]:
 
 def _tokens(run: RunHistory) -> Iterator[_Moment]:
     for name in run.drawn_as("token"):
-        for time, agent, value, _ in run.changes(name):
-            if value in ("True", 1.0):
-                yield _Moment(time, "token", f"{run.agents[agent]}: {name}", 5.0, (agent,))
+        taken = (change for change in run.changes(name) if change[2] in ("True", 1.0))
+        for time, agent, *_ in itertools.islice(taken, _MOMENTS):
+            yield _Moment(time, "token", f"{run.agents[agent]}: {name}", 5.0, (agent,))
 
 
 def _trees(run: RunHistory) -> Iterator[_Moment]:
     """Yield when half and when all agents first have a way to a root, of some times at which they may."""
     count = len(run.agents)
     for name in run.drawn_as("edge"):
-        parents = [-1] * count
-        goals = [(0.5, 4.0), (1.0, 8.0)]
-        looked = 0
-        changes = list(run.changes(name, first=True))
-        for place, (time, agent, value, _) in enumerate(changes):
-            parents[agent] = run.agent_named(agent, value)
-            is_last = place + 1 == len(changes) or changes[place + 1][0] > time
-            joined = sum(each >= 0 for each in parents) + len({each for each in parents if each >= 0})
-            if not is_last or not goals or joined < goals[0][0] * count or looked > _TREES:
+        goals, looked, joined = [(0.5, 4.0), (1.0, 8.0)], 0, 0
+        for time, some in itertools.groupby(run.changes(name, first=True), key=lambda change: change[0]):
+            for _, agent, value, before in some:
+                joined += (run.agent_named(agent, value) >= 0) - (run.agent_named(agent, before) >= 0)
+            if not goals or looked > _TREES:
+                break
+            # A root has a child.
+            if 2 * joined < goals[0][0] * count:
                 continue
             looked += 1
             depths = [each for each in run.tree_at(name, time).depths if not math.isnan(each)]

@@ -380,9 +380,10 @@ class MapView:
         period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
         count = min(math.floor(time / period + 1e-9) + 1, rounds) if rounds and period > 0 else 0
         of_round = f"round {count:,} of {rounds:,} · " if count else ""
+        follows = f" · follows {self.film.thing}" if self.film.thing else ""
         many = f"{float(f'{max(rate, 1 / rate) if rate else 0:.2g}'):,g}×"
         speed = f" · slowed {many}" if 0 < rate < 1 else f" · {many} as fast as life" if rate else ""
-        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}{speed}", 12 * k, "soft")
+        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}{speed}{follows}", 12 * k, "soft")
         for number, words in enumerate(self._faults_now(time)):
             at = drawing.width - 14 * k, y + 16 * k * number
             drawing.word(*at, words, 12 * k, "bandline", bold=True, anchor="end")

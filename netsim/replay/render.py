@@ -58,21 +58,9 @@ class About:
     question: str = ""
 
 
-def render(
-    log: Log,
-    path: str | Path,
-    *,
-    about: About | None = None,
-    title: str = "",
-    most: int = MOST,
-    rounds: "pd.DataFrame | None" = None,
-    states: "pd.DataFrame | None" = None,
-    draw: Draw | None = None,
-    follow: str | None = None,
-) -> Path:
-    """Write the page of a trace and return its path; the arguments are those of `parts`, errors as of `Run.replay`."""
-    found = parts(log, about=about, title=title, most=most, rounds=rounds, states=states, draw=draw, follow=follow)
-    return write(path, *found)
+def parts_of(run: Any, **how: Any) -> tuple[dict[str, Any], Columns]:
+    """Return the `parts` of a `netsim.Run`, with its rounds and states; BadInput if it did not keep its trace."""
+    return parts(run.trace, rounds=run.rounds, states=None if run.watch is None else run.watch.table(), **how)
 
 
 def parts(

@@ -250,7 +250,8 @@ class RunHistory:
             begin.setdefault(agent, value)
         counts = Counter(begin.values())
         most = max(counts, key=lambda word: (counts[word], -found["words"].index(word)), default=None)
-        return self.draw[name].get("usual", most)
+        usual: str | None = self.draw[name].get("usual", most)
+        return usual
 
     @property
     def has_words(self) -> bool:

@@ -9,8 +9,8 @@ from netsim import export as formats
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
 from netsim.replay.comparison import write_compared
-from netsim.replay.frames import MOST
-from netsim.replay.render import About, parts, render
+from netsim.replay.frames import MOST, Columns
+from netsim.replay.render import About, parts, write
 from netsim.run import Progress
 from netsim.studies.folder import check_unchanged, load, partial_text, read_part, trace_name
 from netsim.studies.study import title_of
@@ -50,7 +50,7 @@ def replay(
         raise check.refuse("out", str(out), f"a name of a page, such as replay.html; --{format} makes a picture")
     found = find_trace(place, algorithm, progress)
     out = found.target(out, "replay", ".html")
-    return render(found.log, out, about=found.about, most=most, follow=follow, **found.tables)
+    return write(out, *found.parts(most, follow))
 
 
 def picture(
@@ -80,7 +80,7 @@ def picture(
     with reporter.counter("replay", "events read") as progress:
         found = find_trace(place, algorithm, progress)
         path = found.target(out, "replay", f".{format}")
-        run = parts(found.log, about=found.about, most=most, follow=follow, **found.tables)
+        run = found.parts(most, follow)
     return write_picture(*run, path, wanted, reporter.progress)
 
 
@@ -92,9 +92,9 @@ def replay_side_by_side(places: Sequence[str | Path], out: str | Path) -> Path:
     if len(places) not in (2, 3):
         raise check.refuse("run folders", len(places), "two or three with --replay")
     found = [find_trace(place, None, None) for place in places]
-    shown = [parts(each.log, about=each.about, **each.tables) for each in found]
     titles = [each.about.title for each in found]
-    return write_compared(out, shown, titles if len(set(titles)) == len(titles) else [str(each) for each in places])
+    names = titles if len(set(titles)) == len(titles) else [str(each) for each in places]
+    return write_compared(out, [each.parts(MOST) for each in found], names)
 
 
 def export(
@@ -137,10 +137,9 @@ class TracedRun:
     rounds: "pd.DataFrame | None" = None
     states: "pd.DataFrame | None" = None
 
-    @property
-    def tables(self) -> dict[str, "pd.DataFrame | None"]:
-        """The rounds and states, as `netsim.replay.render.parts` takes them."""
-        return {"rounds": self.rounds, "states": self.states}
+    def parts(self, most: int, follow: str | None = None) -> tuple[dict[str, Any], Columns]:
+        """Return what a page shows of it (`netsim.replay.render.parts`)."""
+        return parts(self.log, about=self.about, most=most, follow=follow, rounds=self.rounds, states=self.states)
 
     def target(self, out: str | Path | None, name: str, ending: str) -> Path:
         """Return where a file goes: ``out``, or into the run folder, or beside the trace file under its name."""

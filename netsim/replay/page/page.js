@@ -494,7 +494,7 @@ async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
   const [first, ...others] = await Promise.all((meta.runs ? packed : [packed]).map(unpack));
   const page = new Page(root, meta.runs ? { ...meta.runs[0], title: meta.title, command: "" } : meta, first);
-  if (meta.runs) page.beside(others.map((columns, i) => ({ meta: meta.runs[i + 1], columns })), meta.names, new Film(meta.film));
+  if (meta.runs) page.beside(others.map((columns, i) => ({ meta: meta.runs[i + 1], columns })), meta.names);
   if (page.meta.film.follow) page.pursue(page.meta.film.follow.thing, page.meta.film.follow.rows);
   page.draw();
   root.dataset.ready = "";

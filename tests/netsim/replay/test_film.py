@@ -18,12 +18,11 @@ from netsim.draw import Edge, Star
 from netsim.engine import observers
 from netsim.faults import Crash, Partition
 from netsim.live.view import RunView
-from netsim.replay.comparison import compared
-from netsim.replay.film import MOST_FILM, Film, film_of, followed, listed, merged, under_way
+from netsim.replay.film import MOST_FILM, Film, film_of, followed, listed, under_way
 from netsim.replay.frames import Columns
 from netsim.replay.html import html
 from netsim.replay.picture import Wanted, write_picture
-from netsim.replay.render import About, parts
+from netsim.replay.render import About, parts_of
 from netsim.replay.run_history import RunHistory
 from netsim.run import Run
 from netsim.testing import Rounder
@@ -50,8 +49,7 @@ def history(count: int, span: float, flight: float, seed: int = 0, **more: Any) 
 
 
 def history_of(run: Run, **how: Any) -> RunHistory:
-    states = None if run.watch is None else run.watch.table()
-    return RunHistory(*parts(run.trace, rounds=run.rounds, states=states, **how))
+    return RunHistory(*parts_of(run, **how))
 
 
 def raft(*faults: Any) -> Run:
@@ -161,18 +159,6 @@ def test_a_pace_that_is_asked_for_is_even() -> None:
     assert {each["stands"] for each in table["moments"]} == {0.0}
 
 
-def test_of_several_films_the_slowest_decides() -> None:
-    tables = [film_of(history(count, 20.0, 0.1, count)) for count in (10, 30, 60)]
-    time, film = merged(tables)
-    both = Film(tables[0] | {"time": time, "film": film})
-    at = np.sort(np.random.default_rng(1).uniform(0, 20, 60))
-    for each in map(Film, tables):
-        assert (np.diff(both.at(at)) >= np.diff(each.at(at)) - 1e-6).all()
-        assert both.length >= each.length
-    again = merged([tables[0], tables[0]])
-    assert np.allclose(Film(tables[0] | {"time": again[0], "film": again[1]}).at(at), Film(tables[0]).at(at), atol=1e-6)
-
-
 # --- moments ----------------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +254,7 @@ def test_page_film_and_live_view_read_one_table() -> None:
 
     network.show_to(viewer)
     run = network.run({i: Raft() for i in graph}, until=1.0, trace=True)
-    meta, columns = parts(run.trace, rounds=run.rounds, states=run.watch.table() if run.watch else None)
+    meta, columns = parts_of(run)
     (found,) = re.findall(r'id="meta">(.*?)</script>', html(meta, columns), re.S)
     assert json.loads(found)["film"] == meta["film"] == film_of(RunHistory(meta, columns))
     assert views[0].news([0] * 5)["film"] == meta["film"]
@@ -368,46 +354,13 @@ def test_a_film_goes_where_the_followed_goes(split: Run, tmp_path: Path) -> None
 # --- runs side by side ------------------------------------------------------------------------------------------------
 
 
-def test_runs_side_by_side_say_what_differs_when(split: Run, tmp_path: Path) -> None:
-    other = raft()
-    both = [
-        parts(run.trace, rounds=run.rounds, states=run.watch.table() if run.watch else None) for run in (split, other)
-    ]
-    found = compared(both)
-    assert min(begin for _, begin, _ in found["differ"]["spans"]) >= 1.1, "both are the same before the cut"
-    assert found["differ"]["agents"] == ["0", "1", "2", "3", "4"]
-    assert found["differ"]["counts"][0] == 0
-    at = 2.0
-    (shown,) = [
-        count for begin, end, count in zip(
-            found["differ"]["times"], [*found["differ"]["times"][1:], np.inf], found["differ"]["counts"], strict=True
-        ) if begin <= at < end
-    ]  # fmt: skip
-    differs = {agent for agent, begin, end in found["differ"]["spans"] if begin <= at < end}
-    assert shown == len(differs)
-    runs = [RunHistory(*each) for each in both]
-    states = [name for name, each in runs[0].draw.items() if each["as"] != "arc"]
-    assert differs == {
-        agent for agent in range(5) if any(len({run.value(name, agent, at) for run in runs}) > 1 for name in states)
-    }
-    ends = {row["what"]: row for row in found["table"]}
-    assert ends["frames"]["values"] == [meta["total"] for meta, _ in both]
-    assert ends["frames"]["less"] == both[0][0]["total"] - both[1][0]["total"]
-    assert ends["link down"]["values"][1] == 0
-    by_text = {each["text"]: each["in"] for each in found["film"]["moments"]}
-    assert by_text["0: becomes leader"] == [0, 1]
-    assert by_text["0: steps down"] == [0]
-    path = netsim.replay.compare([split, other], tmp_path / "both.html", names=["cut", "whole"])
-    page = path.read_text(encoding="utf-8")
-    assert '"names":["cut","whole"]' in page
-
-
-def test_one_run_compared_with_itself_does_not_differ(split: Run) -> None:
-    both = [parts(split.trace, rounds=split.rounds, states=split.watch.table() if split.watch else None)] * 2
-    found = compared(both)
-    assert found["differ"]["spans"] == []
-    assert {row["less"] for row in found["table"]} == {0}
-    assert np.allclose(found["film"]["film"], both[0][0]["film"]["film"], atol=1e-6)
+def test_a_page_of_two_runs_has_both(split: Run, tmp_path: Path) -> None:
+    path = netsim.replay.compare([split, raft()], tmp_path / "both.html", names=["cut", "whole"])
+    (found,) = re.findall(r'id="meta">(.*?)</script>', path.read_text(encoding="utf-8"), re.S)
+    meta = json.loads(found)
+    assert (meta["title"], meta["names"]) == ("cut | whole", ["cut", "whole"])
+    assert meta["runs"][0]["film"] == parts_of(split)[0]["film"]
+    assert meta["runs"][0]["counts"] != meta["runs"][1]["counts"]
 
 
 def test_what_cannot_be_compared_is_refused_in_one_line(split: Run, tmp_path: Path) -> None:
