@@ -371,7 +371,7 @@ class Stage {
         path();
         context.fillStyle = look.paper;
         context.fill();
-        if (looks.pale) looks.ink = look.ink;
+        looks.ink = look.ink;
         context.globalAlpha = looks.pale ? 0.4 * strong : strong;
       }
       path();
