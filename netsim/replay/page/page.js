@@ -7,6 +7,7 @@ class Page extends Run {
   constructor(root, meta, columns) {
     super(root, meta, columns);
     Object.assign(this, { page: this, chosen: null, view: "map", off: new Set((root.dataset.off || "").split(" ").filter((each) => each)), trail: null, textScale: Number(root.dataset.text) || 1 });
+    root.toggleAttribute("data-framed", Boolean(meta.framed));
     // Of a run that goes on; null of one that is over.
     this.live = meta.live ? new Live(this) : null;
     // Ends what it listens to: a lab shows one run after the other.

@@ -37,8 +37,8 @@ class Stage {
     const { positions, paths } = this.run.meta, { u, presenting, off, shown } = this.run.page, count = positions.length;
     Object.assign(this, { paths, u, k: u / 14, surface: fitted(this.canvas), underneath: fitted(this.under), context: this.canvas.getContext("2d"), sides: null });
     const { width, height } = this.surface, legend = presenting && shown.length === 1 && !this.run.meta.lab && !off.has("legend") && width > 50 * u ? 15 * u : 0;
-    // The clock has the uppermost part for itself, the caption the lowest.
-    this.box = [u, 3.2 * u, width - legend - u, height - (shown.length > 1 ? 4.8 : 3.4) * u];
+    // The clock, and what fails, have the uppermost part for themselves, the caption the lowest.
+    this.box = [u, (shown.some(({ faults }) => faults.length) ? 4.4 : 3.2) * u, width - legend - u, height - (shown.length > 1 ? 4.8 : 3.4) * u];
     this.placeRows(this.run.drawings.rows);
     const [left, top, right, bottom] = this.box, room = Math.max(Math.min(right - left, bottom - top), 1);
     const everywhere = [...positions, ...Object.values(paths).flatMap((path) => path.map(([, x, y]) => [x, y]))];
