@@ -260,6 +260,19 @@ def test_page_film_and_live_view_read_one_table() -> None:
     assert views[0].news([0] * 5)["film"] == meta["film"]
 
 
+def test_a_picture_reads_the_pages_table(split: Run, tmp_path: Path) -> None:
+    meta, columns = parts_of(split)
+    told = json.loads(json.dumps(meta["film"]))
+    told["moments"][0]["text"] = "something else"
+    wanted = Wanted(view="map", begin=told["moments"][0]["time"], size=(300, 200))
+    alone = {name: each for name, each in meta.items() if name != "film"}
+    made = [
+        write_picture(each, columns, tmp_path / f"{number}.png", wanted).read_bytes()
+        for number, each in enumerate((meta, alone, meta | {"film": told}))
+    ]
+    assert made[0] == made[1] != made[2]
+
+
 def test_a_live_films_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observers, "_PAUSE", 0.0)
     monkeypatch.setattr(observers, "_SHARE", 0)
