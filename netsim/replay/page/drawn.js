@@ -137,11 +137,11 @@ class Drawings {
       }
     }
     const count = this.all("stack").length ? this.all("stack").reduce((sum, i) => sum + (value(i) || 0), 0) : waiting;
-    for (let i = 0; i < Math.min(count, PILE); i++) this.bar(context, x + r + 3 * k, y + r - (i + 1) * 5 * k, 11 * k, 4 * k, look.kinds.length ? look.past : look.soft);
+    for (let i = 0; i < Math.min(count, PILE); i++) this.bar(context, x + 0.85 * r + 3 * k, y + r - (i + 1) * 5 * k, 11 * k, 4 * k, look.kinds.length ? look.past : look.soft);
     if (count > PILE) {
       context.font = stage.font(0.95);
       context.textAlign = "left";
-      look.write(context, String(count), x + r + 3 * k, y + r - PILE * 5 * k - 3 * k, 3 * k);
+      look.write(context, String(count), x + 0.85 * r + 3 * k, y + r - PILE * 5 * k - 3 * k, 3 * k);
     }
     for (const index of this.all("gauge")) {
       const left = value(index), high = 1.7 * r;
@@ -256,6 +256,7 @@ class Drawings {
     const stroke = (c, colour, wide = 2) => Object.assign(c, { strokeStyle: colour, lineWidth: wide }) && c.stroke();
     put("edge", (c) => this.drawEdge(c, { x: [0, 18], y: [9, 9], radius: 0, k: 1 }, 0, 1, look.edge, 3, 1, []));
     if (states.isTree) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([2, 2]), stroke(c, look.ink, 1.2)), "dotted rim: no way to the root"]);
+    if (this.page.faults.some(isStray)) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([1, 3]), stroke(c, look.bandline, 2.5)), "dotted ring: slow, or its clock wrong"]);
     put("star", (c) => (SHAPES.star(c, 9, 9, 6), stroke(c, look.ink, 1.5)));
     put("token", (c) => (c.arc(9, 9, 5, 0, TURN), (c.fillStyle = look.coin), c.fill(), stroke(c, "#14181d", 1.4)));
     put("stack", (c) => [3, 8, 13].forEach((y) => this.bar(c, 4, y, 11, 4, look.past)));

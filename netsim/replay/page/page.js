@@ -63,7 +63,7 @@ class Page extends Run {
     this.events.keptKinds.set(keptKinds);
     this.events.keptCauses.set(keptCauses);
     this.read();
-    this.reel = this.film;
+    Object.assign(this, { reel: this.film, usual: 0 });
     this.player.film = this.film.of(time);
     this.views.spacetime.fit();
     this.curves.read();
@@ -132,7 +132,7 @@ class Page extends Run {
   // --- runs beside this one, and what is followed -------------------------------------------------------------------
 
   // Show other runs, {meta, columns}, beside this one, all by their titles and on one film; none: this one alone.
-  beside(others, titles = [], reel = together([this.film, ...others.map(({ meta }) => new Film(meta.film))])) {
+  beside(others, titles = []) {
     const { time } = this.player, first = this.part("map").parentElement;
     this.views.map.pane.parentElement.replaceChildren(first);
     first.querySelectorAll(".branch").forEach((each) => each.remove());
@@ -143,7 +143,7 @@ class Page extends Run {
       first.parentElement.append(pane);
       return pane;
     });
-    Object.assign(this, { titles, reel: others.length ? reel : this.film, ends: new Map() });
+    Object.assign(this, { titles, reel: others.length ? together([this.film, ...others.map(({ meta }) => new Film(meta.film))]) : this.film });
     this.root.toggleAttribute("data-beside", others.length > 0);
     others.forEach((run, i) => this.shown.push(new Beside(this, run, panes[i])));
     if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${"ABC"[i]} · ${titles[i]}`, { class: "branch" })));
@@ -202,7 +202,7 @@ class Page extends Run {
   // A time with as many decimals as tell where a frame is: always as many, or it would jump.
   timeText(time) {
     const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
-    this.usual ??= flightOf(this.events) || this.span;
+    this.usual ||= flightOf(this.events) || this.span;
     return time.toFixed(Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.usual / 8))), 0), 15));
   }
 
@@ -478,10 +478,11 @@ function stateOf(page) {
   };
 }
 
-// Milliseconds that drawing takes at a number of times, evenly over the film.
-function measure(page, frames) {
+// Milliseconds of script that pictures take at a number of times, evenly over the film; each is shown before the next.
+async function measure(page, frames) {
   const times = [];
   for (let i = 0; i < frames; i++) {
+    await new Promise(requestAnimationFrame);
     const begun = performance.now();
     page.player.put((page.reel.length * (i + 0.5)) / frames);
     times.push(performance.now() - begun);

@@ -228,7 +228,7 @@ class Story {
     times.forEach((time, i) => found.push({ time, who: name(agents[i]), text: `“${texts[i]}”` }));
     for (const { text, begin, end, what } of meta.faults || []) {
       found.push({ time: begin, who: "", text: what === "Join" ? text : shortened(text) });
-      if (end !== null && end !== undefined) found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
+      if (end !== null && end !== undefined && what !== "Join") found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
     }
     found.sort((one, other) => one.time - other.time);
     this.times = Float64Array.from(found.slice(0, MOST_IN_STORY), ({ time }) => time);

@@ -8,6 +8,8 @@ const MOST_NAMED = 60, MOST_PUSHED = 400, MOST_LABELLED = 24, MOST_TAILS = 60, M
 const NEW = 1.2, LOST = 1.5, NOTED = 4;
 // Faults that cut links while they last.
 const CUTS = new Set(["LinkDown", "Partition", "SetLink"]);
+// Whether a fault is of agents that are up: slow, or with a wrong clock.
+const isStray = ({ what, links, agents, sides }) => !DOWNS.has(what) && !links.length && !sides && agents.length > 0;
 
 class Stage {
   constructor(run, pane) {
@@ -55,7 +57,8 @@ class Stage {
     this.named = count <= MOST_NAMED;
     this.nameSize = Math.min(Math.max((0.95 * this.radius) / u, 0.92), 1.9);
     this.context.font = this.font(this.nameSize);
-    this.inside = this.named && this.run.meta.agents.every((name) => this.context.measureText(clipped(name, 14)).width < 1.8 * this.radius);
+    // Names that fit stand on their agents, others below.
+    this.inside = this.run.meta.agents.map((name) => this.named && this.context.measureText(clipped(name, 14)).width < 1.8 * this.radius);
     this.drawUnder();
   }
 
@@ -202,8 +205,10 @@ class Stage {
 
   // What fails at the time shown, in words.
   failing() {
-    const { run, going = [] } = this, list = [];
+    const { run, going = [] } = this, list = [], strays = going.filter(isStray);
+    if (strays.length > 3) list.push(`${strays.length} agents are slow, or their clocks wrong`);
     for (const fault of going) {
+      if (strays.length > 3 && isStray(fault)) continue;
       if (fault.sides) list.push(run.captionOf(fault));
       else if (fault.what !== "Join") list.push(fault.text);
       else if (fault.agents.length) list.push(`${run.names(fault.agents)} joins`);
@@ -335,7 +340,7 @@ class Stage {
   drawAgents(context, t) {
     const { run, radius, u, k } = this, { look, states, drawings, chosen, meta, page, trail, player } = run, ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
     this.range = states.shown < 0 ? null : states.range(states.momentary ? states.at(t) : null);
-    const slow = new Set(this.going.filter(({ what, links, agents, sides }) => !DOWNS.has(what) && !links.length && !sides && agents.length).flatMap(({ agents }) => agents));
+    const slow = new Set(this.going.filter(isStray).flatMap(({ agents }) => agents));
     const circle = (x, y, far, wide, colour, dash = []) => {
       context.beginPath();
       context.arc(x, y, far, 0, TURN);
@@ -366,7 +371,7 @@ class Stage {
         path();
         context.fillStyle = look.paper;
         context.fill();
-        if (looks.pale) looks.ink = look.ink;
+        looks.ink = look.ink;
         context.globalAlpha = looks.pale ? 0.4 * strong : strong;
       }
       path();
@@ -393,8 +398,8 @@ class Stage {
     const { look, meta } = this.run, { inside, u, looks } = this, { width } = this.surface;
     this.sides ||= this.findSides(context);
     looks.forEach(({ ink, words, shape }, i) => {
-      const name = clipped(meta.agents[i], 14), side = this.sides[i], said = side.bare ? "" : clipped(words, 32), text = inside ? said : `${name} ${said}`.trim();
-      if (inside) {
+      const name = clipped(meta.agents[i], 14), side = this.sides[i], said = side.bare ? "" : clipped(words, 32), text = inside[i] ? said : `${name} ${said}`.trim();
+      if (inside[i]) {
         context.font = this.font(this.nameSize, "650");
         context.textAlign = "center";
         context.textBaseline = "middle";
@@ -420,7 +425,7 @@ class Stage {
     const badges = drawings.all("badge").map((i) => (states.list[i].words ? " · mmmm" : ` · ${states.names[i]} 00`)).join("");
     const widest = Math.min(Math.max(...words.map((word) => context.measureText(`${clipped(word, 20)}${badges}`).width)), 14 * u);
     return Array.from(this.x, (x, i) => {
-      const y = this.y[i], wide = widest + (inside ? 0 : context.measureText(`${clipped(meta.agents[i], 14)} `).width);
+      const y = this.y[i], wide = widest + (inside[i] ? 0 : context.measureText(`${clipped(meta.agents[i], 14)} `).width);
       const middle = Math.min(Math.max(x - wide / 2, 2), Math.max(boxRight + u - wide, 2)), places = [[middle, y + far, "center"], [middle, y - far - high - 2, "center"], [x + far, y - high / 2, "left"], [x - far - wide, y - high / 2, "right"]];
       const place = places.find(([left, top]) => left > 0 && left + wide < Math.max(boxRight, boxLeft + wide + 2) + 1.5 * u && top > 0 && top + high < boxBottom + u && boxes.free([left, top, left + wide, top + high]));
       // Without room only a name stands there: words are at the pointer, too.
@@ -492,11 +497,14 @@ class Stage {
       context.globalAlpha = Math.min(1, 2 * fresh) * this.strength(row);
       this.place(row, t);
       look.mark(context, cause[row], this.atX, this.atY, (shown > 400 ? 0.3 : 0.5) * u);
-      if (!said.has(cause[row])) said.set(cause[row], [this.atX, this.atY]);
+      if (!said.has(cause[row])) said.set(cause[row], [this.atX, this.atY, context.globalAlpha]);
+    }
+    context.font = this.font(1.05);
+    if (said.size <= 3) for (const [why, [x, y, strong]] of said) {
+      context.globalAlpha = strong;
+      this.label(context, look.cause(why).words, x, y, 0.9 * u, look.colours[why]);
     }
     context.globalAlpha = 1;
-    context.font = this.font(1.05);
-    if (said.size <= 3) for (const [why, [x, y]] of said) this.label(context, look.cause(why).words, x, y, 0.9 * u, look.colours[why]);
     return { marks, shown };
   }
 

@@ -1,6 +1,5 @@
-"""The stage (docs/replay_page.md): pictures at fixed times of the film, the keys of a clicker, one unit of the screen."""
+"""The stage (docs/replay_page.md): pictures at fixed times of the film, a clicker's keys, what is followed."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,9 @@ def page(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> ch
     return browser
 
 
-PICTURE = "document.querySelector('[data-part=map]').toDataURL() + document.querySelector('[data-part=links]').toDataURL()"
+PICTURE = (
+    "document.querySelector('[data-part=map]').toDataURL() + document.querySelector('[data-part=links]').toDataURL()"
+)
 CAPTION = "document.querySelector('[data-part=caption]').textContent"
 CLOCK = "document.querySelector('[data-part=clock]').textContent"
 
@@ -63,12 +64,14 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
 
 @pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
 def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> None:
-    """The one from 1 to 2, which flies from 14 to 26 ms, from rim to rim, a little to the right of the straight line."""
+    """The one from 1 to 2, which flies from 14 to 26 ms, from rim to rim, a little to the right of the line."""
     page.run(f"replay.theme('light'), replay.seek({0.014 + 0.012 * share})")
     found = page.run(f"""(() => {{
-      const [[x, y], [toX, toY]] = [replay.place(1), replay.place(2)], radius = replay.radius(), length = Math.hypot(toX - x, toY - y);
-      const along = (radius + (length - 2 * radius) * {share}) / length, lane = Math.min(0.22 * radius, 0.35 * 1400 / 96) / length;
-      const place = [x + (toX - x) * along - (toY - y) * lane, y + (toY - y) * along + (toX - x) * lane];
+      const [[x, y], [toX, toY]] = [replay.place(1), replay.place(2)], radius = replay.radius();
+      const dx = toX - x, dy = toY - y, length = Math.hypot(dx, dy);
+      const along = (radius + (length - 2 * radius) * {share}) / length;
+      const lane = Math.min(0.22 * radius, 0.35 * 1400 / 96) / length;
+      const place = [x + dx * along - dy * lane, y + dy * along + dx * lane];
       const context = document.querySelector("[data-part=map]").getContext("2d");
       return Array.from(context.getImageData(...place.map((each) => Math.round(each * devicePixelRatio)), 1, 1).data);
     }})()""")
@@ -151,7 +154,9 @@ def test_text_and_nodes_grow_with_the_screen(page: chromium.Page) -> None:
 
 def click(page: chromium.Page, x: float, y: float) -> None:
     """Click on a point of the map."""
-    left, top = page.run("(({left, top}) => [left, top])(document.querySelector('[data-part=map]').getBoundingClientRect())")
+    left, top = page.run(
+        "(({left, top}) => [left, top])(document.querySelector('[data-part=map]').getBoundingClientRect())"
+    )
     for kind in ("mousePressed", "mouseReleased"):
         page.call("Input.dispatchMouseEvent", type=kind, x=left + x, y=top + y, button="left", clickCount=1)
 
@@ -212,7 +217,10 @@ def compared(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -
 
 def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> None:
     page = compared
-    assert page.run("[...document.querySelectorAll('.branch')].map((each) => each.textContent)") == ["A · cut", "B · whole"]
+    assert page.run("[...document.querySelectorAll('.branch')].map((each) => each.textContent)") == [
+        "A · cut",
+        "B · whole",
+    ]
     shots = "[...document.querySelectorAll('.over')].map((canvas) => canvas.toDataURL())"
     page.run("replay.seek(0.9)")
     one, other = page.run(shots)
@@ -227,7 +235,8 @@ def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> No
 
 
 def test_the_table_has_both_runs_and_their_difference(compared: chromium.Page) -> None:
-    rows = "[...document.querySelectorAll('[data-part=difference] tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    rows = "[...document.querySelectorAll('[data-part=difference] tr')]"
+    rows += ".map((row) => [...row.cells].map((cell) => cell.textContent))"
     compared.run("replay.seek(1.95)")
     head, *body = compared.run(rows)
     assert head == ["by now", "A", "B", "A − B"]
