@@ -171,6 +171,7 @@ class RunView:
         meta = {
             **snapshot, "title": "", "command": "", "agents": self._names, "medium": self._scene.medium,
             "causes": list(snapshot["counts"]), "round_period": self._scene.round_period, "ended_at": known,
+            "omitted": len(kept["start"]) < sum(snapshot["counts"].values()),
             "states": states, "draw": draw,
         }  # fmt: skip
         return film_of(RunHistory(meta, kept), pace=self._pace)

@@ -23,14 +23,14 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.replay.run_history import RunHistory, cells_of
+from netsim.replay.run_history import Cell, RunHistory, cells_of
 from netsim.util import check
 
 __all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "under_way"]
@@ -177,13 +177,21 @@ class Film:
             if begin <= one + _LEAD <= end:
                 more = _together([*found, (max(one, begin), min(other, end))])
                 found = more if _long(more) <= most else found
+
+        def longer(by: float) -> list[Stretch]:
+            return _together([(first, min(last + by, end)) for first, last in found or [(begin, begin)]])
+
         # What is left goes behind each.
-        found, low, high = found or [(begin, begin)], 0.0, end - begin
-        for _ in range(30):
-            middle = (low + high) / 2
-            more = _together([(first, min(last + middle, end)) for first, last in found])
-            low, high = (middle, high) if _long(more) <= most else (low, middle)
-        return _together([(first, min(last + low, end)) for first, last in found])
+        return longer(_greatest_that(lambda by: _long(longer(by)) <= most, end - begin))
+
+
+def _greatest_that(fits: Callable[[float], bool], most: float) -> float:
+    """Return the greatest number up to ``most`` that fits, where all smaller ones do."""
+    low, high = 0.0, most
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return most if fits(most) else low
 
 
 def _long(spans: Sequence[Stretch]) -> float:
@@ -233,9 +241,9 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
     busy = _needed(knots, begin, end, need)
     # An idle stretch takes the logarithm of its length, in flights; where a timer runs, or a mote walks, longer.
     is_patient = bool(run.drawn_as("arc") or run.meta["paths"])
-    most, factor = (1.6, 0.8) if is_patient else (0.7, 0.3)
+    longest, factor = (1.6, 0.8) if is_patient else (0.7, 0.3)
     usual = float(np.median(end - begin)) if len(begin) else run.last / 20
-    idle = np.minimum(most, factor * np.log10(1 + wide / usual))
+    idle = np.minimum(longest, factor * np.log10(1 + wide / usual))
     if not len(begin):
         idle = _WITHOUT_FRAMES * wide / run.last
     film = np.where(busy > 0, busy, idle)
@@ -243,8 +251,9 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
     if shortened:
         near = np.isin(rows, path) if path is not None else _near(begin, list(stops))
         kept = _needed(knots, begin[near], end[near], need[near])
-        room = MOST_FILM - sum(stops.values())
-        film = np.maximum(kept, film * _share(kept, film, room, _BESIDE if path is not None else 1.0))
+        room, most = MOST_FILM - sum(stops.values()), 1.0 if path is None else _BESIDE
+        share = _greatest_that(lambda share: float(np.maximum(kept, share * film).sum()) <= room, most)
+        film = np.maximum(kept, share * film)
     reached = np.concatenate([[0.0], np.cumsum(film)])
     stands = np.zeros(len(knots))
     stands[np.searchsorted(knots, list(stops))] = list(stops.values())
@@ -308,17 +317,6 @@ def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
     return found
 
 
-def _share(kept: Floats, film: Floats, room: float, most: float) -> float:
-    """Return the share of their film that stretches keep, so that all have room; what is ``kept`` stays."""
-    low, high = 0.0, most
-    if np.maximum(kept, most * film).sum() <= room:
-        return most
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if np.maximum(kept, middle * film).sum() > room else (middle, high)
-    return high
-
-
 def _standing(knots: Floats, reached: Floats, stands: Floats) -> tuple[Floats, Floats]:
     """Return knots with a second one wherever the film stands, and its film time."""
     came = reached + np.cumsum(stands) - stands
@@ -359,7 +357,10 @@ def _moments(run: RunHistory) -> list[_Moment]:
 
     Of many of one weight, those after the first `_MOMENTS` have no chance.
     """
-    kinds = (_faults, _notes, _roles, _tokens, _trees, _parents, _strips, _frames)
+    kinds: list[Callable[[RunHistory], Iterator[_Moment]]] = [_faults, _notes]
+    # Of what is shown in part only, nobody knows what was first.
+    kinds += [] if run.meta["states"].get("thinned") else [_roles, _tokens, _trees, _parents, _strips]
+    kinds += [] if run.meta.get("omitted") else [_frames]
     by_time: dict[tuple[float, str], list[_Moment]] = defaultdict(list)
     for each in (each for find in kinds for each in find(run)):
         if 0 <= each.time <= run.last:
@@ -433,7 +434,10 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             if 2 * joined < goals[0][0] * count:
                 continue
             looked += 1
-            depths = [each for each in run.tree_at(name, time).depths if not math.isnan(each)]
+            tree = run.tree_at(name, time)
+            down = {agent for agent in range(count) if run.down_at(agent, time)}
+            ways = zip(range(count), tree.parents, tree.depths, strict=True)
+            depths = [depth for *ends, depth in ways if down.isdisjoint(ends) and not math.isnan(depth)]
             while goals and len(depths) >= goals[0][0] * count:
                 share, weight = goals.pop(0)
                 deep = f", at most {max(depths):g} hops deep" if share == 1.0 else ""
@@ -465,27 +469,25 @@ def _parents(run: RunHistory) -> Iterator[_Moment]:
 def _strips(run: RunHistory) -> Iterator[_Moment]:
     """Yield the first commit of each entry of a strip, and entries that are dropped."""
     for name in run.drawn_as("strip"):
+        placed: dict[Any, dict[int, Cell]] = {None: {}}
+        for value in dict.fromkeys(run.values(name)):
+            first, cells = cells_of(value)
+            placed[value] = dict(enumerate(cells, first))
+        changes = [(time, agent, placed[now], placed[old]) for time, agent, now, old in run.changes(name, first=True)]
+        fixed = {(place, cell) for *_, now, _ in changes for place, cell in now.items() if cell.fixed}
         most = 0
-        for time, agent, value, before in run.changes(name, first=True):
-            (first, cells), (_, old) = cells_of(value), cells_of(before)
-            fixed = first + sum(cell.fixed for cell in cells)
-            if fixed > most:
-                new = [f"“{cell.text}”" for cell in cells[max(most - first, 0) : fixed - first]]
-                yield _Moment(time, "commit", f"{run.agents[agent]} commits {listed(new)}", 5.0, (agent,))
-                most = fixed
-            gone = (
-                []
-                if first
-                else [cell for place, cell in enumerate(old) if place >= len(cells) or _differ(cells[place], cell)]
-            )
+        for time, agent, now, before in changes:
+            new = [place for place, cell in now.items() if cell.fixed and place >= most]
+            if new:
+                text = f"{run.agents[agent]} commits {listed([f'“{now[place].text}”' for place in new])}"
+                yield _Moment(time, "commit", text, 5.0, (agent,))
+                most = max(new) + 1
+            old = [(place, replace(cell, fixed=True)) for place, cell in before.items() if place >= min(now, default=0)]
+            gone = [each for each in old if each[0] not in now or replace(now[each[0]], fixed=True) != each[1]]
             if gone:
-                words = listed([f"“{cell.text}”" for cell in gone])
-                never = "" if any(cell.fixed for cell in gone) else ", never committed"
-                yield _Moment(time, "drop", f"{run.agents[agent]} drops {words}{never}", 8.0, (agent,))
-
-
-def _differ(one: Any, other: Any) -> bool:
-    return (one.term, one.text) != (other.term, other.text)
+                words = listed([f"“{cell.text}”" for _, cell in gone])
+                was = "never committed" if fixed.isdisjoint(gone) else "although committed"
+                yield _Moment(time, "drop", f"{run.agents[agent]} drops {words}, {was}", 8.0, (agent,))
 
 
 def _frames(run: RunHistory) -> Iterator[_Moment]:

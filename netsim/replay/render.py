@@ -236,6 +236,7 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[s
         "agents": agents[some].tolist(),
         "sent": states["sent"].iloc[some].tolist(),
         "values": {str(name): _values(states[name].iloc[some], name in strips) for name in columns},
+        "thinned": len(some) < len(agents),
     }
 
 

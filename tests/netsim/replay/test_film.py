@@ -215,6 +215,25 @@ def test_the_tree_is_reached_by_half_by_all_and_mended() -> None:
     assert "2 chooses another parent: 1 is down" in texts
 
 
+def test_an_entry_that_another_has_committed_is_not_called_never_committed() -> None:
+    words = ["1|a", "!1|a", "2|b", "!1|a 1|c", "!1|a 2|d"]
+    states = {"times": [1.0, 2.0, 3.0, 4.0, 5.0], "agents": [0, 1, 0, 1, 1], "sent": [0] * 5}
+    states["values"] = {"log": {"words": words, "codes": [0, 1, 2, 3, 4]}}
+    texts = said(history(0, 9.0, 1.0, states=states, draw={"log": {"as": "strip"}}, marks=None))
+    assert texts == ["1 commits “a”", "0 drops “a”, although committed", "1 drops “c”, never committed"]
+
+
+def test_nothing_is_called_first_where_only_a_part_is_shown() -> None:
+    states = {"times": [1.0, 2.0], "agents": [0, 0], "sent": [0, 1], "thinned": True}
+    states["values"] = {"role": {"words": ["x", "y"], "codes": [0, 1]}}
+    more: dict[str, Any] = {"states": states, "draw": {"role": {"as": "role"}}, "marks": None}
+    assert said(history(40, 9.0, 0.1, omitted="40 of 41 frames are shown", **more)) == []
+    more["states"] = states | {"thinned": False}
+    assert {each.split(":")[0] for each in said(history(40, 9.0, 0.1, **more))} == {
+        "0 is now y", "The first frame arrives", "The first frame does not arrive"
+    }  # fmt: skip
+
+
 def test_at_most_22_moments_those_of_most_weight() -> None:
     times = np.linspace(0.1, 9.9, 99).tolist()
     marks = {"times": times, "agents": [0] * 99, "texts": [str(each) for each in range(99)]}
@@ -258,6 +277,19 @@ def test_page_film_and_live_view_read_one_table() -> None:
     (found,) = re.findall(r'id="meta">(.*?)</script>', html(meta, columns), re.S)
     assert json.loads(found)["film"] == meta["film"] == film_of(RunHistory(meta, columns))
     assert views[0].news([0] * 5)["film"] == meta["film"]
+
+
+def test_a_picture_reads_the_pages_table(split: Run, tmp_path: Path) -> None:
+    meta, columns = parts_of(split)
+    told = json.loads(json.dumps(meta["film"]))
+    told["moments"][0]["text"] = "something else"
+    wanted = Wanted(view="map", begin=told["moments"][0]["time"], size=(300, 200))
+    alone = {name: each for name, each in meta.items() if name != "film"}
+    made = [
+        write_picture(each, columns, tmp_path / f"{number}.png", wanted).read_bytes()
+        for number, each in enumerate((meta, alone, meta | {"film": told}))
+    ]
+    assert made[0] == made[1] != made[2]
 
 
 def test_a_live_films_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
