@@ -1,6 +1,7 @@
 // The page as a whole: puts the parts together, and what they share.
 
-// Sizes of text, one after the other.
+// What runs side by side are called, and sizes of text, one after the other.
+const LETTERS = "ABC";
 const TEXTS = [1, 1.25, 1.5, 2];
 
 class Page extends Run {
@@ -123,8 +124,8 @@ class Page extends Run {
 
   // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
   caption(t, film) {
-    const { reel: { moments, held }, shown, titles } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
-    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => clipped(titles[i], 24)).join(", ")}: ${text}` : text);
+    const { reel: { moments, held }, shown } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
+    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text);
     if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => of(runs, text)).join(" · "), true];
     const words = shown.map((run) => run.underway(t));
     return [words.every((each) => each === words[0]) ? words[0] : words.map((each, i) => of([i], each)).join(" | "), false];
@@ -144,10 +145,10 @@ class Page extends Run {
       first.parentElement.append(pane);
       return pane;
     });
-    Object.assign(this, { titles, reel: others.length ? together([this.film, ...others.map(({ meta }) => new Film(meta.film))]) : this.film });
+    this.reel = others.length ? together([this.film, ...others.map(({ meta }) => new Film(meta.film))]) : this.film;
     this.root.toggleAttribute("data-beside", others.length > 0);
     others.forEach((run, i) => this.shown.push(new Beside(this, run, panes[i])));
-    if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${"ABC"[i]} · ${titles[i]}`, { class: "branch" })));
+    if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${LETTERS[i]} · ${titles[i]}`, { class: "branch" })));
     this.span = Math.max(...this.shown.map((run) => run.span));
     this.shown.slice(1).forEach(({ stage }) => this.choosesOn(stage));
     this.resize();

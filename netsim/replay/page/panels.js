@@ -197,7 +197,7 @@ class Difference {
       const ended = run.events.endedBy(t), at = countUpTo(run.columns["curves x"], t) - 1;
       for (const cause of new Set(shown.flatMap(({ meta }) => meta.causes.filter((each) => meta.counts[each])))) put(cause.replaceAll("_", " "), i, ended[run.meta.causes.indexOf(cause)] || 0);
       if (states.category) for (const word of states.order(states.category)) put(word, i, run.meta.agents.reduce((sum, _, agent) => sum + (run.valueOf(states.category, agent, t) === word), 0));
-      run.meta.curves.forEach((name, k) => at >= 0 && !run.meta.causes.includes(name) && put(name, i, run.columns[`curve ${k}`][at]));
+      run.meta.curves.forEach((name, k) => at >= 0 && !run.meta.causes.includes(name) && put(name.replaceAll("_", " "), i, run.columns[`curve ${k}`][at]));
     });
     return found;
   }
@@ -211,7 +211,7 @@ class Difference {
       made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell)));
       return made;
     };
-    const letters = page.titles.map((_, i) => "ABC"[i]), show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
+    const letters = [...LETTERS.slice(0, page.shown.length)], show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
     panel.replaceChildren(row("by now", [...letters, "A − B"], "th"), ...[...this.rows(t)].filter(([, values]) => values.some((each) => each)).map(([what, values]) => row(what, [...values.map(show), values[0] === null || values[1] === null ? "–" : show(values[0] - values[1])])));
   }
 }

@@ -291,7 +291,7 @@ class Stage {
       const { routine, colour } = look.kind(kind[row]);
       if (events.isCast[row] || (quiet && routine)) continue;
       this.place(row, t);
-      const size = (many || (routine ? 0.36 : 0.62)) * u, strong = this.strength(row);
+      const size = Math.min((many || (routine ? 0.36 : 0.62)) * u, 0.5 * this.radius), strong = this.strength(row);
       if (rows.length <= MOST_LABELLED) this.boxes.add([this.atX - size, this.atY - size, this.atX + size, this.atY + size]);
       if (tails) {
         const fade = context.createLinearGradient(this.tailX, this.tailY, this.atX, this.atY);
