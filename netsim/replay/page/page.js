@@ -230,8 +230,7 @@ class Page extends Run {
   }
 
   show(view) {
-    // The name that links of earlier versions have.
-    this.view = view === "sequence" ? "spacetime" : view;
+    this.view = view;
     this.showControls();
     this.resize();
   }
@@ -280,7 +279,7 @@ class Page extends Run {
     if (speed > 0 && Number.isFinite(speed)) player.speed = speed;
     if (link.has("present") !== this.presenting) this.present();
     if (link.has("t")) player.seek(link.get("t"));
-    if (link.get("view") in { ...this.views, sequence: 1 }) this.view = link.get("view") === "sequence" ? "spacetime" : link.get("view");
+    if (link.get("view") in this.views) this.view = link.get("view");
     if (agent >= 0) this.chosen = { agent };
     else if (pair.length === 2 && pair.every((each) => each >= 0)) this.chosen = { link: pair };
     this.showControls();

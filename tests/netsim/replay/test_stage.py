@@ -1,5 +1,6 @@
 """The stage (docs/replay_page.md): pictures at fixed times of the film, a clicker's keys, what is followed."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,44 @@ def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chro
     page.run("replay.follow('nothing')")
     assert page.run("replay.state().followed") is None
     page.run("location.hash = ''")
+
+
+# --- other runs -----------------------------------------------------------------------------------------------------
+
+
+def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
+    """Open the page of the election with another meta."""
+    meta, columns = votes()
+    path = folder / "other.html"
+    path.write_text(html({**meta, **more}, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
+    browser.open(path)
+    return browser
+
+
+def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
+    browser: chromium.Page, tmp_path: Path
+) -> None:
+    """0 and 2 hang on 1, 3 has found nobody; 4 has no state at all: it only disturbs the others."""
+    values = {"parent": {"words": ["1"], "codes": [0, -1, 0, -1]}, "up": [1.0] * 4}
+    states = {"times": [0.0] * 4, "agents": [0, 1, 2, 3], "sent": [0] * 4, "values": values}
+    draw = {"parent": {"as": "edge", "colour": True}, "up": {"as": "badge"}}
+    other = opened(browser, tmp_path, states=states, draw=draw, faults=[])
+    looks = other.run("replay.seek(0.1), replay.looks()")
+    assert [bool(each.get("dashed")) for each in looks] == [False, False, False, True, False]
+    legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
+    assert "dotted rim: no way to the root" in other.run(legend)
+    # Coloured by nothing, no rim is dotted, and the legend has none.
+    other.run("location.hash = '#t=0.1&colour=none'")
+    until(other, f"!({legend}).includes('dotted rim: no way to the root')")
+    assert not any(each.get("dashed") for each in other.run("replay.looks()"))
+
+
+def test_agents_of_two_storeys_stand_apart_also_where_another_moves(browser: chromium.Page, tmp_path: Path) -> None:
+    places = [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.5, 1.0]]
+    other = opened(browser, tmp_path, positions=places, paths={"4": [[0.0, 0.5, 1.0], [0.3, 0.5, 0.2]]})
+    shown = np.array(other.run("replay.seek(0.1), [0, 1, 2, 3].map((agent) => replay.place(agent))"))
+    apart = np.hypot(*(shown[:, None] - shown[None, :]).transpose(2, 0, 1))[~np.eye(4, dtype=bool)]
+    assert apart.min() > 2 * other.run("replay.radius()")
 
 
 # --- runs side by side ------------------------------------------------------------------------------------------------
