@@ -574,11 +574,10 @@ class Network:
             for name, found in drawn.items()
             if name not in self._draw and isinstance(self._watched.get(name, _BY_NAME), operator.attrgetter)
         }
-        if new:
-            states = {name: source for name, (each, source) in new.items() if not isinstance(each, Kind)}
-            sources = self._watched | states
+        states = {name: source for name, (each, source) in new.items() if not isinstance(each, Kind)}
+        if states:
             draw = {name: each for name, (each, _) in new.items()} | self._draw
-            result.watch = Watch(sources, self.graph, draw, self._watched)
+            result.watch = Watch(self._watched | states, self.graph, draw, self._watched)
 
     def _settings_of(
         self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None

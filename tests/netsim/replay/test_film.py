@@ -131,6 +131,15 @@ def test_idle_time_shrinks_to_a_logarithm() -> None:
     assert long - short < 3 * 0.3 * 3 + 0.1
 
 
+def test_a_mote_that_walks_has_time_on_each_way() -> None:
+    paths = {"1": [[0.0, 0, 0], [40.0, 1, 1], [70.0, 2, 0], [100.0, 2, 2]]}
+    still, walks = (film_of(history(2, 100.0, 0.01, 3, marks=None, paths=each)) for each in ({}, paths))
+    assert set(walks["time"]) >= {40.0, 70.0}
+    assert walks["film"][-1] > 2 * still["film"][-1]
+    alone = Film(film_of(history(0, 100.0, 0.01, paths=paths, marks=None)))
+    assert np.allclose(alone.at([25.0, 50.0, 100.0]), [7.5, 15.0, 30.0])
+
+
 def test_the_film_stands_at_moments_and_comes_there_first() -> None:
     table = film_of(history(50, 100.0, 0.1))
     film = Film(table)
