@@ -102,7 +102,7 @@ def measured(page: chromium.Page, path: Path, repeats: int) -> dict[str, float]:
         worked.append(after - before if after > before else after)
     result = {"ready_ms": min(ready), "ready_cpu_ms": min(worked)}
     for view in ("map", "spacetime"):
-        page.run(f"replay.show('{view}'), replay.measure(40), 0")
+        page.run(f"replay.show('{view}'), replay.measure(40).then(() => 0)")
         before = page.processor_ms()
         drawn = page.run(f"replay.measure({PICTURES})")
         result[f"{view}_ms"] = statistics.median(drawn)

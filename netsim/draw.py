@@ -16,8 +16,23 @@ from netsim.errors import BadInput
 from netsim.util import check
 
 __all__ = [
-    *("Arc", "Badge", "Dim", "Draw", "Drawn", "Edge", "Gauge", "Number", "Role", "Stack", "Star", "Strip", "Token"),
-    *("Cells", "cells_text", "check_draw", "declared", "drawn_by_radio", "resolved", "source_of"),
+    *(
+        "Arc",
+        "Badge",
+        "Dim",
+        "Draw",
+        "Drawn",
+        "Edge",
+        "Gauge",
+        "Kind",
+        "Number",
+        "Role",
+        "Stack",
+        "Star",
+        "Strip",
+        "Token",
+    ),
+    *("Cells", "cells_text", "check_draw", "declared", "drawn_by_radio", "named_kinds", "resolved", "source_of"),
 ]
 
 State = str | Callable[[Any], Any] | None
@@ -189,6 +204,21 @@ class Strip(Drawn):
         return {"as": "strip"}
 
 
+@dataclass(frozen=True)
+class Kind(Drawn):
+    """No state, but a kind of message: the word for it, where what travels is a letter.
+
+    Parameters
+    ----------
+    state : str
+        The word.
+    """
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a page reads; see `Drawn`."""
+        return {"as": "kind", "word": self.state}
+
+
 Draw = Mapping[str, Drawn | None]
 """How states are drawn, by column; None: not at all."""
 
@@ -319,6 +349,13 @@ def cells_text(drawn: Strip, cells: Cells) -> str | None:
         words.append(f"{fixed}{str(term)[:_LONGEST].replace(' ', '')}|{text}")
     # An empty text would count as no state.
     return " ".join(words) or "-"
+
+
+def named_kinds(kinds: Iterable[str], draw: Mapping[str, Any]) -> list[str]:
+    """Return kinds of message by their words (`Kind`), of what is declared; a word that is another's is not used."""
+    words = {name.rpartition(".")[2]: each["word"] for name, each in draw.items() if each and each["as"] == "kind"}
+    named = {kind: words.get(kind, kind) for kind in kinds}
+    return [word if [*named.values()].count(word) == 1 else kind for kind, word in named.items()]
 
 
 def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from netsim.clock.clock import ClockName, Loop, new_loop
 from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
-from netsim.draw import Draw, Drawn, check_draw, declared, drawn_by_radio, source_of
+from netsim.draw import Draw, Drawn, Kind, check_draw, declared, drawn_by_radio, source_of
 from netsim.engine.build import Settings, check_agents
 from netsim.engine.launch import aside, simulate, threads_start
 from netsim.engine.observers import MOST_ROWS, Viewer
@@ -574,10 +574,10 @@ class Network:
             for name, found in drawn.items()
             if name not in self._draw and isinstance(self._watched.get(name, _BY_NAME), operator.attrgetter)
         }
-        if new:
-            sources = self._watched | {name: source for name, (_, source) in new.items()}
+        states = {name: source for name, (each, source) in new.items() if not isinstance(each, Kind)}
+        if states:
             draw = {name: each for name, (each, _) in new.items()} | self._draw
-            result.watch = Watch(sources, self.graph, draw, self._watched)
+            result.watch = Watch(self._watched | states, self.graph, draw, self._watched)
 
     def _settings_of(
         self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None

@@ -247,6 +247,7 @@ class Run:
         title: str = "",
         most: int = 500_000,
         draw: "Draw | None" = None,
+        follow: str | None = None,
     ) -> Path:
         """Write one HTML file that shows the run in any browser, without a server or a network; return its path.
 
@@ -260,6 +261,9 @@ class Run:
             Maximum number of frames shown; the page reports the omitted frames and counts all frames.
         draw : mapping, optional
             {watched state: how it is drawn}, of `netsim.draw`; None: not at all. It precedes what was declared before.
+        follow : str, optional
+            A word of frames' labels, such as a reading ("12:3") or a command, or a kind of message, such as a token:
+            the film goes where it goes, and its path is lit.
 
         Raises
         ------
@@ -268,10 +272,9 @@ class Run:
         NetsimError
             If the file cannot be written.
         """
-        from netsim.replay.render import render
+        from netsim.replay.render import parts_of, write
 
-        states = None if self.watch is None else self.watch.table()
-        return render(self.trace, path, title=title, most=most, rounds=self.rounds, states=states, draw=draw)
+        return write(path, *parts_of(self, title=title, most=most, draw=draw, follow=follow))
 
     def picture(
         self,
@@ -285,6 +288,7 @@ class Run:
         fps: int | None = None,
         title: str = "",
         draw: "Draw | None" = None,
+        follow: str | None = None,
     ) -> Path:
         """Draw the run as a picture (.svg, .png) or a film (.gif, .mp4), without a browser, and return its path.
 
@@ -296,8 +300,9 @@ class Run:
         view : str, optional
             "map" or "spacetime"; by default a film shows the map, a picture the space–time diagram.
         begin, end : float, optional
-            From when until when (s); a map as a picture is that of ``begin``. By default a run with at most 400 frames
-            (with few agents 100) is shown whole, of another the beginning, and in a film at most nine rounds.
+            From when until when (s); a map as a picture is that of ``begin``. A film of the map shows all between them
+            if that takes at most 24 s, else the moments of most weight. A diagram shows by default a run of at most
+            400 frames (with few agents 100), of another the beginning.
         theme : str, optional
             "light" or "dark"; by default light, and an SVG follows its reader's colour scheme.
         size : (int, int), optional
@@ -306,7 +311,7 @@ class Run:
             Pictures in a second of a film, 1 to 50; by default 12.
         title : str
             The title above it.
-        draw : mapping, optional
+        draw, follow
             As in `replay`.
 
         Raises
@@ -317,12 +322,11 @@ class Run:
             If the file cannot be written.
         """
         from netsim.replay.picture import Wanted, format_of, write_picture
-        from netsim.replay.render import parts
+        from netsim.replay.render import parts_of
 
         format_of(path)
         wanted = Wanted(view, begin, end, theme, size, fps)
-        states = None if self.watch is None else self.watch.table()
-        return write_picture(*parts(self.trace, title=title, states=states, draw=draw), path, wanted)
+        return write_picture(*parts_of(self, title=title, draw=draw, follow=follow), path, wanted)
 
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
         """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
@@ -378,10 +382,9 @@ class Run:
         check.installed("widget", "anywidget", "notebook")
         height = check.integer("height", height, low=200)
         from netsim.replay.notebook import Replay
-        from netsim.replay.render import parts
+        from netsim.replay.render import parts_of
 
-        states = None if self.watch is None else self.watch.table()
-        return Replay(*parts(self.trace, title=title, most=most, rounds=self.rounds, states=states, draw=draw), height)
+        return Replay(*parts_of(self, title=title, most=most, draw=draw), height)
 
     @property
     def airtime(self) -> "pd.DataFrame":

@@ -148,7 +148,7 @@ class Raft(netsim.Agent, papers.Cited):
             before = self.match.get(each, len(self.log) - 1)
             entries = self.log[before + 1 :]
             body = (self.term, before, self.log[before][0], entries, self.commit)
-            await self.send(each, "append", body, label=f"t{self.term} {[c for _, c in entries] or ''}"[:24].strip())
+            await self.send(each, "append", body, label=f"t{self.term} {[c for _, c in entries] or ''}"[:40].strip())
 
     async def hear_append(self, sender: Hashable, term: int, before: int, its: int, entries: Any, commit: int) -> None:
         """Take over the leader's entries, if the node's log is the leader's up to there."""

@@ -13,8 +13,9 @@ from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, is_na
 from netsim.agents.protocols.mac import first_number
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
-from netsim.draw import Edge, Stack, Star
+from netsim.draw import Edge, Kind, Stack, Star
 from netsim.util import check
+from netsim.util.short_text import cut, short_text
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -52,6 +53,11 @@ class Packet:
     def reading(self) -> tuple[Hashable, int]:
         """The reading's name: who took it, and which of its readings it is."""
         return self.origin, self.number
+
+    @property
+    def label(self) -> str:
+        """The reading's name as the label of its frames: ``12:3``."""
+        return cut(f"{short_text(self.origin, 30) or '?'}:{self.number}", 40)
 
 
 class Collector(Speaker):
@@ -94,7 +100,12 @@ class Collector(Speaker):
         By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
     """
 
-    draw: ClassVar = {"is_sink": Star(), "parent": Edge(), "waiting": Stack(lambda a: len(a.waiting))}
+    draw: ClassVar = {
+        "is_sink": Star(),
+        "parent": Edge(),
+        "waiting": Stack(lambda a: len(a.waiting)),
+        DATA: Kind("reading"),
+    }
 
     kinds: ClassVar[Mapping[str, Form]] = {
         DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)
@@ -265,7 +276,7 @@ class Collector(Speaker):
             if packet.origin == self.name:
                 self.sent_at.setdefault(packet.number, self.now)
             fields = [packet.origin, packet.number, packet.hops, self.gradient, packet.flags, packet.value]
-            outcome = await self.deliver(parent, DATA, fields)
+            outcome = await self.deliver(parent, DATA, fields, label=packet.label)
             self.measure(parent, outcome)
             # A channel that stays busy is an attempt, too.
             packet.attempts += max(1, outcome.attempts)

@@ -11,6 +11,7 @@ from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.kinds import Form, fields, flag, is_name, maybe, whole
 from netsim.agents.protocols.trickle import Trickle, checked
 from netsim.core.delivery import Delivery
+from netsim.draw import Kind
 from netsim.util import check
 
 __all__ = ["CTP"]
@@ -72,6 +73,7 @@ class CTP(Collector):
     """
 
     paper: ClassVar[str] = PAPER
+    draw: ClassVar = {**Collector.draw, BEACON: Kind("beacon")}
     kinds: ClassVar[Mapping[str, Form]] = {
         **Collector.kinds,
         BEACON: fields(whole(0, 255), flag, maybe(is_name), whole(0, _NO_ROUTE)),

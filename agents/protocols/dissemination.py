@@ -10,7 +10,7 @@ from netsim.agents.papers import DELUGE
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, whole
 from netsim.agents.protocols.together import must_agree
 from netsim.agents.protocols.trickle import Trickle, checked
-from netsim.draw import Number
+from netsim.draw import Kind, Number
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Dissemination(Speaker):
     images of the same version, which two nodes published at once, mix: one node publishes.
     """
 
-    draw: ClassVar = {"have": Number()}
+    draw: ClassVar = {"have": Number(), ADVERT: Kind("advert"), REQUEST: Kind("request"), PACKET: Kind("packet")}
 
     paper: ClassVar[str] = DELUGE
     kinds: ClassVar[Mapping[str, Form]] = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from netsim.agents.papers import FTSP as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, maybe, number, whole
-from netsim.draw import Role, Star
+from netsim.draw import Kind, Role, Star
 from netsim.util import check
 
 __all__ = ["FTSP"]
@@ -70,7 +70,11 @@ class FTSP(Speaker):
     gone is told from one that lives, are not the paper's.
     """
 
-    draw: ClassVar = {"is_synchronised": Role(usual="False"), "is_root": Star(lambda a: a.root == a.name)}
+    draw: ClassVar = {
+        "is_synchronised": Role(usual="False"),
+        "is_root": Star(lambda a: a.root == a.name),
+        BEACON: Kind("time"),
+    }
 
     paper: ClassVar[str] = PAPER
     uses_radio: ClassVar[bool] = True

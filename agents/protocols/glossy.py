@@ -9,7 +9,7 @@ from netsim.agents.papers import GLOSSY as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.agents.protocols.mac import BEGUN, must_send_at_once
 from netsim.agents.protocols.together import must_agree, roots_of
-from netsim.draw import Number, Star
+from netsim.draw import Kind, Number, Star
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Glossy(Speaker):
     Glossy", IPSN 2011. There nodes measure the length of a slot; here they know it, and count by their own clocks.
     """
 
-    draw: ClassVar = {"hops": Number(), "is_initiator": Star()}
+    draw: ClassVar = {"hops": Number(), "is_initiator": Star(), FLOOD: Kind("flood")}
 
     paper: ClassVar[str] = PAPER
     switches_radio: ClassVar[bool] = True

@@ -11,6 +11,7 @@ from netsim.agents.protocols.kinds import Form, number
 from netsim.agents.protocols.mac import ALL, BEGUN, DATA, Mac, sent
 from netsim.agents.protocols.together import must_agree
 from netsim.core.delivery import Delivery
+from netsim.draw import Kind
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class LPL(Mac):
     """
 
     paper: ClassVar[str] = BMAC
+    draw: ClassVar = {**Mac.draw, CALL: Kind("strobe")}
     kinds: ClassVar[Mapping[str, Form]] = {**Mac.kinds, CALL: number(0.0, 2 * _LONGEST)}
 
     def __init__(self, period: float = 0.5, listen: float = 5e-3) -> None:

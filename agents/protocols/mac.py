@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import netsim
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.core.delivery import Delivery
+from netsim.draw import Kind
 
 __all__ = ["Mac"]
 
@@ -26,6 +27,7 @@ class Mac(Speaker):
     ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Each agent has a layer of its own.
     """
 
+    draw: ClassVar = {DATA: Kind("message"), ALL: Kind("broadcast")}
     kinds: ClassVar[Mapping[str, Form]] = {DATA: _MESSAGE, ALL: _MESSAGE}
     switches_radio: ClassVar[bool] = True
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import netsim
 from netsim.agents.protocols.kinds import Form, Speaker, fields, is_name, whole
-from netsim.draw import Number
+from netsim.draw import Kind, Number
 from netsim.util import check
 
 __all__ = ["Neighbor", "Neighbors"]
@@ -72,7 +72,7 @@ class Neighbors(Speaker):
         By kind, the frames that it heard and ignored.
     """
 
-    draw: ClassVar = {"neighbors": Number(lambda a: len(a.table))}
+    draw: ClassVar = {"neighbors": Number(lambda a: len(a.table)), HELLO: Kind("hello")}
 
     kinds: ClassVar[Mapping[str, Form]] = {
         HELLO: fields(whole(0, _NUMBERS - 1), lambda told: type(told) is list and all(map(_TOLD, told)))

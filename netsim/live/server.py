@@ -75,7 +75,7 @@ def live_view(
     title : str
         Stands above them.
     pace : float, optional
-        Simulated seconds that the page shows in a second; default: two rounds.
+        Simulated seconds that the page shows in a second, evenly; by default film time decides (`netsim.replay.film`).
     most : int
         Frames that the page keeps: the newest.
     browser : bool

@@ -13,12 +13,14 @@ from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.accounting.trace import STREAMS
 from netsim.core.records import IN_FLIGHT
-from netsim.draw import resolved
+from netsim.draw import named_kinds, resolved
 from netsim.errors import NetsimError, one_line
 from netsim.replay import render
+from netsim.replay.film import film_of
 from netsim.replay.frames import Columns, Reader, frames_of
 from netsim.replay.html import COLUMNS, html
 from netsim.replay.packing import pack
+from netsim.replay.run_history import RunHistory
 from netsim.run import Run
 from netsim.watch import Watch
 
@@ -98,7 +100,7 @@ class RunView:
     def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
         """Return what is known of the run at a look, apart from its frames, rows and states."""
         ledger = self._run.ledger
-        kinds = render.texts(ledger.tally.kinds)
+        kinds = render.texts(named_kinds(ledger.tally.kinds, scene.draw))
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
         known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": render.paths_of(scene)}
         said = {"labels": render.texts(self._said.texts), "marks": render.marks_of(self._excerpt(scene))}
@@ -152,13 +154,27 @@ class RunView:
             columns |= {f"open {name}": column for name, column in under_way.items()}
             columns |= rows.columns(row) | changes.columns(change)
             notes = [*snapshot["notes"], *rows.notes, *changes.notes]
-            curves, words, draw = list(rows.curves), changes.words, changes.drawn(self._names)
+            curves, words, states = list(rows.curves), changes.words, changes.states()
+            kept = _together([_no_frames(), *(part for _, part in self._parts), under_way])
+            draw = changes.drawn(states, self._names)
             self.fetched = self.fetched or not snapshot["running"]
         return snapshot | {
             "since": ".".join(map(str, since)), "row": row, "change": change, "curves": curves, "notes": notes,
-            "words": words, "draw": draw,
+            "words": words, "draw": draw, "film": self._film(snapshot, kept, states, draw),
             "total": sum(snapshot["counts"].values()), "most": self._most, "packed": pack(columns, quickly=True),
         }  # fmt: skip
+
+    def _film(self, snapshot: Mapping[str, Any], kept: Columns, states: Mapping[str, Any], draw: Any) -> dict[str, Any]:
+        """Return the film of what is known so far."""
+        known = snapshot["known"]
+        kept |= {name: np.minimum(kept[name], known) for name in ("depart", "end")}
+        meta = {
+            **snapshot, "title": "", "command": "", "agents": self._names, "medium": self._scene.medium,
+            "causes": list(snapshot["counts"]), "round_period": self._scene.round_period, "ended_at": known,
+            "omitted": len(kept["start"]) < sum(snapshot["counts"].values()),
+            "states": states, "draw": draw,
+        }  # fmt: skip
+        return film_of(RunHistory(meta, kept), pace=self._pace)
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
@@ -386,19 +402,24 @@ class ShownChanges:
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}
 
-    def drawn(self, agents: Sequence[str]) -> dict[str, Any]:
-        """Return how states are drawn, by column (`netsim.draw.resolved`)."""
+    def states(self) -> dict[str, Any]:
+        """Return the changes, as a page has them (`netsim.replay.render.states_of`)."""
         if not self._parts:
-            return {}
+            return render.no_changes()
+        *parts, table = self._parts
         values = {
             name: {"words": self.words[name], "codes": np.nan_to_num(column, nan=-1).astype(np.int64).tolist()}
             if name in self.words
             else column.tolist()
-            for name, column in zip(self._columns, self._parts[3].T, strict=True)
-            if name not in self._declared
+            for name, column in zip(self._columns, table.T, strict=True)
         }
-        states = {"agents": self._parts[1].tolist(), "values": dict.fromkeys(self._columns, ()) | values}
-        return resolved(states, agents, self._declared)
+        return dict(zip(("times", "agents", "sent"), (part.tolist() for part in parts), strict=True)) | {
+            "values": values
+        }
+
+    def drawn(self, states: Mapping[str, Any], agents: Sequence[str]) -> dict[str, Any]:
+        """Return how states are drawn, by column (`netsim.draw.resolved`)."""
+        return resolved(states, agents, self._declared) if self._parts else {}
 
     @property
     def notes(self) -> list[str]:

@@ -2,9 +2,7 @@
 
 import itertools
 import math
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,31 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen
-from netsim.replay.run_history import RunHistory
+from netsim.replay.run_history import RunHistory, cells_of
 from netsim.replay.style_sheet import StyleSheet, shape
 
-__all__ = ["Cell", "Drawings", "Tree"]
+__all__ = ["Drawings"]
 
 # Of a pile so many are drawn; behind them stands their number.
 _PILE = 6
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Edges at a time: each agent's parent (-1: none), depth (NaN: no way to a root), and how many hang on it."""
-
-    parents: list[int]
-    depths: list[float]
-    sizes: list[int]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """An entry of a strip, its term, and whether it stands for ever."""
-
-    term: str
-    text: str
-    fixed: bool
 
 
 class Drawings:
@@ -44,80 +24,27 @@ class Drawings:
 
     def __init__(self, run: RunHistory, styles: StyleSheet) -> None:
         self.run, self.styles = run, styles
-        self._numbers = {name: number for number, name in enumerate(run.agents)}
-        rows: list[list[int]] = [[] for _ in run.agents]
-        for place, agent in enumerate(run.meta["states"]["agents"]):
-            rows[agent].append(place)
-        self._rows = rows
-        times = run.meta["states"]["times"]
-        self._times = [[times[place] for place in listed] for listed in rows]
-
-    def all(self, kind: str) -> list[str]:
-        """Return the states that are drawn as something."""
-        return self.run.drawn_as(kind)
-
-    def value(self, name: str, agent: int, time: float) -> Any:
-        """Return an agent's state at a time: a word, a number, or None."""
-        place = bisect_right(self._times[agent], time) - 1
-        return self.run.values(name)[self._rows[agent][place]] if place >= 0 else None
-
-    def since(self, name: str, agent: int, time: float) -> tuple[Any, float, Any]:
-        """Return a state, since when (s) it is that, and what it was before."""
-        values, rows = self.run.values(name), self._rows[agent]
-        place = bisect_right(self._times[agent], time) - 1
-        if place < 0:
-            return None, 0.0, None
-        value = values[rows[place]]
-        while place > 0 and values[rows[place - 1]] == value:
-            place -= 1
-        return value, self._times[agent][place], values[rows[place - 1]] if place else None
-
-    def has(self, kind: str, agent: int, time: float) -> bool:
-        """Return whether an agent has a flag at a time."""
-        return any(self.value(name, agent, time) in ("True", 1.0) for name in self.all(kind))
 
     # --- edges --------------------------------------------------------------------------------------------------------
-
-    def target(self, agent: int, value: Any) -> int:
-        """Return the agent to which an edge leads; -1 for none."""
-        found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
-        return -1 if found == agent else found
-
-    def tree(self, name: str, time: float) -> Tree:
-        """Return the edges of a state at a time."""
-        count = len(self.run.agents)
-        parents = [self.target(agent, self.value(name, agent, time)) for agent in range(count)]
-        stars = [self.has("star", agent, time) for agent in range(count)]
-        depths, sizes = [math.nan] * count, [0] * count
-        for agent in range(count):
-            way = [agent]
-            while parents[way[-1]] >= 0 and not stars[way[-1]] and len(way) <= count + 1:
-                way.append(parents[way[-1]])
-            if len(way) > count + 1 or not (stars[way[-1]] if any(stars) else way[-1] in parents):
-                continue
-            depths[agent] = len(way) - 1.0
-            for each in way:
-                sizes[each] += 1
-        return Tree(parents, depths, sizes)
 
     @cached_property
     def deepest(self) -> float:
         """The greatest depth of the run, of an even selection of its changes."""
         times = self.run.meta["states"]["times"]
         some = times[:: max(1, math.ceil(len(times) / 100))] + times[-1:]
-        found = [depth for time in some for depth in self.tree(str(self.run.tree), time).depths]
+        found = [depth for time in some for depth in self.run.tree_at(str(self.run.tree), time).depths]
         return max((each for each in found if each == each), default=1.0) or 1.0
 
     def draw_edges(
-        self, drawing: Drawing, places: NDArray[np.float64], radius: float, k: float, time: float, hold: float
+        self, drawing: Drawing, places: NDArray[np.float64], radius: float, k: float, time: float, since: float
     ) -> None:
         """Draw arrows to parents, as wide as what hangs on them; of what has just changed the old one, too."""
-        for name in self.all("edge"):
-            tree = self.tree(name, time)
+        for name in self.run.drawn_as("edge"):
+            tree = self.run.tree_at(name, time)
             for agent, parent in enumerate(tree.parents):
-                _, begin, before = self.since(name, agent, time)
-                is_new = begin > 0 and time - begin < hold
-                old = self.target(agent, before)
+                _, begin, before = self.run.since(name, agent, time)
+                is_new = begin > max(since, 0.0)
+                old = self.run.agent_named(agent, before)
                 ends = places[agent], radius
                 if is_new and old >= 0 and old != parent:
                     _arrow(drawing, *ends, places[old], k, Pen("soft", "soft", 1.5 * k, (4 * k, 5 * k)))
@@ -133,8 +60,8 @@ class Drawings:
     ) -> None:
         """Draw a ring that runs out, a pile, a bar and a coin."""
         x, y = at
-        for name in self.all("arc"):
-            due, begin, _ = self.since(name, agent, time)
+        for name in self.run.drawn_as("arc"):
+            due, begin, _ = self.run.since(name, agent, time)
             if isinstance(due, float) and time < due < math.inf:
                 share = min((due - time) / (due - begin or 1.0), 1.0)
                 for colour, until in (("faint", 1.0), ("accent" if share < 0.3 else "soft", share)):
@@ -142,7 +69,7 @@ class Drawings:
                     far = r + 4.5 * k
                     points = [(x + far * math.cos(turn), y + far * math.sin(turn)) for turn in turns.tolist()]
                     drawing.line(points, Pen(colour, width=3.5 * k))
-        stacks = [self.value(name, agent, time) for name in self.all("stack")]
+        stacks = [self.run.value(name, agent, time) for name in self.run.drawn_as("stack")]
         count = int(sum(each for each in stacks if isinstance(each, float))) if stacks else waiting
         left = x + r + 3 * k
         for number in range(min(count, _PILE)):
@@ -150,41 +77,34 @@ class Drawings:
             drawing.box(left, top, left + 11 * k, top + 4 * k, Pen("soft", "past", 0.8))
         if count > _PILE:
             drawing.word(left, y + r - _PILE * 5 * k - 3 * k, str(count), 11 * k, bold=True)
-        for name in self.all("gauge"):
-            share = self.value(name, agent, time)
+        for name in self.run.drawn_as("gauge"):
+            share = self.run.value(name, agent, time)
             if isinstance(share, float):
                 left, high = x - r - 8 * k, 1.7 * r
                 bottom = y + high / 2
                 drawing.box(left, bottom - high, left + 5 * k, bottom, Pen("soft", "paper", 0.8))
                 full = "accent" if share < 0.2 else "good"
                 drawing.box(left, bottom - high * share, left + 5 * k, bottom, Pen("soft", full, 0.8))
-        if self.has("token", agent, time):
+        if self.run.has("token", agent, time):
             coin(drawing, x + 0.9 * r, y - 0.9 * r, 0.55 * r)
 
     # --- strips -------------------------------------------------------------------------------------------------------
 
-    def cells(self, value: Any) -> tuple[int, list[Cell]]:
-        """Return how many entries of a strip come before those that are shown, and these."""
-        words = value.split(" ") if isinstance(value, str) and value != "-" else []
-        first = int(words.pop(0)[1:]) if words and words[0].startswith("+") else 0
-        parts = [word.removeprefix("!").partition("|") for word in words]
-        return first, [Cell(term, text, word[0] == "!") for (term, _, text), word in zip(parts, words, strict=True)]
-
     @cached_property
     def strip(self) -> tuple[str, int, list[int], dict[str, str]] | None:
         """The state that is a strip, its most cells, the agents that have it, and colours by term; None without."""
-        names = self.all("strip")
+        names = self.run.drawn_as("strip")
         if not names:
             return None
         values = self.run.values(names[0])
-        found = [self.cells(value)[1] for value in dict.fromkeys(values) if value]
+        found = [cells_of(value)[1] for value in dict.fromkeys(values) if value]
         terms = sorted({cell.term for cells in found for cell in cells}, key=lambda term: (len(term), term))
-        agents = [agent for agent, rows in enumerate(self._rows) if any(values[row] is not None for row in rows)]
+        agents = sorted({agent for _, agent, _, _ in self.run.changes(names[0], first=True)})
         colours = dict(zip(terms, itertools.cycle(self.styles.terms)))
         return (names[0], max(map(len, found), default=1) or 1, agents, colours) if agents else None
 
     def draw_strip(
-        self, drawing: Drawing, box: tuple[float, float, float, float], k: float, time: float, hold: float
+        self, drawing: Drawing, box: tuple[float, float, float, float], k: float, time: float, since: float
     ) -> None:
         """Draw the rows of a strip, index below index, in a box: solid what stands for ever, dashed what does not."""
         assert self.strip is not None
@@ -197,8 +117,8 @@ class Drawings:
         drawing.word(left + 0.45 * name, y + 0.7 * high, state, 11 * k, "soft", bold=True, anchor="middle", rim="")
         shift = 0
         for row, agent in enumerate(agents):
-            value, begin, before = self.since(state, agent, time)
-            (first, cells), (_, old) = self.cells(value), self.cells(before)
+            value, begin, before = self.run.since(state, agent, time)
+            (first, cells), (_, old) = cells_of(value), cells_of(before)
             shift, at = max(shift, first), y + high * (row + 1)
             drawing.word(
                 left + 0.45 * name, at + 0.64 * high, self.run.agents[agent][:4], 11 * k, bold=True, anchor="middle"
@@ -210,7 +130,7 @@ class Drawings:
                     drawing.box(*edges, Pen("faint"))
                     continue
                 cell = cells[place]
-                is_new = begin > 0 and time - begin < hold and (place >= len(old) or old[place] != cell)
+                is_new = begin > max(since, 0.0) and (place >= len(old) or old[place] != cell)
                 colour = colours[cell.term] if cell.term else "panel"
                 drawing.box(*edges, Pen(fill=colour, opacity=1.0 if cell.fixed else 0.35))
                 line = Pen(
@@ -233,7 +153,7 @@ class Drawings:
     def signs(self) -> Iterator[tuple[Any, str]]:
         """Yield the legend's signs, each a function of a drawing, a place and a scale, and their words."""
         for kind, sign in _SIGNS.items():
-            for name in self.all(kind):
+            for name in self.run.drawn_as(kind):
                 last = name.rpartition(".")[2]
                 yield (
                     sign,

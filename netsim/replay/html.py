@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from netsim.draw import resolved
 from netsim.errors import BadInput
+from netsim.replay.film import film_of
 from netsim.replay.packing import pack
+from netsim.replay.run_history import RunHistory
 from netsim.util import check
 
 COLUMNS: dict[str, type] = {
@@ -34,8 +36,8 @@ _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause":
 
 # In this order they make one program.
 _SCRIPTS = (
-    *("unpack", "events", "look", "states", "drawn", "map", "causality", "sheet", "spacetime", "strip", "curves"),
-    *("inspector", "panels", "player", "live", "framed", "page"),
+    *("unpack", "events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip"),
+    *("curves", "inspector", "panels", "player", "live", "framed", "page"),
 )
 
 # Bits of a state's mantissa that are kept: seven digits, for a number that is shown as a colour and with five.
@@ -50,6 +52,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     meta : mapping
         ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
         (False: they are a layout), ``medium``, ``draw`` (how states are drawn: `netsim.draw.resolved`),
+        ``film`` (its pace and moments: `netsim.replay.film`; by default they are found here),
         ``paths`` (by the number of an agent that moves, as text: lists of s, x, y),
         ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``, ``causes`` (the first is
         "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and ``omitted``, ``states`` (changes
@@ -78,6 +81,7 @@ def packed_parts(
     """Return the meta as a page reads it, and all columns packed; arguments and errors are those of `html`."""
     meta = meta if "draw" in meta else {**meta, "draw": resolved(meta["states"], meta["agents"], {})}
     events = _checked(meta, columns)
+    meta = meta if "film" in meta else {**meta, "film": film_of(RunHistory(meta, events))}
     states, curves = meta["states"], meta["curves"]
     for name, dtype in (("times", np.float64), ("agents", np.int32), ("sent", np.int64)):
         events[f"state {name}"] = np.asarray(states[name], dtype=dtype)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.replay.drawing import Drawing, Pen, width_of
-from netsim.replay.drawn import Drawings, Tree
+from netsim.replay.drawn import Drawings
+from netsim.replay.film import Film, under_way
 from netsim.replay.legend import crashed, entries, heading, legend, shortened
-from netsim.replay.run_history import Fault, RunHistory, Span, few, seconds
+from netsim.replay.run_history import Fault, RunHistory, Span, Tree, few, seconds
 from netsim.replay.spacetime import Box, OccupancyGrid, short_words
 from netsim.replay.style_sheet import StyleSheet, mark, shape
 
@@ -19,6 +20,9 @@ __all__ = ["MapView"]
 
 # With more agents none has a name; with more frames at a time they are small; with more still, without labels.
 _NAMED, _MANY, _LABELLED = 60, 300, 24
+
+# How long (s of film) what has just happened is marked: a cross, a note, a new edge.
+_HOLD = 2.0
 
 # Frames that are drawn at most, and crosses.
 _DRAWN = 2000
@@ -34,63 +38,64 @@ class MapView:
     ----------
     run : RunHistory
     styles : StyleSheet
+    film : Film
     begin, end : float
-        In seconds: what its strip of time shows, and its legend explains.
+        In seconds: what its legend explains.
     size : (float, float)
         Width and height, in pixels.
     k : float
         How large text is; 1 is 12 pixels.
-    hold : float
-        How long (s) the cross of a frame that did not arrive stays, and a note.
     """
 
     def __init__(
         self,
         run: RunHistory,
         styles: StyleSheet,
+        film: Film,
         begin: float,
         end: float,
         size: tuple[float, float],
         k: float,
-        hold: float,
     ) -> None:
-        self.run, self.styles, self.begin, self.end, self.k, self.hold = run, styles, begin, end, k, hold
+        self.run, self.styles, self.film, self.begin, self.end, self.k = run, styles, film, begin, end, k
         self._size, self._rows = size, run.rows(begin, end)
         times = " to ".join(seconds(each, end - begin) for each in (begin, end))
         self._title = Drawing(*size, run.title, f"The map, {times}")
         top = heading(self._title, run.title, run.command, k)
         self._top = top + 26 * k
         listed = entries(run, styles, self._rows, arrows=False)
-        self._bottom = legend(self._title, listed, k) - 20 * k
+        self._bottom = max(legend(self._title, listed, k) - 48 * k, self._top + 1.0)
         area = size[0] * (self._bottom - self._top)
         self._radius = max(5 * k, min(19 * k, 0.2 * math.sqrt(area / max(len(run.agents), 6))))
-        self._notes, self._flying = list(run.notes()), 0
+        self._notes, self._flying = list(run.notes()), np.empty(0, dtype=np.int64)
         self._drawings = Drawings(run, styles)
         self._waiting: dict[int, int] = {}
+        self._path = set(film.path)
         self._tree: tuple[float, Tree] | None = None
         self._strip = self._reserved(size, k)
         self._kept: dict[int, tuple[Box, str]] | None = None
         # Where agents stand still they are put once.
         self._still = None if run.meta["paths"] else self._put(run.places(0.0))
 
-    def draw(self, time: float) -> Drawing:
-        """Return the map at a time (s)."""
+    def draw(self, film: float) -> Drawing:
+        """Return the map at a time of film (s)."""
+        time, since = float(self.film.time(film)), float(self.film.time(max(film - _HOLD, 0.0))) - (film < _HOLD)
         drawing = Drawing(*self._size, self._title.title, self._title.about)
         drawing.extend(self._title)
         places = self._put(self.run.places(time)) if self._still is None else self._still
         grid = OccupancyGrid()
         self._draw_links(drawing, places, time)
-        self._drawings.draw_edges(drawing, places, self._radius, self.k, time, self.hold)
+        self._drawings.draw_edges(drawing, places, self._radius, self.k, time, since)
         flying = self._draw_frames(drawing, places, time)
-        ended = self._draw_ends(drawing, places, time)
-        self._draw_agents(drawing, places, time, grid)
+        ended = self._draw_ends(drawing, places, time, since)
+        self._draw_agents(drawing, places, time, since, grid)
         for _, x, y in (*flying, *ended):
             grid.occupy((x - 5 * self.k, y - 5 * self.k, x + 5 * self.k, y + 5 * self.k))
         self._draw_labels(drawing, flying, grid)
         if self._strip is not None:
-            self._drawings.draw_strip(drawing, self._strip, self.k, time, self.hold)
-        self._draw_clock(drawing, time, self._flying)
-        self._draw_strip(drawing, time)
+            self._drawings.draw_strip(drawing, self._strip, self.k, time, since)
+        self._draw_clock(drawing, time, film)
+        self._draw_strip(drawing, film)
         return drawing
 
     def _reserved(self, size: tuple[float, float], k: float) -> Box | None:
@@ -108,7 +113,7 @@ class MapView:
         low, high = everywhere.min(axis=0, initial=math.inf), everywhere.max(axis=0, initial=-math.inf)
         rim = self._radius + 22 * self.k
         across = self._size[0] if self._strip is None else self._strip[0]
-        room = np.array([across - 2 * rim, self._bottom - self._top - 2 * rim])
+        room = np.maximum([across - 2 * rim, self._bottom - self._top - 2 * rim], 1.0)
         extent = high - low
         wide = np.where(extent > 0, extent, np.nan)
         scale = float(np.nanmin(np.append(room / wide, np.inf))) if len(places) else 1.0
@@ -164,10 +169,16 @@ class MapView:
         """Draw what is under way, or count what waits in its sender's queue; return the former with its places."""
         columns, rows = self.run.columns, self._rows
         flying = rows[(columns["start"][rows] <= time) & (self.run.until[rows] > time)]
-        self._flying = len(flying)
+        self._flying = flying
         k, size = self.k, (2.6 if len(flying) > _MANY else 5.0) * self.k
         found, queued = [], set()
         self._waiting.clear()
+        for row in self.film.path:
+            if columns["depart"][row] <= time:
+                drawing.line(
+                    [tuple(places[columns["sender"][row]]), self._place(places, row, time)],
+                    Pen("accent", width=2.5 * k),
+                )
         casts = self._draw_rings(drawing, places, flying, time)
         for row in few(flying, _DRAWN).tolist():
             message = int(columns["sender"][row]), int(columns["number"][row])
@@ -181,6 +192,8 @@ class MapView:
             x, y = self._place(places, row, time)
             style = self.styles.kinds[self.run.kinds[columns["kind"][row]]]
             reply = columns["reply"][row]
+            if row in self._path:
+                drawing.circle(x, y, 2 * size, Pen("accent", width=2.5 * k))
             pen = Pen(style.colour, "paper", 1.8 * k) if reply else Pen("paper", style.colour, k)
             shape(drawing, style.shape, x, y, size * (0.85 if reply else 1.0), pen)
             found.append((row, x, y))
@@ -206,11 +219,11 @@ class MapView:
             drawing.circle(x, y, self._radius + max(float(far), 4.0) * share, pen)
         return set(casts)
 
-    def _draw_ends(self, drawing: Drawing, places: NDArray[np.float64], time: float) -> list[_Placed]:
+    def _draw_ends(self, drawing: Drawing, places: NDArray[np.float64], time: float, since: float) -> list[_Placed]:
         """Draw a mark where a frame ended that did not arrive, for a while; return them with their places."""
         columns, rows = self.run.columns, self._rows
         ends, found = columns["end"][rows], []
-        ended = rows[(ends <= time) & (ends > time - self.hold) & (columns["cause"][rows] > 0)]
+        ended = rows[(ends <= time) & (ends > since) & (columns["cause"][rows] > 0)]
         for row in few(ended, _DRAWN).tolist():
             cause = self.run.causes[columns["cause"][row]]
             if cause != "in_flight":
@@ -237,7 +250,9 @@ class MapView:
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
-    def _draw_agents(self, drawing: Drawing, places: NDArray[np.float64], time: float, grid: OccupancyGrid) -> None:
+    def _draw_agents(
+        self, drawing: Drawing, places: NDArray[np.float64], time: float, since: float, grid: OccupancyGrid
+    ) -> None:
         run, k, radius = self.run, self.k, self._radius
         size = max(9 * k, min(13 * k, 0.75 * radius))
         named = len(run.agents) <= _NAMED
@@ -253,9 +268,9 @@ class MapView:
                 self._drawings.draw_beside(drawing, agent, (x, y), radius, k, time, self._waiting.get(agent, 0))
                 span = run.span_at(agent, time)
                 name = self.styles.roles[span.word].shape if span is not None and span.word is not None else "circle"
-                name = "star" if self._drawings.has("star", agent, time) else name
+                name = "star" if self.run.has("star", agent, time) else name
                 pale = 1.0
-                if self._drawings.has("dim", agent, time):
+                if self.run.has("dim", agent, time):
                     shape(drawing, name, x, y, radius, Pen(fill="paper"))
                     pale, ink = 0.4, "ink"
                 shape(drawing, name, x, y, radius, Pen("ink", colour, 1.4 * k, dashed, opacity=pale))
@@ -264,7 +279,7 @@ class MapView:
             below = words if inside else f"{self._names[agent]} {words}".strip()
             if below and agent in slots:
                 self._draw_words(drawing, grid, slots[agent], below)
-        self._draw_notes(drawing, places, time, grid)
+        self._draw_notes(drawing, places, time, since, grid)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -323,7 +338,7 @@ class MapView:
 
     def _tree_at(self, time: float) -> Tree:
         if self._tree is None or self._tree[0] != time:
-            self._tree = time, self._drawings.tree(str(self.run.tree), time)
+            self._tree = time, self.run.tree_at(str(self.run.tree), time)
         return self._tree[1]
 
     def _words_of(self, span: Span) -> str:
@@ -336,10 +351,12 @@ class MapView:
         spans = [each.number for listed in self.run.spans for each in listed if math.isfinite(each.number)]
         return len(str(self.run.state)) <= 10 and all(len(f"{each:g}") <= 4 for each in spans)
 
-    def _draw_notes(self, drawing: Drawing, places: NDArray[np.float64], time: float, grid: OccupancyGrid) -> None:
+    def _draw_notes(
+        self, drawing: Drawing, places: NDArray[np.float64], time: float, since: float, grid: OccupancyGrid
+    ) -> None:
         k, size = self.k, 11 * self.k
         for when, agent, text in self._notes:
-            if not when <= time < when + 2 * self.hold:
+            if not since < when <= time:
                 continue
             x, y = places[agent]
             shown = f"“{shortened(text, 12, 180)}”"
@@ -352,8 +369,8 @@ class MapView:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def _draw_clock(self, drawing: Drawing, time: float, flying: int) -> None:
-        k, run = self.k, self.run
+    def _draw_clock(self, drawing: Drawing, time: float, film: float) -> None:
+        k, run, flying, rate = self.k, self.run, len(self._flying), self.film.rate(film)
         drawn = f", {_DRAWN:,} drawn" if flying > _DRAWN else ""
         text, last = (seconds(each, self.end - self.begin) for each in (time, self.end))
         y = self._top - 8 * k
@@ -363,7 +380,10 @@ class MapView:
         period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
         count = min(math.floor(time / period + 1e-9) + 1, rounds) if rounds and period > 0 else 0
         of_round = f"round {count:,} of {rounds:,} · " if count else ""
-        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}", 12 * k, "soft")
+        follows = f" · follows {self.film.thing}" if self.film.thing else ""
+        many = f"{float(f'{max(rate, 1 / rate) if rate else 0:.2g}'):,g}×"
+        speed = f" · slowed {many}" if 0 < rate < 1 else f" · {many} as fast as life" if rate else ""
+        drawing.word(22 * k + wide, y, f"{of_round}{flying:,} under way{drawn}{speed}{follows}", 12 * k, "soft")
         for number, words in enumerate(self._faults_now(time)):
             at = drawing.width - 14 * k, y + 16 * k * number
             drawing.word(*at, words, 12 * k, "bandline", bold=True, anchor="end")
@@ -383,17 +403,18 @@ class MapView:
         listed = [f"{words} {' '.join(agents)}".strip() for words, agents in by_words.items()]
         yield from (shortened(each, 12 * self.k, 0.6 * self._size[0], True) for each in listed[:3])
 
-    def _draw_strip(self, drawing: Drawing, time: float) -> None:
-        """Draw how much of the time that is shown has passed."""
-        k, y = self.k, self._bottom + 8 * self.k
+    def _draw_strip(self, drawing: Drawing, film: float) -> None:
+        """Draw what happens, in words, and how much of the film has passed, with its moments."""
+        k, y = self.k, self._bottom + 36 * self.k
         left, right = 14 * k, drawing.width - 14 * k
-        share = (time - self.begin) / (self.end - self.begin) if self.end > self.begin else 1.0
+        departed = self._flying[self.run.columns["depart"][self._flying] <= float(self.film.time(film))]
+        text = shortened(self.film.caption(film) or under_way(self.run, departed), 15 * k, right - left, True)
+        drawing.word(drawing.width / 2, y - 17 * k, text, 15 * k, bold=True, anchor="middle")
+        at = left + min(film / self.film.length, 1.0) * (right - left)
         drawing.line([(left, y), (right, y)], Pen("line", width=3 * k))
-        at = left + min(max(share, 0.0), 1.0) * (right - left)
         drawing.line([(left, y), (at, y)], Pen("soft", width=3 * k))
-        for fault in self.run.faults:
-            if self.begin < fault.begin <= self.end:
-                x = left + (fault.begin - self.begin) / (self.end - self.begin) * (right - left)
-                corners = [(x - 4 * k, y - 9 * k), (x + 4 * k, y - 9 * k), (x, y - 2 * k)]
-                drawing.line(corners, Pen(fill="bandline"), closed=True)
+        for each in self.film.moments:
+            x, size = left + each["film"] / self.film.length * (right - left), (5 if each["weight"] >= 7 else 3) * k
+            corners = [(x - size, y - 3 * k - 1.5 * size), (x + size, y - 3 * k - 1.5 * size), (x, y - 3 * k)]
+            drawing.line(corners, Pen(fill="accent" if each["weight"] >= 7 else "soft"), closed=True)
         drawing.circle(at, y, 5 * k, Pen("paper", "accent", 1.5 * k))

@@ -32,7 +32,7 @@ class Replay(anywidget.AnyWidget):
     playing : bool
         Whether it plays.
     speed : float or None
-        Simulated seconds that it shows in a second; None until the page has chosen.
+        Of the film, in which a flight takes half a second at least; None until the page is there.
     agent : int or None
         The number of the agent that is inspected, in the order of the graph.
     height : int

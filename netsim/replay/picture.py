@@ -18,6 +18,7 @@ from PIL import Image, ImageColor, ImageDraw
 
 from netsim.errors import BadInput, NetsimError
 from netsim.replay.drawing import Drawing, paint, svg
+from netsim.replay.film import Film, film_of
 from netsim.replay.map_view import MapView
 from netsim.replay.run_history import RunHistory
 from netsim.replay.spacetime import SpaceTime
@@ -35,12 +36,12 @@ VIEWS = ("map", "spacetime")
 
 Report = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
-# Frames of the stretch that is shown of a long run: so many for each agent, but neither fewer nor more. A run with
-# hardly more is shown whole. And rounds that a film shows at most.
-_EACH, _FEW, _MANY, _WHOLE, _ROUNDS = 30, 80, 300, 1.34, 9
+# Frames of the stretch that a diagram shows of a long run: so many for each agent, but neither fewer nor more. A run
+# with hardly more is shown whole.
+_EACH, _FEW, _MANY, _WHOLE = 30, 80, 300, 1.34
 
-# Of films: pictures in a second, seconds from first to last picture, and how long the last one stays.
-_FPS, _LEAST, _MOST, _LAST = 12, 4.0, 9.0, 1.0
+# Of films: pictures in a second, seconds at most, and how long the last one stays.
+_FPS, _MOST, _LAST = 12, 24.0, 1.0
 
 # Pillow tells no colours apart (red, green and blue up to 255) that are nearer to each other.
 _ALIKE = 12.0
@@ -58,8 +59,10 @@ class Wanted:
     view : str, optional
         "map" or "spacetime"; by default a film shows the map, and a still picture the space–time diagram.
     begin, end : float, optional
-        In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). By default all of a
-        run with at most 400 frames (with few agents 100), else its beginning; of rounds, a film shows at most nine.
+        In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). A film of the map
+        shows all between them if that takes at most 24 s of film (`netsim.replay.film`), else the moments of most
+        weight. A diagram shows by default all of a run with at most 400 frames (with few agents 100), else its
+        beginning.
     theme : str, optional
         "light" or "dark"; by default a picture is light, and an SVG follows the reader's colour scheme.
     size : (int, int), optional
@@ -154,9 +157,10 @@ def write_picture(
     run = RunHistory(meta, columns)
     styles = StyleSheet(run.words, run.kinds, run.routine, run.middle is not None)
     view = wanted.view or ("map" if film else "spacetime")
-    begin, end = _stretch(run, wanted, film, still_map=view == "map" and not film)
+    begin, end = _stretch(run, wanted, view, film)
+    clock = Film(meta["film"] if "film" in meta else film_of(run))
     if not film:
-        drawing = _still(run, styles, view, begin, end, wanted)
+        drawing = _still(run, styles, clock, view, begin, end, wanted)
         if ending == "svg":
             light = styles.colours(wanted.theme or "light")
             text = svg(drawing, light, styles.dark if wanted.theme is None else None)
@@ -165,28 +169,29 @@ def write_picture(
         painted = paint(drawing, styles.colours(wanted.theme or "light")).convert("RGB")
         image = painted.quantize(256, dither=Image.Dither.NONE)
         return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
-    return _write_film(path, ending, _Film(run, styles, view, begin, end, wanted), report)
+    return _write_film(path, ending, _Pictures(run, styles, clock, view, begin, end, wanted), report)
 
 
-def _stretch(run: RunHistory, wanted: Wanted, film: bool, *, still_map: bool) -> tuple[float, float]:
+def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
     """Return the first and the last time that are shown."""
     last = run.ended_at or 1.0
     for name, value in (("from", wanted.begin), ("to", wanted.end)):
         if value is not None and value > last:
             raise check.refuse(name, value, f"at most {last:g}, when the run ended (s)")
-    if still_map:
+    if view == "map" and not film:
         if wanted.end is not None:
             raise check.refuse("to", wanted.end, "left out for a map in a still picture, which is of one time: from")
         return 0.0, last
     begin = wanted.begin or 0.0
-    end = wanted.end if wanted.end is not None else _usual_end(run, begin, last, film)
+    usual = last if view == "map" else _usual_end(run, begin, last)
+    end = usual if wanted.end is None else wanted.end
     if not begin < end:
         raise check.refuse("from", begin, f"less than to = {end:g}")
     return begin, end
 
 
-def _usual_end(run: RunHistory, begin: float, last: float, film: bool) -> float:
-    """Return until when a run is shown from a time, so that one can read it."""
+def _usual_end(run: RunHistory, begin: float, last: float) -> float:
+    """Return until when a diagram shows a run from a time, so that one can read it."""
     departs = run.columns["depart"]
     departures: list[float] = np.sort(departs[departs >= begin]).tolist()
     period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
@@ -196,16 +201,16 @@ def _usual_end(run: RunHistory, begin: float, last: float, film: bool) -> float:
         end = departures[most]
         if rounds and period > 0:
             end = max(math.floor(end / period + 1e-9), math.floor(begin / period) + 1) * period
-    if film and rounds and period > 0:
-        end = min(end, begin + _ROUNDS * period)
     return min(end, last) if end > begin else last
 
 
-def _still(run: RunHistory, styles: StyleSheet, view: str, begin: float, end: float, wanted: Wanted) -> Drawing:
+def _still(
+    run: RunHistory, styles: StyleSheet, film: Film, view: str, begin: float, end: float, wanted: Wanted
+) -> Drawing:
     if view == "map":
         size = wanted.size or (1000, 700)
         at = end if wanted.begin is None else wanted.begin
-        return MapView(run, styles, begin, end, size, _scale(size), (end - begin) / 40).draw(at)
+        return MapView(run, styles, film, begin, end, size, _scale(size)).draw(float(film.at(at)))
     size = wanted.size or (1200, max(420, min(1200, 150 + (90 if len(run.agents) <= 8 else 34) * len(run.agents))))
     return SpaceTime(run, styles, begin, end, size, _scale(size) if wanted.size else 1.0).draw()
 
@@ -218,21 +223,27 @@ def _scale(size: tuple[int, int]) -> float:
 # --- films ------------------------------------------------------------------------------------------------------------
 
 
-class _Film:
+class _Pictures:
     """The pictures of a film, one after the other."""
 
     def __init__(
-        self, run: RunHistory, styles: StyleSheet, view: str, begin: float, end: float, wanted: Wanted
+        self, run: RunHistory, styles: StyleSheet, film: Film, view: str, begin: float, end: float, wanted: Wanted
     ) -> None:
         self.fps = wanted.fps or _FPS
-        self.size = wanted.size or ((800, 560) if view == "map" else (960, 600))
-        self.length = min(max(0.12 * len(run.rows(begin, end)), _LEAST), _MOST)
-        self.times = np.linspace(begin, end, round(self.length * self.fps) + 1).tolist()
+        self.size = wanted.size or ((880, 600) if view == "map" else (960, 600))
+        flights = zip(
+            *(film.at(times[film.path]).tolist() for times in (run.columns["depart"], run.until)), strict=True
+        )
+        spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
+        shown = [np.arange(first, last, 1 / self.fps).tolist() for first, last in spans]
+        self.times = [*itertools.chain(*shown), spans[-1][1]]
+        self._film = film
         self.colours = styles.colours(wanted.theme or "light")
         self.scale = [*styles.scale, *styles.terms]
-        k = _scale(self.size)
+        # A film is seen smaller than it is, and for a moment.
+        k = _scale(self.size) * (1.2 if view == "map" else 1.0)
         if view == "map":
-            self._map = MapView(run, styles, begin, end, self.size, k, 0.9 * (end - begin) / self.length)
+            self._map = MapView(run, styles, film, begin, end, self.size, k)
             self._base = None
         else:
             self._diagram = SpaceTime(run, styles, begin, end, self.size, k)
@@ -243,10 +254,10 @@ class _Film:
 
     def image(self, number: int) -> Image.Image:
         """Return a picture."""
-        time = self.times[number]
+        film = self.times[number]
         if self._base is None:
-            return paint(self._map.draw(time), self.colours)
-        return self._with_cursor(self._base, time)
+            return paint(self._map.draw(film), self.colours)
+        return self._with_cursor(self._base, float(self._film.time(film)))
 
     def _with_cursor(self, base: Image.Image, time: float) -> Image.Image:
         """Return the diagram with a line at a time; what is yet to come is pale."""
@@ -260,7 +271,7 @@ class _Film:
         return image
 
 
-def _write_film(path: str | Path, ending: str, film: _Film, report: Report | None) -> Path:
+def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report | None) -> Path:
     label = f"{ending}, pictures"
     with nullcontext(lambda number: None) if report is None else report(label, len(film)) as done:
 
@@ -272,7 +283,7 @@ def _write_film(path: str | Path, ending: str, film: _Film, report: Report | Non
         return _write_gif(path, film, images()) if ending == "gif" else _write_mp4(path, film, images())
 
 
-def _write_gif(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> Path:
+def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
     palette = _palette(film.colours, film.scale)
     reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
     times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
@@ -303,7 +314,7 @@ def _palette(colours: Mapping[str, str], steps: Sequence[str]) -> Image.Image:
     return palette
 
 
-def _write_mp4(path: str | Path, film: _Film, images: Iterator[Image.Image]) -> Path:
+def _write_mp4(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
     """Have ffmpeg make a film, in a folder of its own, as it must go back in its file."""
     width, height = film.size
     with tempfile.TemporaryDirectory(prefix="netsim-") as folder:

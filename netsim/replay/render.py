@@ -16,11 +16,13 @@ from netsim._version import __version__
 from netsim.accounting.captions import NOTED
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.core.records import ALL_CAUSES, as_column, totals_of
-from netsim.draw import Draw, check_draw, resolved
+from netsim.draw import Draw, check_draw, named_kinds, resolved
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
+from netsim.replay.film import film_of
 from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
 from netsim.replay.html import html
+from netsim.replay.run_history import RunHistory
 from netsim.util import check
 from netsim.util.files import write_pieces
 from netsim.util.short_text import cut
@@ -56,19 +58,9 @@ class About:
     question: str = ""
 
 
-def render(
-    log: Log,
-    path: str | Path,
-    *,
-    about: About | None = None,
-    title: str = "",
-    most: int = MOST,
-    rounds: "pd.DataFrame | None" = None,
-    states: "pd.DataFrame | None" = None,
-    draw: Draw | None = None,
-) -> Path:
-    """Write the page of a trace and return its path; the arguments are those of `parts`, errors as of `Run.replay`."""
-    return write(path, *parts(log, about=about, title=title, most=most, rounds=rounds, states=states, draw=draw))
+def parts_of(run: Any, **how: Any) -> tuple[dict[str, Any], Columns]:
+    """Return the `parts` of a `netsim.Run`, with its rounds and states; BadInput if it did not keep its trace."""
+    return parts(run.trace, rounds=run.rounds, states=None if run.watch is None else run.watch.table(), **how)
 
 
 def parts(
@@ -80,16 +72,19 @@ def parts(
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
     draw: Draw | None = None,
+    follow: str | None = None,
 ) -> tuple[dict[str, Any], Columns]:
     """Return the arguments of `netsim.replay.html.html` for a trace; it shows ``most`` frames at most.
 
     ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`;
-    ``draw`` says how states are drawn, before what the run declared.
+    ``draw`` says how states are drawn, before what the run declared; ``follow`` what the film follows
+    (`netsim.replay.film.followed`).
     """
     found = frames_of(log, most)
     about = about or About()
     about = dataclasses.replace(about, title=title or about.title or "A run of netsim")
-    return describe(log, found, about, rounds, states, draw), found.columns
+    meta = describe(log, found, about, rounds, states, draw)
+    return meta | {"film": film_of(RunHistory(meta, found.columns), follow)}, found.columns
 
 
 def describe(
@@ -134,7 +129,7 @@ def describe(
         "round_period": scene.round_period,
         "rounds": scene.rounds,
         "ended_at": scene.ended_at,
-        "kinds": texts(log.kinds),
+        "kinds": texts(named_kinds(log.kinds, scene.draw)),
         "labels": texts(log.texts),
         "marks": marks_of(log),
         "faults": [dict(fault) for fault in scene.faults],
@@ -241,6 +236,7 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[s
         "agents": agents[some].tolist(),
         "sent": states["sent"].iloc[some].tolist(),
         "values": {str(name): _values(states[name].iloc[some], name in strips) for name in columns},
+        "thinned": len(some) < len(agents),
     }
 
 

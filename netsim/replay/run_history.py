@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from netsim.draw import resolved
 
-__all__ = ["DOWN", "Fault", "RunHistory", "Span", "few", "seconds"]
+__all__ = ["DOWN", "Cell", "Fault", "RunHistory", "Span", "Tree", "cells_of", "few", "seconds"]
 
 DOWN = ("Crash", "Leave", "Join", "Empty")
 """The faults during which an agent is down."""
@@ -60,6 +60,24 @@ class Fault:
         return bool(self.sides) and where[0] != where[1]
 
 
+@dataclass(frozen=True)
+class Tree:
+    """Edges at a time: each agent's parent (-1: none), depth (NaN: no way to a root), and how many hang on it."""
+
+    parents: list[int]
+    depths: list[float]
+    sizes: list[int]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An entry of a strip, its term, and whether it stands for ever."""
+
+    term: str
+    text: str
+    fixed: bool
+
+
 class RunHistory:
     """A run's frames, states, faults and notes; the arguments are those of `netsim.replay.html.html`."""
 
@@ -101,6 +119,12 @@ class RunHistory:
         return np.where(some, np.maximum(closes, columns["start"]), end)
 
     @cached_property
+    def last(self) -> float:
+        """The last time that is shown (s): the run's end, that of its last frame on the map, or of its curves."""
+        curves = [each for each in self.meta.get("curves", {}).get("x", ()) if each is not None]
+        return max(self.ended_at, float(self.until.max(initial=0.0)), *curves[-1:]) or 1.0
+
+    @cached_property
     def flight(self) -> float:
         """How long frames fly (s): the median of those that arrived; 0 if that is unknown."""
         arrived = (self.columns["cause"] == 0) & (self.columns["end"] > self.columns["depart"])
@@ -137,6 +161,78 @@ class RunHistory:
             self._values[name] = _values(self.meta["states"]["values"][name])
         return self._values[name]
 
+    def value(self, name: str, agent: int, time: float) -> Any:
+        """Return an agent's state at a time: a word, a number, or None."""
+        times, rows = self._of_agents
+        place = bisect_right(times[agent], time) - 1
+        return self.values(name)[rows[agent][place]] if place >= 0 else None
+
+    def since(self, name: str, agent: int, time: float) -> tuple[Any, float, Any]:
+        """Return a state, since when (s) it is that, and what it was before."""
+        values, times, rows = self.values(name), self._of_agents[0][agent], self._of_agents[1][agent]
+        place = bisect_right(times, time) - 1
+        if place < 0:
+            return None, 0.0, None
+        value = values[rows[place]]
+        while place > 0 and values[rows[place - 1]] == value:
+            place -= 1
+        return value, times[place], values[rows[place - 1]] if place else None
+
+    @cached_property
+    def _of_agents(self) -> tuple[list[list[float]], list[list[int]]]:
+        """The times of each agent's changes, and their places among all changes."""
+        rows: list[list[int]] = [[] for _ in self.agents]
+        for place, agent in enumerate(self.meta["states"]["agents"]):
+            rows[agent].append(place)
+        times = self.meta["states"]["times"]
+        return [[times[place] for place in listed] for listed in rows], rows
+
+    def changes(self, name: str, first: bool = False) -> Iterator[tuple[float, int, Any, Any]]:
+        """Yield time, agent, value and value before of a state's changes; with ``first``, also what each begins with.
+
+        Of several of an agent at one instant the last counts.
+        """
+        states = self.meta["states"]
+        last = {
+            (time, agent): value
+            for time, agent, value in zip(states["times"], states["agents"], self.values(name), strict=True)
+        }
+        before: dict[int, Any] = {}
+        for (time, agent), value in last.items():
+            if value != before.get(agent) and (first or agent in before):
+                yield time, agent, value, before.get(agent)
+            before[agent] = value
+
+    def has(self, kind: str, agent: int, time: float) -> bool:
+        """Return whether an agent has a flag at a time."""
+        return any(self.value(name, agent, time) in ("True", 1.0) for name in self.drawn_as(kind))
+
+    def agent_named(self, agent: int, value: Any) -> int:
+        """Return the agent to which an edge of an agent leads; -1 for none."""
+        found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
+        return -1 if found == agent else found
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.agents)}
+
+    def tree_at(self, name: str, time: float) -> Tree:
+        """Return the edges of a state at a time."""
+        count = len(self.agents)
+        parents = [self.agent_named(agent, self.value(name, agent, time)) for agent in range(count)]
+        stars = [self.has("star", agent, time) for agent in range(count)]
+        depths, sizes = [math.nan] * count, [0] * count
+        for agent in range(count):
+            way = [agent]
+            while parents[way[-1]] >= 0 and not stars[way[-1]] and len(way) <= count + 1:
+                way.append(parents[way[-1]])
+            if len(way) > count + 1 or not (stars[way[-1]] if any(stars) else way[-1] in parents):
+                continue
+            depths[agent] = len(way) - 1.0
+            for each in way:
+                sizes[each] += 1
+        return Tree(parents, depths, sizes)
+
     def _chosen(self) -> tuple[str | None, str | None, str | None]:
         """Return the names of the state that colours agents, or of the tree whose depths do, and of the one beside."""
         roles, numbers = self.drawn_as("role"), self.drawn_as("number")
@@ -145,6 +241,17 @@ class RunHistory:
         if roles or not trees:
             return next(iter(roles or numbers), None), None, beside
         return None, trees[0], beside
+
+    def usual(self, name: str) -> str | None:
+        """Return a role's usual word: as declared, or that in which most agents begin; None without words."""
+        found = self.meta["states"]["values"][name]
+        begin: dict[int, Any] = {}
+        for _, agent, value, _ in self.changes(name, first=True):
+            begin.setdefault(agent, value)
+        counts = Counter(begin.values())
+        most = max(counts, key=lambda word: (counts[word], -found["words"].index(word)), default=None)
+        usual: str | None = self.draw[name].get("usual", most)
+        return usual
 
     @property
     def has_words(self) -> bool:
@@ -157,10 +264,8 @@ class RunHistory:
         if not self.has_words:
             return []
         found = self.meta["states"]["values"][self.state]
-        usual = self.draw[str(self.state)].get("usual")
-        begin = Counter(spans[0].word for spans in self.spans if spans and spans[0].word is not None)
-        first = [max(begin, key=lambda word: (begin[word], -found["words"].index(word)))] if begin else []
-        first = first if usual is None else [usual]
+        usual = self.usual(str(self.state))
+        first = [] if usual is None else [usual]
         return list(dict.fromkeys(first + [found["words"][code] for code in found["codes"] if code >= 0]))
 
     @cached_property
@@ -255,6 +360,14 @@ class RunHistory:
         """Return all places where agents are at some time, shape (places, 2)."""
         paths = [np.array(path, dtype=np.float64)[:, 1:] for path in self.meta["paths"].values()]
         return np.concatenate([self.places(0.0), *paths])
+
+
+def cells_of(value: Any) -> tuple[int, list[Cell]]:
+    """Return how many entries of a strip come before those that are shown, and these."""
+    words = value.split(" ") if isinstance(value, str) and value != "-" else []
+    first = int(words.pop(0)[1:]) if words and words[0].startswith("+") else 0
+    parts = [word.removeprefix("!").partition("|") for word in words]
+    return first, [Cell(term, text, word[0] == "!") for (term, _, text), word in zip(parts, words, strict=True)]
 
 
 def few(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:

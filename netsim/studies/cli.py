@@ -518,10 +518,11 @@ def pack_it(folder: str, out: str) -> None:
 @click.option("--out", type=str, help="The file. Default: replay.html in the run folder, or replay.gif and so on.")
 @click.option("--algorithm", type=str, help="Of a run folder with several: which. Default: the last.")
 @click.option("--most", type=int, default=500_000, show_default=True, help="Frames that it shows at most.")
-@click.option("--gif", "format_", flag_value="gif", help="Instead of the page: a film of at most 10 s.")
+@click.option("--gif", "format_", flag_value="gif", help="Instead of the page: a film of at most 25 s.")
 @click.option("--mp4", "format_", flag_value="mp4", help="Instead of the page: the same film; takes ffmpeg.")
 @click.option("--svg", "format_", flag_value="svg", help="Instead of the page: a picture as SVG.")
 @click.option("--png", "format_", flag_value="png", help="Instead of the page: a picture as PNG.")
+@click.option("--follow", type=str, help="A word of frames' labels, or a kind: the film goes where it goes.")
 @click.option("--view", type=str, help="Of a film or picture: map (a film's default) or spacetime (a picture's).")
 @click.option("--from", "begin", type=float, help="Of a film or picture: from when (s); of a map as picture: when.")
 @click.option("--to", "end", type=float, help="Of a film or picture: until when (s).")
@@ -529,7 +530,14 @@ def pack_it(folder: str, out: str) -> None:
 @click.option("--size", type=str, help="Of a film or picture: WIDTHxHEIGHT in pixels.")
 @click.option("--fps", type=int, help="Of a film: pictures in a second. Default: 12.")
 def replay_it(
-    place: str, out: str | None, algorithm: str | None, most: int, format_: str | None, size: str | None, **look: Any
+    place: str,
+    out: str | None,
+    algorithm: str | None,
+    most: int,
+    follow: str | None,
+    format_: str | None,
+    size: str | None,
+    **look: Any,
 ) -> None:
     """Make one HTML file that shows a run which was made with --trace: it opens in any browser, from the disk.
 
@@ -543,14 +551,16 @@ def replay_it(
         from netsim.replay.picture import Wanted, size_of
 
         wanted = Wanted(**look, size=None if size is None else size_of(size))
-        path = picture(place, format_, out, algorithm=algorithm, most=most, wanted=wanted, reporter=reporter)
+        path = picture(
+            place, format_, out, algorithm=algorithm, most=most, follow=follow, wanted=wanted, reporter=reporter
+        )
         _print_made(reporter, path, place, algorithm)
         return
     for name, value in given.items():
         name = {"begin": "from", "end": "to"}.get(name, name)
         raise BadInput(f"{name} = {value}: must go with --gif, --mp4, --svg or --png")
     with reporter.counter("replay", "events read") as progress:
-        path = replay(place, out, algorithm=algorithm, most=most, progress=progress)
+        path = replay(place, out, algorithm=algorithm, most=most, follow=follow, progress=progress)
     _print_made(reporter, path, place, algorithm)
 
 
@@ -616,8 +626,10 @@ def _must_go_with(other: str, *names: str) -> None:
     help="Of --paired: t (Student's), wilcoxon (signed ranks), or ratio (t of the logarithms, for errors).",
 )
 @click.option("--style", default="usual", show_default=True, help="Of --out: usual, or paper (a column, 3.5 inches).")
+@click.option("--replay", is_flag=True, help="Instead: a page (--out, compare.html) of two or three runs side by side.")
 def compare_them(
     folders: tuple[str, ...],
+    replay: bool,
     metrics: tuple[str, ...],
     only: str | None,
     where: tuple[str, ...],
@@ -631,9 +643,14 @@ def compare_them(
     from netsim.studies import compare
     from netsim.studies.sweeps.sweep import unfinished
 
+    reporter = Reporter()
+    if replay:
+        from netsim.studies.traces import replay_side_by_side
+
+        reporter.line(str(replay_side_by_side(folders, out or "compare.html")))
+        return
     _must_go_with("paired", "test")
     _must_go_with("out", "against", "style")
-    reporter = Reporter()
     for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
         reporter.line(line)
     found = compare.filtered(compare.table(folders, metrics), only, where)

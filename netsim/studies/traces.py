@@ -1,6 +1,6 @@
 """The trace of a run folder, or a trace file: found, checked, and made into a page or a file for another program."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from netsim import export as formats
 from netsim.accounting.trace import TraceFile
 from netsim.errors import BadInput
-from netsim.replay.frames import MOST
-from netsim.replay.render import About, parts, render
+from netsim.replay.comparison import write_compared
+from netsim.replay.frames import MOST, Columns
+from netsim.replay.render import About, parts, write
 from netsim.run import Progress
 from netsim.studies.folder import check_unchanged, load, partial_text, read_part, trace_name
 from netsim.studies.study import title_of
@@ -28,6 +29,7 @@ def replay(
     *,
     algorithm: str | None = None,
     most: int = MOST,
+    follow: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Write one HTML file that shows a run and ``most`` of its frames, and return its path.
@@ -35,6 +37,7 @@ def replay(
     ``place`` is a run folder that was made with ``--trace``, or a trace file. Without ``out`` the page is
     ``replay.html`` in the run folder (``replay-ALGORITHM.html`` for an algorithm that was named), or beside the trace
     file under its name. Of several algorithms the last is shown, which is the one that the study is about.
+    ``follow`` is that of `netsim.Run.replay`.
     ``progress`` is called with the number of records of the trace that have been read; each is read several times.
 
     Raises BadInput if the place is neither, was made without a trace, is cut short or changed, or an argument cannot be
@@ -47,7 +50,7 @@ def replay(
         raise check.refuse("out", str(out), f"a name of a page, such as replay.html; --{format} makes a picture")
     found = find_trace(place, algorithm, progress)
     out = found.target(out, "replay", ".html")
-    return render(found.log, out, about=found.about, most=most, rounds=found.rounds, states=found.states)
+    return write(out, *found.parts(most, follow))
 
 
 def picture(
@@ -57,6 +60,7 @@ def picture(
     *,
     algorithm: str | None = None,
     most: int = MOST,
+    follow: str | None = None,
     wanted: "Wanted",
     reporter: Reporter | None = None,
 ) -> Path:
@@ -76,8 +80,21 @@ def picture(
     with reporter.counter("replay", "events read") as progress:
         found = find_trace(place, algorithm, progress)
         path = found.target(out, "replay", f".{format}")
-        run = parts(found.log, about=found.about, most=most, rounds=found.rounds, states=found.states)
+        run = found.parts(most, follow)
     return write_picture(*run, path, wanted, reporter.progress)
+
+
+def replay_side_by_side(places: Sequence[str | Path], out: str | Path) -> Path:
+    """Write one HTML file that shows the runs of two or three run folders side by side, and return its path.
+
+    Errors are those of `replay`; and BadInput if there are not two or three.
+    """
+    if len(places) not in (2, 3):
+        raise check.refuse("run folders", len(places), "two or three with --replay")
+    found = [find_trace(place, None, None) for place in places]
+    titles = [each.about.title for each in found]
+    names = titles if len(set(titles)) == len(titles) else [str(each) for each in places]
+    return write_compared(out, [each.parts(MOST) for each in found], names)
 
 
 def export(
@@ -119,6 +136,10 @@ class TracedRun:
     suffix: str = ""
     rounds: "pd.DataFrame | None" = None
     states: "pd.DataFrame | None" = None
+
+    def parts(self, most: int, follow: str | None = None) -> tuple[dict[str, Any], Columns]:
+        """Return what a page shows of it (`netsim.replay.render.parts`)."""
+        return parts(self.log, about=self.about, most=most, follow=follow, rounds=self.rounds, states=self.states)
 
     def target(self, out: str | Path | None, name: str, ending: str) -> Path:
         """Return where a file goes: ``out``, or into the run folder, or beside the trace file under its name."""

@@ -11,10 +11,26 @@ import pytest
 import netsim
 from netsim import Link, Network, Run, topology
 from netsim.agents.classics import Raft
-from netsim.draw import Arc, Badge, Drawn, Edge, Gauge, Number, Role, Stack, Star, Strip, Token, declared, resolved
+from netsim.draw import (
+    Arc,
+    Badge,
+    Drawn,
+    Edge,
+    Gauge,
+    Kind,
+    Number,
+    Role,
+    Stack,
+    Star,
+    Strip,
+    Token,
+    declared,
+    named_kinds,
+    resolved,
+)  # fmt: skip
 from netsim.errors import BadInput, NetsimError
 from netsim.replay.drawing import Drawing
-from netsim.replay.drawn import Drawings
+from netsim.replay.film import Film, film_of
 from netsim.replay.html import page_of, tokens
 from netsim.replay.map_view import MapView
 from netsim.replay.render import parts
@@ -157,12 +173,25 @@ def test_a_motes_parts_declare_theirs() -> None:
     assert found["one.count"][1](Raft()) is None
 
 
+def test_a_kind_of_message_has_a_word() -> None:
+    drawn = {"routing.d": Kind("reading").as_dict(), "x": None, "b": Kind("ack").as_dict(), "queue": Stack().as_dict()}
+    assert named_kinds(["d", "b", "ack", "x"], drawn) == ["reading", "b", "ack", "x"]
+
+    class Told(Child):
+        draw: ClassVar[Mapping[str, Drawn]] = {**Child.draw, "hello": Kind("greeting")}
+
+    agents = {i: Told() for i in PATH}
+    run = Network(PATH, Link(latency=1.0), seed=1).run(agents, trace=True, until=1.5)
+    assert "hello" not in run.states
+    assert parts(run.trace, states=run.states)[0]["kinds"] == ["greeting"]
+
+
 def test_a_tree_has_depths_loops_and_agents_without_a_way() -> None:
     run = played()
     history = RunHistory(*parts(run.trace, states=run.states))
-    tree = Drawings(history, StyleSheet([], history.kinds)).tree("parent", 1.2)
+    tree = history.tree_at("parent", 1.2)
     assert (tree.parents, tree.depths, tree.sizes) == ([-1, 0, 1], [0.0, 1.0, 2.0], [3, 2, 1])
-    early = Drawings(history, StyleSheet([], history.kinds)).tree("parent", 0.5)
+    early = history.tree_at("parent", 0.5)
     assert np.isnan(early.depths).tolist() == [False, True, True]
 
 
@@ -170,7 +199,9 @@ def picture(time: float, **values: Any) -> Drawing:
     run = played(**values)
     history = RunHistory(*parts(run.trace, states=run.states))
     styles = StyleSheet(history.words, history.kinds, history.routine)
-    return MapView(history, styles, 0.0, 1.5, (1000, 700), 1.0, 0.2).draw(time)
+    # Slowed ten times: what is new is marked for 0.2 s.
+    film = Film(film_of(history, pace=0.1))
+    return MapView(history, styles, film, 0.0, 1.5, (1000, 700), 1.0).draw(float(film.at(time)))
 
 
 def count(drawing: Drawing, fill: str) -> int:

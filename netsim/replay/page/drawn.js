@@ -1,7 +1,7 @@
 // What is drawn of agents' states, as meta.draw declares it (netsim/draw.py): {as, …} by the state's name.
 
-// Entries of a strip that a cell names; a change glows, and an old edge fades, for so many of the player's seconds.
-const GLOW = 1.5, PILE = 6;
+// A change glows, and an old edge fades, for so many seconds of film; of a pile so many are drawn.
+const GLOW = 3, PILE = 6;
 
 class Drawings {
   constructor(page) {
@@ -79,15 +79,16 @@ class Drawings {
     return this.deepest;
   }
 
-  drawEdges(context, map, t) {
-    const { look, player, views } = this.page, hold = GLOW * player.speed;
+  drawEdges(context, stage, t) {
+    const { look, player } = this.page;
     for (const index of this.all("edge")) {
       const { parents, sizes } = this.treeAt(t, index);
       parents.forEach((to, agent) => {
-        const { from, before } = this.since(index, agent, t), age = (t - from) / hold, old = this.target(index, agent, before);
-        if (age < 1 && from > 0 && old >= 0 && old !== to) this.drawEdge(context, map, agent, old, look.soft, 1.5, 1 - age, [4, 5]);
-        const fresh = age < 1 && from > 0;
-        if (to >= 0 && !views.spacetime.downAt(agent, t)) this.drawEdge(context, map, agent, to, fresh ? look.accent : look.edge, Math.min(1.6 + 0.8 * Math.sqrt(sizes[agent]), 6), 1, []);
+        const { from, before } = this.since(index, agent, t), fresh = from > 0 ? player.fresh(from, GLOW) : 0, old = this.target(index, agent, before);
+        if (fresh && old >= 0 && old !== to) this.drawEdge(context, stage, agent, old, look.soft, 1.5, fresh, [4, 5]);
+        if (to < 0 || this.page.downAt(agent, t)) return;
+        const broken = this.page.downAt(to, t);
+        this.drawEdge(context, stage, agent, to, fresh ? look.accent : broken ? look.soft : look.edge, Math.min(1.6 + 0.8 * Math.sqrt(sizes[agent]), 6) * (1 + 0.5 * fresh), broken ? 0.5 : 1, broken ? [3, 5] : []);
       });
     }
   }
@@ -99,7 +100,7 @@ class Drawings {
     context.globalAlpha = alpha;
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = wide * k;
-    context.setLineDash(dash);
+    context.setLineDash(dash.map((each) => each * k));
     context.beginPath();
     context.moveTo(x[from] + ux * radius, y[from] + uy * radius);
     context.lineTo(tipX - ux * size, tipY - uy * size);
@@ -111,36 +112,36 @@ class Drawings {
   }
 
   // A broadcast that many hear is one ring.
-  drawRing(context, map, sender, reach, share, colour) {
+  drawRing(context, stage, sender, reach, share, colour, strong) {
     context.beginPath();
-    context.arc(map.x[sender], map.y[sender], map.radius + reach * share, 0, TURN);
-    context.globalAlpha = 1 - 0.7 * share;
+    context.arc(stage.x[sender], stage.y[sender], stage.radius + reach * share, 0, TURN);
+    context.globalAlpha = strong * (0.8 - 0.6 * share);
     context.strokeStyle = colour;
-    context.lineWidth = 2.5 * map.k;
+    context.lineWidth = 1.7 * stage.k;
     context.stroke();
     context.globalAlpha = 1;
   }
 
   // What stands at an agent: a pile, a bar, a coin, a ring that runs out.
-  drawBeside(context, map, agent, t, waiting) {
-    const { look, states } = this.page, { radius: r, k } = map, x = map.x[agent], y = map.y[agent], value = (i) => states.of(i, agent, t);
+  drawBeside(context, stage, agent, t, waiting) {
+    const { look, states } = this.page, { radius: r, k } = stage, x = stage.x[agent], y = stage.y[agent], value = (i) => states.of(i, agent, t);
     for (const index of this.all("arc")) {
       const { value: due, from } = this.since(index, agent, t), share = Math.min((due - t) / (due - from || 1), 1);
       if (!(due > t) || due === Infinity) continue;
       for (const [colour, until] of [[look.faint, 1], [share < 0.3 ? look.accent : look.soft, share]]) {
         context.beginPath();
-        context.arc(x, y, r + 4.5 * k, -TURN / 4, -TURN / 4 + TURN * until);
+        context.arc(x, y, 1.42 * r, -TURN / 4, -TURN / 4 + TURN * until);
         context.strokeStyle = colour;
         context.lineWidth = 3.5 * k;
         context.stroke();
       }
     }
     const count = this.all("stack").length ? this.all("stack").reduce((sum, i) => sum + (value(i) || 0), 0) : waiting;
-    for (let i = 0; i < Math.min(count, PILE); i++) this.bar(context, x + r + 3 * k, y + r - (i + 1) * 5 * k, 11 * k, 4 * k, look.kinds.length ? look.past : look.soft);
+    for (let i = 0; i < Math.min(count, PILE); i++) this.bar(context, x + 0.85 * r + 3 * k, y + r - (i + 1) * 5 * k, 11 * k, 4 * k, look.kinds.length ? look.past : look.soft);
     if (count > PILE) {
-      context.font = look.font(11, "600");
+      context.font = stage.font(0.95);
       context.textAlign = "left";
-      look.write(context, String(count), x + r + 3 * k, y + r - PILE * 5 * k - 3 * k, 3);
+      look.write(context, String(count), x + 0.85 * r + 3 * k, y + r - PILE * 5 * k - 3 * k, 3 * k);
     }
     for (const index of this.all("gauge")) {
       const left = value(index), high = 1.7 * r;
@@ -194,52 +195,58 @@ class Drawings {
     return (this.longest = { words, count: values.length, index, most, agents, terms: new Map(list.map((term, i) => [term, TOKENS.terms[i % TOKENS.terms.length]])) });
   }
 
-  // Logs in rows, index below index, in a box of the map: solid what stands for ever, dashed what does not yet.
-  drawStrips(context, { box: [left, top, right, bottom], k, look = this.page.look }, t) {
-    const { index, most, agents, terms } = this.rows, { states, meta, player } = this.page, high = Math.min(34 * k, (bottom - top) / (agents.length + 1));
-    const name = 30 * k, wide = Math.min(52 * k, (right - left - name) / most), y0 = (top + bottom - high * (agents.length + 1)) / 2, x0 = left + name;
+  // Logs in rows, index below index: solid what stands for ever, dashed what does not yet.
+  drawStrips(context, stage, t) {
+    const { index, most, agents, terms } = this.rows, { states, meta, look, player, page } = this.page, { left, top, cell, pitch } = stage.strips, { u } = stage, x0 = left + 2.6 * u;
     const say = (text, x, y, size, colour, style = "600") => {
-      context.font = look.font(size, style);
+      context.font = stage.font(size, style);
       context.textAlign = "center";
+      context.textBaseline = "middle";
       context.fillStyle = colour;
       context.fillText(text, x, y);
+      context.textBaseline = "alphabetic";
     };
     let shift = 0;
     agents.forEach((agent, row) => {
-      const { value, from, before } = this.since(index, agent, t), { first, cells } = this.cells(index, value), old = this.cells(index, before).cells, y = y0 + high * (row + 1);
+      const { value, from, before } = this.since(index, agent, t), { first, cells } = this.cells(index, value), old = this.cells(index, before).cells, y = top + pitch * (row + 1), fresh = from > 0 && player.fresh(from, GLOW);
       shift = Math.max(shift, first);
-      const looks = this.page.views.map.looksOf(agent, t);
+      const looks = stage.looksOf(agent, t);
       context.beginPath();
-      (SHAPES[looks.shape] || SHAPES.circle)(context, left + 0.45 * name, y + high / 2, Math.min(0.36 * high, 11 * k));
+      (SHAPES[looks.shape] || SHAPES.circle)(context, left + 1.1 * u, y + 0.5 * pitch, 0.9 * u);
       context.fillStyle = looks.fill;
       context.strokeStyle = look.ink;
-      context.lineWidth = 1;
+      context.lineWidth = 0.08 * u;
       context.fill();
       context.stroke();
-      say(clipped(meta.agents[agent], 4), left + 0.45 * name, y + high / 2 + 4 * k, 11, looks.ink);
+      say(clipped(meta.agents[agent], 4), left + 1.1 * u, y + 0.52 * pitch, 1.05, looks.ink);
       for (let i = 0; i < most; i++) {
-        const cell = cells[i], x = x0 + i * wide, box = [x + 1.5, y + 2, wide - 3, high - 4];
+        const entry = cells[i], x = x0 + i * cell, box = [x + 0.04 * cell, y + 0.07 * pitch, 0.92 * cell, 0.86 * pitch];
         context.strokeStyle = look.faint;
-        context.lineWidth = 1;
+        context.lineWidth = 0.06 * u;
         context.strokeRect(...box);
-        if (!cell) continue;
-        const colour = cell.term ? terms.get(cell.term) : look.panel, news = t - from < GLOW * player.speed && from > 0 && (old[i]?.text !== cell.text || old[i]?.term !== cell.term || old[i]?.fixed !== cell.fixed);
-        context.globalAlpha = cell.fixed ? 1 : 0.35;
+        if (!entry) continue;
+        const { term, text, fixed } = entry, colour = term ? terms.get(term) : look.panel, news = fresh && (old[i]?.text !== text || old[i]?.term !== term || old[i]?.fixed !== fixed);
+        context.globalAlpha = fixed ? 1 : 0.38;
         context.fillStyle = colour;
         context.fillRect(...box);
         context.globalAlpha = 1;
-        context.strokeStyle = news ? look.accent : cell.fixed ? look.ink : look.soft;
-        context.lineWidth = (news ? 3 : cell.fixed ? 1.8 : 1.2) * k;
-        context.setLineDash(cell.fixed ? [] : [3, 3]);
+        context.strokeStyle = news ? look.accent : fixed ? look.ink : look.soft;
+        context.lineWidth = (news ? 0.28 : fixed ? 0.14 : 0.09) * u;
+        context.setLineDash(fixed ? [] : [0.25 * u, 0.25 * u]);
         context.strokeRect(...box);
         context.setLineDash([]);
-        const ink = cell.fixed ? inkOn(colour) : look.ink, letters = Math.max(2, Math.floor(wide / (8 * k)));
-        say(clipped(cell.text, letters), x + wide / 2, y + (cell.term && high > 24 * k ? 0.48 : 0.64) * high, 12, ink);
-        if (cell.term && high > 24 * k) say(`t${cell.term}`, x + wide / 2, y + 0.82 * high, 9.5, ink, "400");
+        const ink = fixed ? inkOn(colour) : look.ink, size = Math.min(1.15, (0.6 * cell) / u), letters = Math.max(2, Math.floor(cell / (0.65 * size * u)));
+        say(clipped(text, letters), x + cell / 2, y + (term ? 0.4 : 0.5) * pitch, size, ink, fixed ? "650" : "450");
+        if (term) say(`t${term}`, x + cell / 2, y + 0.74 * pitch, Math.min(0.8, (0.4 * cell) / u), ink, "400");
+      }
+      if (page.shown.length > 1 && page.differs(meta.agents[agent], t, [states.names[index]])) {
+        context.strokeStyle = look.accent;
+        context.lineWidth = 0.2 * u;
+        context.strokeRect(x0 - 0.15 * u, y, most * cell + 0.3 * u, pitch);
       }
     });
-    say(states.names[index], left + 0.45 * name, y0 + 0.7 * high, 12, look.soft);
-    for (let i = 0; i < most; i++) say(String(shift + i + 1), x0 + (i + 0.5) * wide, y0 + 0.7 * high, 11, look.soft, "400");
+    say(states.names[index].split(".").pop(), left + 1.1 * u, top + 0.5 * pitch, 1.05, look.soft, "450");
+    for (let i = 0; i < most; i++) say(String(shift + i + 1), x0 + (i + 0.5) * cell, top + 0.5 * pitch, Math.min(1, (0.55 * cell) / u), look.soft, "450");
   }
 
   // What the legend says: [a function that draws a sign of 36 pixels, words].
@@ -248,7 +255,8 @@ class Drawings {
     const at = { x: [9], y: [9], radius: 5, k: 1 }, put = (kind, sign, words = name) => this.all(kind).forEach((i) => found.push([sign, words(i)]));
     const stroke = (c, colour, wide = 2) => Object.assign(c, { strokeStyle: colour, lineWidth: wide }) && c.stroke();
     put("edge", (c) => this.drawEdge(c, { x: [0, 18], y: [9, 9], radius: 0, k: 1 }, 0, 1, look.edge, 3, 1, []));
-    if (this.tree >= 0) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([2, 2]), stroke(c, look.ink, 1.2)), "no way to the root"]);
+    if (states.isTree) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([2, 2]), stroke(c, look.ink, 1.2)), "dotted rim: no way to the root"]);
+    if (this.page.faults.some(isStray)) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([1, 3]), stroke(c, look.bandline, 2.5)), "dotted ring: slow, or its clock wrong"]);
     put("star", (c) => (SHAPES.star(c, 9, 9, 6), stroke(c, look.ink, 1.5)));
     put("token", (c) => (c.arc(9, 9, 5, 0, TURN), (c.fillStyle = look.coin), c.fill(), stroke(c, "#14181d", 1.4)));
     put("stack", (c) => [3, 8, 13].forEach((y) => this.bar(c, 4, y, 11, 4, look.past)));

@@ -78,6 +78,12 @@ class Events {
     this.found = new Uint32Array(this.count);
     this.sentBy = grouped(this.sender, meta.agents.length);
     this.sentTo = grouped(this.receiver, meta.agents.length);
+    // On a medium that all share what several hear is one thing, and no loss where some of them do not.
+    this.isCast = new Uint8Array(this.count);
+    for (let agent = 0; meta.medium === "shared" && agent < meta.agents.length; agent++) {
+      const rows = this.sentBy(agent);
+      for (let i = 1; i < rows.length; i++) if (this.number[rows[i]] === this.number[rows[i - 1]]) this.isCast[rows[i]] = this.isCast[rows[i - 1]] = 1;
+    }
   }
 
   // Until when rows are drawn on the map. A frame that takes no time would never be seen: it is drawn over the rest of
@@ -143,6 +149,13 @@ class Events {
     while (end >= 0 && !this.keeps(this.order[end])) end--;
     const last = Math.max(start >= 0 ? this.start[start] : -Infinity, end >= 0 ? this.ends[end] : -Infinity);
     return last > -Infinity ? last : NaN;
+  }
+
+  // The next end of a kept frame after t, or the last one before; NaN if there is none.
+  ending(t, forward) {
+    let at = countUpTo(this.ends, t, !forward) - (forward ? 0 : 1);
+    while (at >= 0 && at < this.count && !this.keeps(this.order[at])) at += forward ? 1 : -1;
+    return at >= 0 && at < this.count && this.ends[at] < Infinity ? this.ends[at] : NaN;
   }
 }
 

@@ -64,9 +64,9 @@ class Inspector {
   agent(agent, t) {
     const { events, meta, states } = this.page;
     const sent = this.count(events.sentBy(agent), t), got = this.count(events.sentTo(agent), t);
-    const down = this.page.views.spacetime.downAt(agent, t);
+    const down = this.page.downAt(agent, t);
     const facts = states.names.map((name, i) => [name, states.text(i, states.of(i, agent, t)) || "–"]);
-    if (down) facts.unshift(["now", this.page.views.map.down(agent, t)]);
+    if (down) facts.unshift(["now", DOWN_NOW[down.what]]);
     facts.push(["transmissions", String(sent.transmissions)], ["bits sent on links", sent.bits.toLocaleString("en")]);
     return [
       this.facts(facts),

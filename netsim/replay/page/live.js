@@ -13,10 +13,9 @@ const inOrder = (column, order) => Float64Array.from(order, (row) => column[row]
 
 class Live {
   constructor(page) {
-    const { pace, length, number } = page.meta.live, period = page.meta.round_period;
+    const { length, number } = page.meta.live, period = page.meta.round_period;
     Object.assign(this, { page, number, known: 0, running: true, since: "0.0.0.0.0", oldest: 0, flight: period || 1, runs: [], over: false, failures: 0 });
     this.length = length || 0;
-    this.pace = pace || (length ? 0 : 2 * period);
     // What has ended, in the order in which the server sent it.
     this.ended = Object.fromEntries(EVENT_COLUMNS.map((name) => [name, new Float64Array(0)]));
   }
@@ -70,18 +69,14 @@ class Live {
     const order = orderOf(joined(this.ended.start, found["open start"]));
     for (const name of EVENT_COLUMNS) shown[name] = inOrder(joined(this.ended[name], found[`open ${name}`]), order);
     const notes = [...news.notes], total = news.total, { start, depart, end, cause } = this.ended;
-    let flights = 0, delivered = 0;
-    for (let row = Math.max(0, start.length - 10000); row < start.length; row++) {
-      if (cause[row] === 0) (flights += end[row] - depart[row]), delivered++;
-    }
-    if (delivered) this.flight = flights / delivered;
+    this.flight = flightOf({ count: start.length, cause, depart, end }) || this.flight;
     const there = order.length;
     if (there < total) {
       this.oldest = start.length ? start.reduce((least, time) => Math.min(least, time), Infinity) : news.known;
       notes.unshift(`The newest ${there} of ${total} frames are shown, from ${short(this.oldest)} s on; counts are of all.`);
     }
-    const { kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw } = news;
-    const meta = { ...page.meta, kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw, total, shown: there, notes };
+    const { kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw, film } = news;
+    const meta = { ...page.meta, kinds, curves, counts, rounds, paths, labels, marks, faults, words, draw, film, total, shown: there, notes };
     return { meta, shown };
   }
 

@@ -75,8 +75,7 @@ class Look {
   constructor(page) {
     this.page = page;
     this.root = page.root;
-    // A lab's pages have one after the other the same root.
-    this.scale = Number(page.root.style.getPropertyValue("--k")) || 1;
+    this.scale = 1;
     this.read();
   }
 
@@ -93,14 +92,12 @@ class Look {
     this.readKinds();
   }
 
-  // What most frames are is routine, where there are several kinds: grey. Colour is news.
+  // What is routine is grey. Colour is news.
   readKinds() {
-    const { meta, events } = this.page, counts = new Float64Array(meta.kinds.length);
-    if (events) for (const kind of events.kind) counts[kind]++;
-    const routine = counts.length > 1 ? counts.indexOf(Math.max(...counts)) : -1;
+    const { meta } = this.page, { routine: some } = meta.film;
     this.kinds = meta.kinds.map((label, k) => {
-      const token = k === routine ? TOKENS.routine : TOKENS.kinds[k % TOKENS.kinds.length];
-      return { ...token, colour: token[this.theme], routine: k === routine, label };
+      const token = some.includes(k) ? TOKENS.routine : TOKENS.kinds[k % TOKENS.kinds.length];
+      return { ...token, colour: token[this.theme], routine: some.includes(k), label };
     });
   }
 
@@ -137,10 +134,12 @@ class Look {
 
   // Text with a rim in the paper's colour, to be read above lines.
   write(context, text, x, y, rim, colour = this.ink) {
-    context.lineWidth = rim;
-    context.lineJoin = "round";
-    context.strokeStyle = this.paper;
-    context.strokeText(text, x, y);
+    if (rim) {
+      context.lineWidth = rim;
+      context.lineJoin = "round";
+      context.strokeStyle = this.paper;
+      context.strokeText(text, x, y);
+    }
     context.fillStyle = colour;
     context.fillText(text, x, y);
   }
@@ -149,17 +148,17 @@ class Look {
     this.drawMark(context, this.marks[cause], this.colours[cause], x, y, size);
   }
 
-  drawMark(context, mark, colour, x, y, size) {
+  drawMark(context, mark, colour, x, y, size, wide = 0.36 * size) {
     context.save();
     context.translate(x, y);
     context.beginPath();
     const filled = MARKS[mark](context, size);
     context.lineJoin = context.lineCap = "round";
     context.strokeStyle = this.paper;
-    context.lineWidth = 0.75 * size + 1;
+    context.lineWidth = 2.1 * wide + 1;
     context.stroke();
     context.strokeStyle = context.fillStyle = colour;
-    context.lineWidth = 0.36 * size;
+    context.lineWidth = wide;
     if (filled) context.fill();
     context.stroke();
     context.restore();

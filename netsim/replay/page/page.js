@@ -1,38 +1,49 @@
 // The page as a whole: puts the parts together, and what they share.
 
-// Sizes of text, one after the other.
+// What runs side by side are called, and sizes of text, one after the other.
+const LETTERS = "ABC";
 const TEXTS = [1, 1.25, 1.5, 2];
 
-class Page {
+class Page extends Run {
   constructor(root, meta, columns) {
-    Object.assign(this, { root, meta, columns, chosen: null, view: "map" });
-    this.events = new Events(columns, meta);
-    this.look = new Look(this);
+    super(root, meta, columns);
+    Object.assign(this, { page: this, chosen: null, view: "map", off: new Set((root.dataset.off || "").split(" ").filter((each) => each)), trail: null, textScale: Number(root.dataset.text) || 1 });
+    root.toggleAttribute("data-framed", Boolean(meta.framed));
     // Of a run that goes on; null of one that is over.
     this.live = meta.live ? new Live(this) : null;
     // Ends what it listens to: a lab shows one run after the other.
     this.gone = new AbortController();
-    this.measure();
-    this.states = new States(this);
+    this.read();
     this.player = new Player(this);
+    // All runs that are shown, this one first, and the film of all.
+    this.shown = [this];
+    this.reel = this.film;
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
-    this.views = { map: new MapView(this, part("links"), part("map")), spacetime: new SpaceTime(this, part("spacetime")) };
+    this.unit();
+    this.views = { map: new Stage(this, root.querySelector(".pane")), spacetime: new SpaceTime(this, part("spacetime")) };
     this.strip = new Strip(this, part("strip"));
     this.curves = new Curves(this, part("curves"));
     this.inspector = new Inspector(this, part("inspector"));
     this.counts = new Counts(this, part("count-panel"));
     this.statePanel = new StatePanel(this, part("states"));
     this.story = new Story(this, part("story"));
+    this.difference = new Difference(this, part("difference"));
     describe(this);
     this.listen();
     this.showControls();
   }
 
-  // How long it all lasts: the time strip's length.
-  measure() {
-    const { ends } = this.events, x = this.columns["curves x"], known = countUpTo(ends, Number.MAX_VALUE);
-    const least = this.live ? this.live.length : 0;
-    this.span = Math.max(this.meta.ended_at || 0, known ? ends[known - 1] : 0, x.length ? x[x.length - 1] : 0, least) || 1;
+  get presenting() {
+    return "present" in this.root.dataset;
+  }
+
+  // The unit of all lengths: a 96th of the window's width or a 54th of its height, whichever is less; text grows with it.
+  unit() {
+    const least = Math.min(innerWidth / 96, innerHeight / 54);
+    this.u = this.textScale * Math.min(Math.max(innerWidth < 760 ? Math.min(innerWidth / 36, innerHeight / 45) : least, 10.5), 44);
+    for (const { look } of this.shown) look.scale = this.textScale * Math.max(least / 15, 1);
+    this.root.style.setProperty("--u", `${this.u}px`);
+    this.root.style.setProperty("--k", this.look.scale);
   }
 
   // The round that is open at a time; 0: none is. At the end of the last one it is that which closes.
@@ -48,14 +59,14 @@ class Page {
 
   // Take up columns and a meta that have grown.
   renew(meta, columns) {
-    const { keptKinds, keptCauses } = this.events;
+    const { keptKinds, keptCauses } = this.events, { time } = this.player;
     Object.assign(this, { meta, columns });
     this.events = new Events(columns, meta);
     this.events.keptKinds.set(keptKinds);
     this.events.keptCauses.set(keptCauses);
-    this.measure();
-    this.look.read();
-    this.states.read();
+    this.read();
+    Object.assign(this, { reel: this.film, usual: 0 });
+    this.player.film = this.film.of(time);
     this.views.spacetime.fit();
     this.curves.read();
     this.counts.read();
@@ -71,6 +82,7 @@ class Page {
   draw() {
     const { time, playing } = this.player;
     this.drawn = this.views[this.view].draw(time);
+    if (this.view === "map") for (const { stage } of this.shown.slice(1)) stage.draw(time);
     this.strip.draw(time);
     this.curves.draw(time);
     this.counts.draw(time);
@@ -82,47 +94,135 @@ class Page {
     const now = performance.now();
     if (playing && now - (this.inspected || 0) < 150) return;
     this.inspected = now;
+    this.difference.draw(time);
     this.inspector.draw(time);
   }
 
   drawClock(time) {
-    const parts = [`${this.timeText(time)} s`], round = this.round(time);
+    const { player, view } = this, parts = [], round = this.round(time), rate = this.reel.rate(player.film) * player.speed;
+    if (rate > 0) parts.push(rate >= 1 ? `${short(rate, 2)}× as fast` : `slowed ${short(1 / rate, 1 / rate < 10 ? 2 : Math.ceil(Math.log10(1 / rate)))}×`);
     // The number of rounds is known at the run's end only.
     if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
     const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
-    if (this.view !== "map") parts.push(`${underway} frames in view`);
+    if (view !== "map") parts.push(`${underway} frames in view`);
     else if (underway || !spread) parts.push(`${underway} under way`);
     if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
-    this.part("clock").textContent = parts.join(" · ");
-    const thinned = [];
+    if (this.shown.length > 1) parts.push(`${this.meta.agents.filter((name) => this.differs(name, time)).length} of ${this.meta.agents.length} differ`);
+    setText(this.part("now"), `${this.timeText(time)} s`);
+    setText(this.part("pace"), ` · ${parts.join(" · ")}`);
+    const thinned = [], [words, news] = this.caption(time, player.film), { trail } = this;
     if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
     setText(this.part("thinned"), thinned.length ? `Thinned: ${thinned.join(", ")}.` : "");
-    setText(this.part("going"), this.view === "map" ? this.views.map.failing().join("\n") : "");
+    // Of what goes from hand to hand its way.
+    const gone = trail ? trail.list.filter((row) => this.events.end[row] <= time && !this.events.cause[row]) : [], path = gone.map((row) => this.events.receiver[row]);
+    const followed = trail ? [`following “${clipped(trail.thing, 24)}”${path.length > 12 || !path.length || gone.some((row, i) => i && this.events.sender[row] !== path[i - 1]) ? "" : `: ${this.names([this.events.sender[gone[0]]])} → ${path.map((agent) => this.names([agent])).join(" → ")}`}`] : [];
+    setText(this.part("going"), view === "map" ? [...followed, ...this.views.map.failing()].join("\n") : "");
+    setText(this.part("caption"), view === "map" ? words : "");
+    this.part("caption").classList.toggle("news", news);
   }
 
-  // A time with as many decimals as tell it from another at this speed, or in this view: always as many, or it would jump.
+  // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
+  caption(t, film) {
+    const { reel: { moments, held }, shown } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
+    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text);
+    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => of(runs, text)).join(" · "), true];
+    const words = shown.map((run) => run.underway(t));
+    return [words.every((each) => each === words[0]) ? words[0] : words.map((each, i) => of([i], each)).join(" | "), false];
+  }
+
+  // --- runs beside this one, and what is followed -------------------------------------------------------------------
+
+  // Show other runs, {meta, columns}, beside this one, all by their titles and on one film; none: this one alone.
+  beside(others, titles = []) {
+    const { time } = this.player, first = this.part("map").parentElement;
+    this.views.map.pane.parentElement.replaceChildren(first);
+    first.querySelectorAll(".branch").forEach((each) => each.remove());
+    this.shown = [this];
+    const panes = others.map(() => {
+      const pane = element("div", "", { class: "pane" });
+      pane.append(element("canvas", "", { class: "under", "aria-hidden": "true" }), element("canvas", "", { class: "over", role: "img" }));
+      first.parentElement.append(pane);
+      return pane;
+    });
+    this.reel = others.length ? together([this.film, ...others.map(({ meta }) => new Film(meta.film))]) : this.film;
+    this.root.toggleAttribute("data-beside", others.length > 0);
+    others.forEach((run, i) => this.shown.push(new Beside(this, run, panes[i])));
+    if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${LETTERS[i]} · ${titles[i]}`, { class: "branch" })));
+    this.span = Math.max(...this.shown.map((run) => run.span));
+    this.shown.slice(1).forEach(({ stage }) => this.choosesOn(stage));
+    this.resize();
+    this.player.seek(time);
+  }
+
+  get stage() {
+    return this.views.map;
+  }
+
+  // Whether an agent is not in the same state in all runs. What runs on by itself differs all the time: it does not count.
+  differs(name, t, only = null) {
+    const [{ states, meta }, ...others] = this.shown, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
+    return others.some((run) => {
+      const same = run.meta.agents.indexOf(name);
+      return same < 0 || Boolean(this.downAt(agent, t)) !== Boolean(run.downAt(same, t)) || drawn.some((each) => !Object.is(this.valueOf(each, agent, t), run.valueOf(each, same, t)));
+    });
+  }
+
+  // Whether a frame flies in all runs alike.
+  isShared(run, row) {
+    const { start, sender, receiver, kind } = run.events, names = run.meta.agents;
+    return this.shown.every((other) => {
+      if (other === run) return true;
+      const { events, meta } = other;
+      for (let at = countUpTo(events.start, start[row], true); events.start[at] === start[row]; at++) {
+        if (meta.agents[events.sender[at]] === names[sender[row]] && meta.agents[events.receiver[at]] === names[receiver[row]] && meta.kinds[events.kind[at]] === run.meta.kinds[kind[row]]) return true;
+      }
+      return false;
+    });
+  }
+
+  // Follow what some frames carry: the rest is pale, and moments are its arrivals. Null: nothing any more.
+  pursue(thing, list = null) {
+    for (const run of this.shown) {
+      const rows = thing === null ? [] : (run === this && list) || run.carrying(thing);
+      run.trail = rows.length ? new Trail(run, thing, rows) : null;
+    }
+    this.strip.resize();
+    this.draw();
+    this.keepAddress();
+  }
+
+  // A click on a stage: a frame, or an entry of a log, is followed; an agent or a link is chosen.
+  choosesOn(stage) {
+    stage.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
+      const thing = stage.thingAt(x, y);
+      if (thing && stage.run === this) this.pursue(...thing);
+      else if (!thing) this.choose(stage.pick(x, y));
+    });
+  }
+
+  // A time with as many decimals as tell where a frame is: always as many, or it would jump.
   timeText(time) {
     const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
-    const decimals = Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.player.speed / 8))), 0), 15);
-    return time.toFixed(decimals);
+    this.usual ||= flightOf(this.events) || this.span;
+    return time.toFixed(Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.usual / 8))), 0), 15));
   }
 
   // The buttons' texts.
   showControls() {
     const { player, root } = this;
     this.part("play").textContent = player.playing ? "❚❚ Pause" : "▶ Play";
-    const { rounds, round_period: period } = this.meta, pace = `${short(player.speed, 3)} s per s`, many = player.speed / period;
-    this.part("speed").textContent = rounds > 0 && period > 0 ? `${short(many, 3)} round${Math.abs(many - 1) < 1e-9 ? "" : "s"} per s` : pace;
-    this.part("speed").title = `${pace}: simulated seconds per second`;
+    this.part("speed").textContent = `${player.speed}×`;
+    this.part("caption").setAttribute("aria-live", player.playing ? "off" : "polite");
     root.dataset.view = this.view;
     for (const name of ["map", "spacetime"]) this.part(`to-${name}`).setAttribute("aria-pressed", String(this.view === name));
-    for (const name of ["round-back", "round-on"]) this.part(name).hidden = !(this.meta.rounds > 0);
     this.part("strip").setAttribute("aria-valuemax", String(this.span));
   }
 
   resize() {
+    this.unit();
     this.views.map.resize();
+    for (const { stage } of this.shown.slice(1)) stage.resize();
     this.views.spacetime.resize();
     this.strip.resize();
     this.curves.build();
@@ -130,22 +230,37 @@ class Page {
   }
 
   show(view) {
-    // The name that links of earlier versions have.
-    this.view = view === "sequence" ? "spacetime" : view;
+    this.view = view;
     this.showControls();
     this.resize();
   }
 
   // The size of text, 1 to 2: for the back of a room.
   text(scale) {
-    this.look.scale = scale;
-    this.root.style.setProperty("--k", scale);
+    this.textScale = this.root.dataset.text = scale;
     this.part("larger").setAttribute("aria-pressed", String(scale > 1));
     this.resize();
   }
 
   larger() {
-    this.text(TEXTS.find((each) => each > this.look.scale + 1e-9) || TEXTS[0]);
+    this.text(TEXTS.find((each) => each > this.textScale + 1e-9) || TEXTS[0]);
+  }
+
+  // All of the screen for the stage, or no more.
+  present(on = !this.presenting) {
+    this.root.toggleAttribute("data-present", on);
+    // A browser gives its whole screen only to somebody who has just pressed something.
+    if (on && navigator.userActivation?.isActive && document.fullscreenEnabled) document.documentElement.requestFullscreen().catch(() => {});
+    else if (!on && document.fullscreenElement) document.exitFullscreen();
+    this.full = false;
+    this.resize();
+  }
+
+  // What is drawn, or not any more: links, logs, what is routine, the legend, or all ("black").
+  toggle(what) {
+    if (!this.off.delete(what)) this.off.add(what);
+    this.root.dataset.off = [...this.off].join(" ");
+    this.resize();
   }
 
   // --- the page's address: what is shown, to be kept and sent ---------------------------------------------------------
@@ -162,21 +277,23 @@ class Page {
     this.views.map.sides = null;
     if (link.has("kinds")) this.counts.only(link.get("kinds").split(",").map(decoded));
     if (speed > 0 && Number.isFinite(speed)) player.speed = speed;
-    if (link.has("t")) player.time = Math.min(Math.max(Number(link.get("t")) || 0, 0), this.limit);
-    if (link.get("view") in { ...this.views, sequence: 1 }) this.view = link.get("view") === "sequence" ? "spacetime" : link.get("view");
+    if (link.has("present") !== this.presenting) this.present();
+    if (link.has("t")) player.seek(link.get("t"));
+    if (link.get("view") in this.views) this.view = link.get("view");
     if (agent >= 0) this.chosen = { agent };
     else if (pair.length === 2 && pair.every((each) => each >= 0)) this.chosen = { link: pair };
     this.showControls();
     this.resize();
     this.views.spacetime.follow(link);
     this.views.map.drawUnder();
+    if (link.has("follow")) this.pursue(link.get("follow") || null);
     this.following = false;
     this.draw();
   }
 
   // Nothing that is as it was at first: an address is short.
   address() {
-    const { chosen, meta, player, events, states, look, root } = this, parts = [];
+    const { chosen, meta, player, events, states, root } = this, parts = [];
     const add = (name, value) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (player.time > 0) add("t", Number(player.time.toPrecision(12)));
     if (this.view !== "map") add("view", this.view);
@@ -187,8 +304,10 @@ class Page {
     else if (chosen && chosen.agent !== undefined) add("agent", meta.agents[chosen.agent]);
     if (events.keptKinds.includes(0)) add("kinds", meta.kinds.filter((_, i) => events.keptKinds[i]).map(encodeURIComponent).join(","));
     if (states.shown !== states.first) add("colour", states.shown < 0 ? "none" : states.names[states.shown]);
-    if (look.scale !== 1) add("text", look.scale);
+    if (this.textScale !== 1) add("text", this.textScale);
     if (root.dataset.theme) add("theme", root.dataset.theme);
+    if (this.trail) add("follow", this.trail.thing);
+    if (this.presenting) parts.push("present");
     return parts.length ? `#${parts.join("&")}` : "";
   }
 
@@ -208,12 +327,6 @@ class Page {
     }, 300);
   }
 
-  // Whether the chosen link is that of two agents, or the chosen agent one of them.
-  concerns(i, j) {
-    const { link, agent } = this.chosen;
-    return link ? link.includes(i) && link.includes(j) : i === agent || j === agent;
-  }
-
   // The agent after the chosen one, or before it.
   chooseNext(step) {
     const { chosen, meta } = this, count = meta.agents.length, now = chosen && chosen.agent !== undefined ? chosen.agent : step > 0 ? -1 : count;
@@ -222,24 +335,20 @@ class Page {
 
   choose(chosen) {
     this.chosen = chosen;
-    this.views.map.drawUnder();
+    for (const { stage } of this.shown) stage.drawUnder();
     this.draw();
   }
 
   theme(name) {
     this.root.dataset.theme = name || (this.look.dark ? "light" : "dark");
-    this.look.read();
-    for (const again of this.counts.icons) again();
-    this.resize();
+    this.repaint();
   }
 
   listen() {
     const { player, part } = this;
     const buttons = {
-      play: () => player.toggle(), back: () => player.step(false), on: () => player.step(true),
-      "round-back": () => player.round(false), "round-on": () => player.round(true),
-      slower: () => player.faster(1 / 2), faster: () => player.faster(2),
-      "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"),
+      play: () => player.toggle(), back: () => player.moment(false), on: () => player.moment(true), slower: () => player.faster(1 / 2), faster: () => player.faster(2),
+      "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"), present: () => this.present(),
       theme: () => this.theme(), larger: () => this.larger(), help: () => this.help(), "help-close": () => this.help(),
     };
     part("pick").addEventListener("change", () => part("pick").blur());
@@ -250,9 +359,8 @@ class Page {
         if (event.detail) part(name).blur();
       });
     }
-    for (const name of ["map", "spacetime"]) {
-      part(name).addEventListener("click", (event) => this.choose(this.views[name].pick(event.offsetX, event.offsetY, event.shiftKey)));
-    }
+    this.choosesOn(this.stage);
+    part("spacetime").addEventListener("click", (event) => this.choose(this.views.spacetime.pick(event.offsetX, event.offsetY, event.shiftKey)));
     part("spacetime").addEventListener("wheel", (event) => {
       event.preventDefault();
       this.views.spacetime.zoom(event.deltaY > 0 ? 1.25 : 0.8);
@@ -263,6 +371,12 @@ class Page {
     const { signal } = this.gone;
     document.addEventListener("keydown", (event) => this.key(event), { signal });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => !this.root.dataset.theme && this.repaint(), { signal });
+    // The browser leaves its full screen by itself.
+    document.addEventListener("fullscreenchange", () => {
+      const was = this.full;
+      this.full = Boolean(document.fullscreenElement);
+      if (was && !this.full && this.presenting) this.present(false);
+    }, { signal });
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(part("stage"));
   }
@@ -275,7 +389,7 @@ class Page {
   }
 
   repaint() {
-    this.look.read();
+    for (const { look } of this.shown) look.read();
     for (const again of this.counts.icons) again();
     this.resize();
   }
@@ -290,16 +404,21 @@ class Page {
     const tag = event.target.tagName;
     if (event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (tag === "BUTTON" && event.key === " ")) return;
     if (tag === "INPUT" && event.key === " ") return;
+    if (this.off.has("black") && event.key !== ".") this.toggle("black");
     const view = this.views[this.view];
     if (view.key && view.key(event)) return event.preventDefault();
-    const { player } = this, far = event.shiftKey;
+    const { player } = this, far = event.shiftKey, on = () => player.moment(true), back = () => player.moment(false);
     const keys = {
-      " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.step(true)),
-      ArrowLeft: () => (far ? player.round(false) : player.step(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
+      PageDown: on, n: on, PageUp: back, b: back, " ": () => player.toggle(), ArrowRight: () => (far ? player.round(true) : player.arrival(true)),
+      ArrowLeft: () => (far ? player.round(false) : player.arrival(false)), Home: () => player.seek(0), End: () => player.seek(this.limit),
       "+": () => player.faster(2), "=": () => player.faster(2), "-": () => player.faster(1 / 2), t: () => this.larger(),
-      ArrowDown: () => this.chooseNext(1), ArrowUp: () => this.chooseNext(-1),
-      m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(), Escape: () => this.choose(null),
+      ArrowDown: () => this.chooseNext(1), ArrowUp: () => this.chooseNext(-1), p: () => this.present(), F5: () => this.present(),
+      ".": () => this.toggle("black"), l: () => this.toggle("legend"), g: () => this.toggle("logs"), k: () => this.toggle("routine"), e: () => this.toggle("links"),
+      m: () => this.show("map"), s: () => this.show("spacetime"), d: () => this.theme(), "?": () => this.help(),
+      Escape: () => (this.trail && !this.chosen ? this.pursue(null) : this.chosen || !this.presenting ? this.choose(null) : this.present(false)),
     };
+    // A page in a frame, or that asks its server, is loaded anew by F5 as usual.
+    if (event.key === "F5" && (this.meta.framed || this.live)) return;
     if (!keys[event.key]) return;
     if (event.key !== "Escape") event.preventDefault();
     keys[event.key]();
@@ -323,12 +442,17 @@ function handle(page) {
     seek: (time) => page.player.seek(time),
     play: () => page.player.play(),
     pause: () => page.player.pause(),
-    step: (forward = true) => page.player.step(forward),
+    step: (forward = true) => page.player.arrival(forward),
+    moment: (forward = true) => page.player.moment(forward),
+    film: (film) => page.player.put(film),
+    moments: () => page.reel.moments,
+    present: (on) => page.present(on),
     round: (forward = true) => page.player.round(forward),
     show: (view) => page.show(view),
     theme: (name) => page.theme(name),
     faster: (factor) => page.player.faster(factor),
     text: (scale) => page.text(scale),
+    follow: (thing) => page.pursue(thing),
     address: () => page.address(),
     choose: (chosen) => page.choose(chosen),
     row: (i) => Object.fromEntries(EVENT_COLUMNS.map((name) => [name, page.events[name][i]])),
@@ -343,11 +467,11 @@ function handle(page) {
 
 // What is shown: rows of the columns that are under way and pass the filters; ended ones by cause, all of them.
 function stateOf(page) {
-  const { time, speed, playing } = page.player, { events, meta } = page;
+  const { time, film, speed, playing } = page.player, { events, meta } = page;
   const rows = events.overlapping(time, time), ended = events.endedBy(time);
   const flying = Array.from(rows.filter((row) => events.depart[row] <= time));
   return {
-    time, speed, playing, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
+    time, film, speed, playing, length: page.reel.length, followed: page.trail && page.trail.list, caption: page.part("caption").textContent, view: page.view, chosen: page.chosen, span: page.span, underway: rows.length, flying,
     waiting: Array.from(rows.filter((row) => events.depart[row] > time)), round: page.round(time),
     ended: Object.fromEntries(meta.causes.map((cause, i) => [cause, ended[i]])),
     states: Object.fromEntries(page.states.names.map((name, i) => [name, Array.from(page.states.at(time, i) || [])])),
@@ -355,12 +479,13 @@ function stateOf(page) {
   };
 }
 
-// Milliseconds that drawing takes at a number of times, evenly over the run.
-function measure(page, frames) {
+// Milliseconds of script that pictures take at a number of times, evenly over the film; each is shown before the next.
+async function measure(page, frames) {
   const times = [];
   for (let i = 0; i < frames; i++) {
+    await new Promise(requestAnimationFrame);
     const begun = performance.now();
-    page.player.seek((page.span * (i + 0.5)) / frames);
+    page.player.put((page.reel.length * (i + 0.5)) / frames);
     times.push(performance.now() - begun);
   }
   return times;
@@ -368,7 +493,10 @@ function measure(page, frames) {
 
 async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
-  const page = new Page(root, meta, await unpack(packed));
+  const [first, ...others] = await Promise.all((meta.runs ? packed : [packed]).map(unpack));
+  const page = new Page(root, meta.runs ? { ...meta.runs[0], title: meta.title, command: "" } : meta, first);
+  if (meta.runs) page.beside(others.map((columns, i) => ({ meta: meta.runs[i + 1], columns })), meta.names);
+  if (page.meta.film.follow) page.pursue(page.meta.film.follow.thing, page.meta.film.follow.rows);
   page.draw();
   root.dataset.ready = "";
   if (!meta.framed) {

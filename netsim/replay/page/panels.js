@@ -41,9 +41,8 @@ class StatePanel {
 
   // The words of a category, each with its colour and shape; down where some agent is at some time.
   drawWords() {
-    const { states, look, views } = this.page, { category } = states;
-    views.spacetime.readFaults();
-    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(views.spacetime.fallen.size ? [DOWN] : [])];
+    const { states, look } = this.page, { category } = states;
+    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(this.page.fallen.size ? [DOWN] : [])];
     const drawn = this.page.drawings.legend(), key = `${category} ${look.theme} ${list.map(String)} ${drawn.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
@@ -186,6 +185,37 @@ class Counts {
   }
 }
 
+// Of runs side by side: frames by their ends, agents by their words, curves, as all is by now, and the first less the second.
+class Difference {
+  constructor(page, panel) {
+    Object.assign(this, { page, panel });
+  }
+
+  rows(t) {
+    const { page } = this, { shown, states } = page, found = new Map(), put = (what, i, value) => found.set(what, Object.assign(found.get(what) || shown.map(() => null), { [i]: value }));
+    shown.forEach((run, i) => {
+      const ended = run.events.endedBy(t), at = countUpTo(run.columns["curves x"], t) - 1;
+      for (const cause of new Set(shown.flatMap(({ meta }) => meta.causes.filter((each) => meta.counts[each])))) put(cause.replaceAll("_", " "), i, ended[run.meta.causes.indexOf(cause)] || 0);
+      if (states.category) for (const word of states.order(states.category)) put(word, i, run.meta.agents.reduce((sum, _, agent) => sum + (run.valueOf(states.category, agent, t) === word), 0));
+      run.meta.curves.forEach((name, k) => at >= 0 && !run.meta.causes.includes(name) && put(name.replaceAll("_", " "), i, run.columns[`curve ${k}`][at]));
+    });
+    return found;
+  }
+
+  draw(t) {
+    const { page, panel } = this;
+    panel.hidden = page.shown.length < 2;
+    if (panel.hidden) return;
+    const row = (what, cells, tag = "td") => {
+      const made = element("tr");
+      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell)));
+      return made;
+    };
+    const letters = [...LETTERS.slice(0, page.shown.length)], show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
+    panel.replaceChildren(row("by now", [...letters, "A − B"], "th"), ...[...this.rows(t)].filter(([, values]) => values.some((each) => each)).map(([what, values]) => row(what, [...values.map(show), values[0] === null || values[1] === null ? "–" : show(values[0] - values[1])])));
+  }
+}
+
 // What agents note, and what fails, in order of time; a click goes there.
 class Story {
   constructor(page, panel) {
@@ -198,7 +228,7 @@ class Story {
     times.forEach((time, i) => found.push({ time, who: name(agents[i]), text: `“${texts[i]}”` }));
     for (const { text, begin, end, what } of meta.faults || []) {
       found.push({ time: begin, who: "", text: what === "Join" ? text : shortened(text) });
-      if (end !== null && end !== undefined) found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
+      if (end !== null && end !== undefined && what !== "Join") found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
     }
     found.sort((one, other) => one.time - other.time);
     this.times = Float64Array.from(found.slice(0, MOST_IN_STORY), ({ time }) => time);
@@ -239,6 +269,7 @@ function describe(page) {
   if (spreads) notes.push(`${spreads} frames took no time (latency is 0): the map draws them over the rest of their round.`);
   if (none) notes.push(`${none} frames took no time and are of a kind that is answered, or outside rounds: they are not seen under way.`);
   if (meta.shown < meta.total && meta.omitted) notes.unshift(`Shown are ${meta.shown} of ${meta.total} link messages. ${meta.omitted}`);
+  if (meta.film.most_film) notes.push(`The film is shortened to ${short(meta.film.most_film)} s: flights far from any moment take less than their half second.`);
   if (!meta.has_positions && meta.agents.length > 1) notes.push("The network has no positions: the map is a layout.");
   part("notes").replaceChildren(...notes.map((note) => element("li", note)));
   const versions = Object.entries(meta.versions).map(([name, version]) => `${name} ${version}`);

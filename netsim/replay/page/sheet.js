@@ -442,7 +442,7 @@ class Sheet {
       return;
     }
     look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level] * this.big);
-    if (!this.detailed || this.view.overtook[row] < 0) return;
+    if (!this.detailed || this.view.page.overtook[row] < 0) return;
     // Two strokes across an arrow that overtook another of its link.
     const [x, y] = this.on(arrow, 0.86);
     context.strokeStyle = look.ink;
@@ -612,7 +612,7 @@ class Sheet {
 
   label(arrow, fan) {
     const { context, view, size, page: { meta, events } } = this;
-    let text = view.title(arrow.row);
+    let text = view.page.title(arrow.row);
     if (fan && !view.tall) {
       const names = fan.cut.map(({ row }) => meta.agents[events.receiver[row]]);
       text += ` to ${names.slice(0, 6).join(" ")}${names.length > 6 ? ` and ${names.length - 6} more` : ""}`;

@@ -1,8 +1,6 @@
 // The space–time diagram (Lamport's): a lifeline for each agent, time across, or down where it is narrow, an arrow for each
 // frame. A chosen event shows its causal past and future; a second one how the two are ordered.
 
-// Faults by which agents are down, and the words at their begin and end.
-const DOWNS = new Map([["Crash", ["crash", "restart"]], ["Leave", ["leaves", "is back"]], ["Join", ["", "joins"]], ["Empty", ["battery empty", "charged"]]]);
 const NARROW = 760;
 // Milliseconds of a picture's sixteen in which the next sheet is drawn.
 const AHEAD = 4;
@@ -50,7 +48,7 @@ class SpaceTime {
     if (this.readOf === events && this.readAs === key) return;
     if (this.readOf !== events) this.known = null;
     Object.assign(this, { readOf: events, readAs: key, key_: "" });
-    this.readFaults();
+    this.faults = page.faults;
     this.readOrder();
     this.readFlight();
     this.lines = new Map();
@@ -61,23 +59,6 @@ class SpaceTime {
     this.words.sort((one, other) => one.time - other.time);
     this.wordTimes = Float64Array.from(this.words, ({ time }) => time);
     this.widest = 0;
-  }
-
-  // Faults alone: the map asks for them, too.
-  readFaults() {
-    const { faults = [] } = this.page.meta;
-    if (this.faultsOf === faults && this.faults) return;
-    this.faultsOf = faults;
-    this.faults = faults.map((fault) => ({ ...fault, links: fault.links || [], agents: fault.agents || [] }));
-    this.fallen = new Map();
-    for (const fault of this.faults) if (DOWNS.has(fault.what)) for (const agent of fault.agents) this.fallen.set(agent, null);
-  }
-
-  // When an agent is down at a time: {from, to, what}.
-  downAt(agent, t) {
-    if (!this.fallen.has(agent)) return undefined;
-    if (!this.fallen.get(agent)) this.fallen.set(agent, this.downs(agent));
-    return this.fallen.get(agent).find(({ from, to, ended, what }) => from <= t && (t < to || (!ended && what !== "Join")));
   }
 
   // Agents of one side of a partition are neighbours.
@@ -102,13 +83,6 @@ class SpaceTime {
     this.flight = flightOf(this.page.events);
   }
 
-  // Where an agent was down: {from, to, words}.
-  downs(agent) {
-    const { span } = this.page;
-    return this.faults.filter(({ what, agents }) => DOWNS.has(what) && agents.includes(agent))
-      .map(({ what, begin, end }) => ({ from: what === "Join" ? 0 : begin, to: end ?? (what === "Join" ? begin : span), ended: end !== null && end !== undefined, words: DOWNS.get(what), what }));
-  }
-
   // An agent's line: {from, to, style, word, rest}, down where it is down.
   lifeline(agent) {
     if (this.lines.has(agent)) return this.lines.get(agent);
@@ -116,7 +90,7 @@ class SpaceTime {
     const plain = { colour: look.line, weight: 1.4, dash: [] }, spans = category ? states.spans(agent) : [];
     let list = spans.map(({ from, to, word, rest }) => ({ from, to, word, rest, style: word ? look.role(category, word) : plain }));
     if (!list.length || list[0].from > 0) list.unshift({ from: 0, to: list.length ? list[0].from : span, word: "", rest: "", style: plain });
-    for (const { from, to } of this.downs(agent)) {
+    for (const { from, to } of this.page.downs(agent)) {
       const down = { from, to, word: "down", rest: "", style: look.role(category, DOWN) };
       list = [...list.flatMap((each) => [{ ...each, to: Math.min(each.to, from) }, { ...each, from: Math.max(each.from, to) }]), down];
       list = list.filter((each) => each.to > each.from || each === down).sort((one, other) => one.from - other.from);
@@ -127,7 +101,7 @@ class SpaceTime {
 
   // The words at an agent's line: where its role changes, where only the rest does, where it goes down and comes back.
   wordsOf(agent) {
-    const { look, states } = this.page, found = [], downs = this.downs(agent), colour = look.role(states.category, DOWN).colour;
+    const { look, states } = this.page, found = [], downs = this.page.downs(agent), colour = look.role(states.category, DOWN).colour;
     const list = this.lifeline(agent), back = new Map(downs.filter(({ ended }) => ended).map(({ to, words }) => [to, words[1]]));
     for (const { from, words, what } of downs) if (what !== "Join") found.push({ time: from, agent, text: words[0], kind: "role", colour });
     let last = list[0];
@@ -159,7 +133,7 @@ class SpaceTime {
     }
     const falls = [];
     for (let agent = 0; agent < meta.agents.length; agent++) {
-      for (const { from, to, ended, what } of this.downs(agent)) {
+      for (const { from, to, ended, what } of this.page.downs(agent)) {
         if (what !== "Join") falls.push({ time: from, agent, falls: true });
         if (ended || what === "Join") falls.push({ time: to, agent, falls: false });
       }
@@ -167,7 +141,7 @@ class SpaceTime {
     local.push(...falls);
     local.sort((one, other) => one.time - other.time);
     this.known = new Causality(events, meta.agents.length, local.filter(({ time }) => Number.isFinite(time)));
-    this.overtook = overtakings(events, meta.agents.length);
+    this.page.overtook = overtakings(events, meta.agents.length);
     this.crashes = new Map(falls.map((fall) => [this.known.at(fall.agent, fall.time).at(-1), fall.falls]));
     this.clocks = null;
     return this.known;
@@ -536,13 +510,6 @@ class SpaceTime {
     });
   }
 
-  captionOf({ sides, begin, end, text }) {
-    const { agents } = this.page.meta;
-    const names = (sides || []).map((side) => side.slice(0, 8).map((i) => clipped(agents[i], 8)).join(" ") + (side.length > 8 ? ` and ${side.length - 8} more` : ""));
-    const when = end === null || end === undefined ? `from ${short(begin)} s` : `${short(begin)} to ${short(end)} s`;
-    return names.length ? `partition: ${names.join(" | ")}${this.tall ? "" : `, ${when}`}` : text;
-  }
-
   drawCaptions(context, t) {
     const { look } = this.page, { size } = this;
     let free = -Infinity;
@@ -552,7 +519,7 @@ class SpaceTime {
       context.font = look.font(12, "600");
       context.textAlign = "left";
       context.globalAlpha = fault.begin <= t || this.focus ? 1 : 0.4;
-      const from = Math.max(this.at(fault.begin), this.tall ? this.top : this.left), text = this.captionOf(fault);
+      const from = Math.max(this.at(fault.begin), this.tall ? this.top : this.left), text = this.page.captionOf(fault, this.tall);
       const x = this.tall ? this.left + 6 : Math.max(from + 8, free), y = this.tall ? from + size : 0.9 * size, w = context.measureText(text).width;
       context.fillStyle = look.band;
       context.fillRect(x - 4, y - 0.75 * size, w + 8, 1.5 * size);
@@ -565,51 +532,25 @@ class SpaceTime {
 
   // --- words about what is chosen -------------------------------------------------------------------------------------------
 
-  // A frame in words: its kind and label.
-  title(row) {
-    const { meta, events } = this.page, kind = meta.kinds[events.kind[row]], label = (meta.labels || [])[events.label[row]] || "";
-    if (!label) return meta.kinds.length > 1 ? kind : "";
-    return meta.kinds.length === 1 || label.startsWith(kind) ? label : `${kind} ${label}`;
-  }
-
-  nameOf(agent) {
-    return clipped(this.page.meta.agents[agent], 20);
-  }
-
-  // All that is known of a frame, in a sentence or two.
-  sentence(row) {
-    const { meta, events, look } = this.page, { start, depart, end, cause, sender, receiver, reply, bits } = events;
-    const title = this.title(row) || meta.kinds[events.kind[row]], why = cause[row], name = look.causes[why];
-    const parts = [`${title}${reply[row] ? " (reply)" : ""}, ${this.nameOf(sender[row])} → ${this.nameOf(receiver[row])}: sent at ${short(start[row], 7)} s`];
-    if (depart[row] > start[row]) parts[0] += `, left at ${short(depart[row], 7)} s`;
-    if (!why) parts[0] += end[row] > start[row] ? `, arrived at ${short(end[row], 7)} s, after ${short(end[row] - start[row], 3)} s` : ", arrived at once";
-    else if (name === "in_flight") parts[0] += ", still under way at the end";
-    else parts[0] += `; it did not arrive: ${look.cause(why).words}, ${short(end[row], 7)} s`;
-    parts[0] += `. ${bits[row]} bits.`;
-    const other = this.overtook ? this.overtook[row] : -1;
-    if (other >= 0) parts.push(`It overtook ${this.title(other) || "a frame"} of the same link, sent at ${short(start[other], 7)} s, which arrived at ${short(end[other], 7)} s.`);
-    return parts.join(" ");
-  }
-
   // What an agent did in an event, a line for each.
   deeds(event) {
     const { causality } = this, { meta, events, look } = this.page, agent = causality.agent[event], time = causality.time[event], lines = [];
     const grouped_ = (rows, names) => {
       const found = new Map();
       for (const row of rows) {
-        const title = this.title(row) || meta.kinds[events.kind[row]];
+        const title = this.page.title(row) || meta.kinds[events.kind[row]];
         found.set(title, [...(found.get(title) || []), names(row)]);
       }
       return [...found].map(([title, list]) => [title, list.length > 8 ? `${list.slice(0, 8).join(", ")} and ${list.length - 8} more` : list.join(", ")]);
     };
-    for (const [title, list] of grouped_(causality.arrivals(event), (row) => this.nameOf(events.sender[row]))) lines.push(`gets ${title} from ${list}`);
+    for (const [title, list] of grouped_(causality.arrivals(event), (row) => this.page.names([events.sender[row]]))) lines.push(`gets ${title} from ${list}`);
     const last = causality.at(agent, time).at(-1) === event;
     if (last) {
       for (const word of this.words) if (word.time === time && word.agent === agent) lines.push(`${word.deed || ""}${word.text}`);
     }
     const ends = (row) => {
       const why = events.cause[row];
-      return this.nameOf(events.receiver[row]) + (why ? ` (${look.causes[why] === "in_flight" ? "under way" : look.cause(why).words})` : "");
+      return this.page.names([events.receiver[row]]) + (why ? ` (${look.causes[why] === "in_flight" ? "under way" : look.cause(why).words})` : "");
     };
     for (const [title, list] of grouped_(causality.sendings(event), ends)) lines.push(`sends ${title} to ${list}`);
     return lines;
@@ -631,14 +572,14 @@ class SpaceTime {
     }
     const [first, second] = chain.events[0] === one ? ["A", "B"] : ["B", "A"], { rows } = chain;
     if (!rows.length) return `${first} happened before ${second}: it is earlier on the same lifeline.`;
-    const steps = rows.slice(0, 6).map((row) => `${this.nameOf(this.page.events.sender[row])} → ${this.nameOf(this.page.events.receiver[row])}`);
+    const steps = rows.slice(0, 6).map((row) => `${this.page.names([this.page.events.sender[row]])} → ${this.page.names([this.page.events.receiver[row]])}`);
     return `${first} happened before ${second}, by a chain of ${rows.length} frame${rows.length > 1 ? "s" : ""}: ${steps.join(", ")}${rows.length > 6 ? ", …" : ""}.`;
   }
 
   heading(event) {
     const { causality } = this, agent = causality.agent[event], list = causality.at(agent, causality.time[event]);
     const which = list.length > 1 ? ` (${list.indexOf(event) + 1} of ${list.length} at this instant)` : "";
-    return `Agent ${this.nameOf(agent)} at ${short(causality.time[event], 7)} s${which}`;
+    return `Agent ${this.page.names([agent])} at ${short(causality.time[event], 7)} s${which}`;
   }
 
   // The panel below the diagram.
@@ -728,7 +669,7 @@ class SpaceTime {
     this.canvas.style.cursor = event >= 0 || row >= 0 ? "pointer" : "";
     tip.hidden = event < 0 && row < 0;
     if (tip.hidden) return;
-    setText(tip, event >= 0 ? [this.heading(event), ...this.deeds(event)].join("\n") : this.sentence(row));
+    setText(tip, event >= 0 ? [this.heading(event), ...this.deeds(event)].join("\n") : this.page.sentence(row));
     const { offsetLeft, offsetTop } = this.canvas;
     tip.style.left = `${offsetLeft + Math.max(4, Math.min(x + 14, this.width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${offsetTop + (y + 18 + tip.offsetHeight > this.height ? Math.max(y - tip.offsetHeight - 8, 0) : y + 18)}px`;

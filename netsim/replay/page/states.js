@@ -31,6 +31,7 @@ class States {
     this.changes = grouped(columns["state agents"], this.agents);
     this.times = columns["state times"];
     this.sent = columns["state sent"];
+    this.watched = null;
     this.list = this.names.map((name, i) => {
       const values = columns[`state ${i}`];
       const whole = !words[name] && values.every((value) => Number.isNaN(value) || (Number.isInteger(value) && Math.abs(value) < 1e4));
@@ -64,6 +65,13 @@ class States {
   // The name of the category that colours agents and lifelines; "" if they show numbers, or nothing.
   get category() {
     return this.shown >= 0 && this.list[this.shown].words && !this.isTree ? this.names[this.shown] : "";
+  }
+
+  // Whether an agent has any state at all: what only disturbs others has none.
+  isWatched(agent) {
+    this.watched ||= new Map();
+    if (!this.watched.has(agent)) this.watched.set(agent, this.changes(agent).some((row) => this.list.some(({ values }) => !Number.isNaN(values[row]))));
+    return this.watched.get(agent);
   }
 
   // Whether depths in a tree colour agents.

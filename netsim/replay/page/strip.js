@@ -1,4 +1,5 @@
-// The strip below: when frames ended, delivered ones in the upper half, others by cause in the lower; and the slider.
+// The strip below, even in the film's time: when frames ended, delivered ones above, others by cause below, or of several
+// runs how many agents differ; the run's own seconds, which stand far apart where the film is slow; moments; and the slider.
 
 class Strip {
   constructor(page, canvas) {
@@ -15,92 +16,99 @@ class Strip {
   }
 
   drag(event) {
-    const box = this.canvas.getBoundingClientRect();
-    this.page.player.seek(((event.clientX - box.left - 8) / (box.width - 16)) * this.page.span);
+    const box = this.canvas.getBoundingClientRect(), { player } = this.page;
+    player.goal = null;
+    player.put(Math.min(Math.max((event.clientX - box.left - 8) / (box.width - 16), 0), 1) * player.reel.length);
   }
 
-  // Counts of ended, kept frames by bin and cause.
+  at(film) {
+    return 8 + (film / this.page.player.reel.length) * (this.surface.width - 16);
+  }
+
+  // Counts of ended, kept frames by bin of the film and cause.
   histogram(bins) {
-    const { events, span } = this.page, counts = new Float64Array(bins * events.causes);
-    for (let row = 0; row < events.count; row++) {
-      if (!events.keeps(row) || events.end[row] === Infinity) continue;
-      const bin = Math.min(Math.max(Math.floor((events.end[row] / span) * bins), 0), bins - 1);
-      counts[bin * events.causes + events.cause[row]]++;
+    const { events, player: { reel } } = this.page, counts = new Float64Array(bins * events.causes);
+    for (let bin = 0, place = 0; bin < bins; bin++) {
+      const until = bin === bins - 1 ? countUpTo(events.ends, Number.MAX_VALUE) : countUpTo(events.ends, reel.time(((bin + 1) / bins) * reel.length));
+      for (; place < until; place++) if (events.keeps(events.order[place])) counts[bin * events.causes + events.cause[events.order[place]]]++;
     }
     return counts;
   }
 
   resize() {
-    const { width, height } = (this.surface = fitted(this.canvas)), { look, events, span } = this.page;
-    this.foot = 4 + 14 * look.scale;
+    const { width, height } = (this.surface = fitted(this.canvas)), { page } = this, { look, events } = page;
+    this.size = 0.95 * page.u;
+    this.foot = 4 + 1.25 * this.size;
     this.under.width = this.canvas.width;
     this.under.height = this.canvas.height;
     const context = this.under.getContext("2d");
     context.scale(this.canvas.width / width, this.canvas.height / height);
-    const inner = width - 16, wide = 2, bins = Math.max(1, Math.floor(inner / wide)), causes = events.causes;
-    const counts = this.histogram(bins), half = (height - this.foot) / 2;
-    let most = [0, 0];
-    for (let bin = 0; bin < bins; bin++) {
-      let ill = 0;
-      for (let cause = 1; cause < causes; cause++) ill += counts[bin * causes + cause];
-      most = [Math.max(most[0], counts[bin * causes]), Math.max(most[1], ill)];
+    const inner = width - 16, bins = Math.max(1, Math.floor(inner / 3)), causes = events.causes, half = (height - this.foot) / 2, bar = inner / bins;
+    if (page.shown.length > 1) {
+      const { reel } = page.player, { agents } = page.meta;
+      context.fillStyle = look.accent;
+      for (let bin = 0; bin < bins; bin++) {
+        const t = reel.time(((bin + 0.5) / bins) * reel.length), share = agents.reduce((sum, name) => sum + page.differs(name, t), 0) / agents.length;
+        context.fillRect(8 + bin * bar, half - 0.6 * half * share, bar + 0.5, 0.6 * half * share);
+      }
+      return this.drawAxis(context, half, inner, height, `agents that differ, of ${agents.length}`, "");
     }
+    const counts = this.histogram(bins), ill = Float64Array.from({ length: bins }, (_, bin) => counts.subarray(bin * causes + 1, (bin + 1) * causes).reduce((sum, each) => sum + each, 0));
+    const most = [counts.reduce((best, each, i) => (i % causes ? best : Math.max(best, each)), 0), Math.max(...ill)];
     for (let bin = 0; bin < bins; bin++) {
-      const x = 8 + (bin * inner) / bins, well = (half * counts[bin * causes]) / (most[0] || 1);
+      const x = 8 + bin * bar, well = (half * counts[bin * causes]) / (most[0] || 1);
       context.fillStyle = look.colours[0];
       context.globalAlpha = 0.75;
-      context.fillRect(x, half - well, inner / bins, well);
+      context.fillRect(x, half - well, bar, well);
       context.globalAlpha = 1;
       for (let cause = 1, y = half + 1; cause < causes; cause++) {
         const size = ((half - 1) * counts[bin * causes + cause]) / (most[1] || 1);
         context.fillStyle = look.colours[cause];
-        context.fillRect(x, y, inner / bins, size);
+        context.fillRect(x, y, bar, size);
         y += size;
       }
     }
-    this.drawAxis(context, half, inner, height, most);
+    this.drawAxis(context, half, inner, height, most[0] ? `delivered, at most ${most[0]}` : "", most[1] ? `other ends, at most ${most[1]}` : "");
   }
 
-  drawAxis(context, half, inner, height, most) {
-    const { look, span } = this.page;
+  drawAxis(context, half, inner, height, above, below) {
+    const { look, span, player: { reel } } = this.page, room = 0.6 * this.size;
     context.fillStyle = look.soft;
     context.fillRect(8, half, inner, 1);
-    context.font = look.font(11);
+    context.font = `${this.size}px system-ui, sans-serif`;
     context.textBaseline = "alphabetic";
-    for (const time of ticks(0, span, inner / (90 * look.scale))) {
-      const x = 8 + (time / span) * inner;
-      context.textAlign = x < 30 ? "left" : x > inner - 20 ? "right" : "center";
+    let free = 0;
+    for (const time of ticks(0, span, inner / (6 * this.size))) {
+      const x = this.at(reel.of(time)), text = `${short(time)} s`, wide = context.measureText(text).width, left = Math.min(Math.max(x - wide / 2, 2), inner + 14 - wide);
       context.fillRect(x, height - this.foot, 1, 4);
-      context.fillText(`${short(time)} s`, x, height - 3);
+      if (left < free) continue;
+      context.textAlign = "left";
+      context.fillText(text, left, height - 3);
+      free = left + wide + room;
     }
     context.textAlign = "right";
-    if (most[0]) look.write(context, `delivered, at most ${most[0]}`, inner + 4, 11 * look.scale, 3);
-    if (most[1]) look.write(context, `other ends, at most ${most[1]}`, inner + 4, 2 * half - 3, 3);
-    // When something began to fail.
-    context.fillStyle = look.bandline;
-    for (const { begin } of (this.page.meta.faults || []).slice(0, 500)) {
-      if (!(begin > 0)) continue;
-      const x = 8 + (begin / span) * inner;
+    if (above && !this.page.presenting) look.write(context, above, inner + 4, this.size, 3);
+    if (below && !this.page.presenting) look.write(context, below, inner + 4, 2 * half - 3, 3);
+    for (const { film, weight } of this.page.player.stops) {
+      const x = this.at(film), size = (weight >= 7 ? 0.5 : 0.3) * this.size;
+      context.fillStyle = weight >= 7 ? look.accent : look.soft;
       context.beginPath();
-      context.moveTo(x - 5, 0);
-      context.lineTo(x + 5, 0);
-      context.lineTo(x, 9);
+      polygon(context, 1, [[x - size, 0], [x + size, 0], [x, 1.5 * size]]);
       context.fill();
-      for (let y = 10; y < height - this.foot; y += 5) context.fillRect(x - 0.5, y, 1, 2);
     }
   }
 
   draw(t) {
-    const { context, width, height } = this.surface, x = 8 + (t / this.page.span) * (width - 16);
+    const { context, width, height } = this.surface, { look, player } = this.page, x = this.at(player.film);
     context.clearRect(0, 0, width, height);
     context.drawImage(this.under, 0, 0, width, height);
-    context.fillStyle = this.page.look.accent;
+    context.fillStyle = look.accent;
     context.fillRect(x - 1.5, 0, 3, height - this.foot + 2);
     context.beginPath();
     context.arc(x, (height - this.foot) / 2, 6, 0, TURN);
     context.fill();
     context.lineWidth = 2;
-    context.strokeStyle = this.page.look.paper;
+    context.strokeStyle = look.paper;
     context.stroke();
     this.canvas.setAttribute("aria-valuenow", String(t));
     this.canvas.setAttribute("aria-valuetext", `${short(t)} seconds`);

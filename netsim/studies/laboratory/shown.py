@@ -7,7 +7,7 @@ from typing import Any
 
 from netsim.core.records import TOTALS
 from netsim.replay.html import as_json, packed_parts
-from netsim.replay.render import About, parts
+from netsim.replay.render import About, parts_of
 from netsim.run import Run
 from netsim.studies.study import COLUMNS, title_of
 
@@ -26,10 +26,8 @@ def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "")
     """Return of each run its ``name``, ``hash``, ``figures``, and ``data``: the page's meta and columns, in JSON."""
     found = []
     for name, run in runs.items():
-        states = None if run.watch is None else run.watch.table()
         about = About(title_of(Path(study).name, name), command, question=question)
-        meta, columns = parts(run.trace, about=about, most=MOST, rounds=run.rounds, states=states)
-        whole, packed = packed_parts(meta, columns)
+        whole, packed = packed_parts(*parts_of(run, about=about, most=MOST))
         data = as_json({"meta": whole, "packed": packed})
         found.append({"name": name, "hash": run.trace_hash, "figures": figures(run), "data": data})
     return found

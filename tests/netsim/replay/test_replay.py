@@ -277,7 +277,7 @@ def test_a_run_writes_its_page(stand: Stand, tmp_path: Path) -> None:
     assert meta["curves"]["columns"]["lost"] == run.rounds["lost"].tolist()
     many = len(found.graph)
     changes = {"times": [0.0] * many, "agents": list(range(many)), "sent": [0] * many, "values": {"k": [2.0] * many}}
-    assert meta["states"] == changes
+    assert meta["states"] == changes | {"thinned": False}
     assert meta["rounds"] == 12
 
 

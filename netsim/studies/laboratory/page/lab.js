@@ -50,7 +50,7 @@ function instantOf(page) {
 
 class Lab {
   constructor(root, meta) {
-    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, least: 0, current: 0, place: 0 });
+    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, least: 0, current: 0, place: 0, beside: new Set() });
     this.server = meta.lab.framed ? overFrame() : overHTTP;
     this.state = { branches: [], controls: [], settings: {}, file_error: "" };
     // What of the current branch is to be shown, what is, and what is to happen once it is there.
@@ -62,7 +62,7 @@ class Lab {
     // What goes wrong has the colour of what is lost.
     for (const theme of ["light", "dark"]) root.style.setProperty(`--warn-${theme}`, TOKENS.causes.lost[theme]);
     root.querySelector("[data-part=title]").textContent = meta.title;
-    root.querySelector("[data-part=clock]").textContent = "";
+    root.querySelector("[data-part=now]").textContent = "";
     this.tabs = element("nav", "", { class: "lab-tabs" });
     for (const name of LAB_TABS) {
       const tab = element("button", capital(name), { type: "button" });
@@ -125,18 +125,22 @@ class Lab {
     return runs[Math.min(this.place, runs.length - 1)];
   }
 
-  // Show the run of the current branch, once it is there.
+  // Show the run of the current branch, once it is there, and beside it those of others that are.
   async show() {
     const { branch, run } = this;
     if (!branch || !run) return;
-    const key = `${branch.number} ${branch.edition} ${run.name}`;
+    const others = this.state.branches.filter(({ number, runs }) => number !== this.current && this.beside.has(number) && runs.length);
+    const shown = [branch, ...others], keys = shown.map((each) => `${each.number} ${each.edition} ${run.name}`), key = keys.join(", ");
     if (key === this.shown) return;
     this.shown = key;
-    const data = await this.server.run(branch.number, branch.runs.indexOf(run));
-    const columns = await unpack(data.packed);
+    const found = await Promise.all(shown.map(async (each) => {
+      const { meta, packed } = await this.server.run(each.number, Math.min(branch.runs.indexOf(run), each.runs.length - 1));
+      return { meta, columns: await unpack(packed) };
+    }));
     // Meanwhile another branch may have been chosen.
     if (key !== this.shown) return;
-    this.open(data.meta, columns);
+    if (!this.loaded.startsWith(keys[0])) this.open(found[0].meta, found[0].columns);
+    if (others.length || this.page.shown.length > 1) this.page.beside(found.slice(1), shown.map(({ name }) => name));
     this.loaded = key;
   }
 
@@ -146,15 +150,16 @@ class Lab {
     if (old) old.leave();
     for (const each of [...root.children]) if (![this.tabs, this.left, this.right].includes(each)) each.remove();
     root.prepend(...fresh.children);
+    root.removeAttribute("data-beside");
     const page = (this.page = new Page(root, { ...meta, title: `Lab: ${meta.title}`, lab: this.about }, columns));
     this.addPanels();
-    // The panel of counts is closed: the legend stands on the map.
-    page.part("stage").append(page.part("states"));
+    // The panel of counts is closed: the legend, and what differs, stand below the branches.
+    this.legend.replaceChildren(page.part("difference"), page.part("states"));
     this.listenTo(page);
     this.addReach(page);
     root.dataset.ready = "";
     if (kept) keep(page, kept);
-    page.part("larger").setAttribute("aria-pressed", String(page.look.scale > 1));
+    page.part("larger").setAttribute("aria-pressed", String(page.textScale > 1));
     const { time, play } = this.begin, show = page.showControls.bind(page);
     // A lab runs where a replay plays.
     page.showControls = () => {
@@ -295,6 +300,7 @@ class Lab {
     this.runs = element("select", "", { hidden: true, "aria-label": "Run of the study" });
     this.runs.addEventListener("change", () => this.choosePlace(Number(this.runs.value)));
     this.tree = element("ul", "", { class: "lab-tree" });
+    this.legend = element("div", "", { class: "lab-legend" });
     this.command = element("pre", "");
     this.hash = element("p", "", { class: "lab-hash" });
     const copied = (what) => async () => {
@@ -308,7 +314,7 @@ class Lab {
       button("Save as script", () => this.save(), { title: "A Python file that repeats this branch" }),
       (this.toSweep = button("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" })),
     );
-    this.right.append(head, this.runs, this.tree, element("h2", "This branch again"), this.command, this.hash, buttons, this.said);
+    this.right.append(head, this.runs, this.tree, this.legend, element("h2", "This branch again"), this.command, this.hash, buttons, this.said);
   }
 
   // Branches with their depths, each after the one that it leaves.
@@ -340,6 +346,16 @@ class Lab {
         drop.addEventListener("click", () => this.drop(each));
         item.append(drop);
       }
+      // On the same clock as the current branch: at most two more.
+      if (!chosen && each.runs.length) {
+        const beside = element("button", "beside", { type: "button", class: "lab-beside", title: "Show this branch beside the current one, on one clock", "aria-pressed": String(this.beside.has(each.number)) });
+        beside.addEventListener("click", () => {
+          if (!this.beside.delete(each.number)) this.beside = new Set([...this.beside, each.number].slice(-2));
+          this.showBranches();
+          this.show();
+        });
+        item.append(beside);
+      }
       return item;
     }));
     if (held) this.tree.querySelector(`[data-branch="${held}"]`)?.focus();
@@ -362,16 +378,9 @@ class Lab {
     title.append(element("kbd", String(branch.number)));
     card.append(title, numbers);
     card.addEventListener("click", () => this.choose(branch.number));
-    const facts = [], run = branch.runs[Math.min(this.place, branch.runs.length - 1)];
-    if (branch.state === "running") facts.push(branch.progress || "simulating …");
-    if (branch.state === "waiting") facts.push("waits");
-    if (branch.state === "cancelled") facts.push("cancelled");
-    if (run) {
-      const { messages, bits, ended_at: end, last } = run.figures;
-      if (last) facts.push(`${last.name} ${last.text}`);
-      facts.push(`${messages.toLocaleString("en")} messages`, bitsText(bits), `ends at ${short(end, 4)} s`);
-    }
-    numbers.append(...facts.map((fact, i) => element("span", fact, run && run.figures.last && i === facts.length - 4 ? { class: "news" } : {})));
+    const run = branch.runs[Math.min(this.place, branch.runs.length - 1)], states = { running: branch.progress || "simulating …", waiting: "waits", cancelled: "cancelled" };
+    const facts = [states[branch.state], run && run.figures.last && `${run.figures.last.name} ${run.figures.last.text}`];
+    numbers.append(...facts.filter((fact) => fact).map((fact) => element("span", fact)));
     if (branch.error && branch.state === "failed") numbers.append(element("span", "✕ failed", { class: "warn" }));
     return card;
   }
@@ -391,7 +400,7 @@ class Lab {
       stop.addEventListener("click", () => this.act("cancel", { branch: branch.number }));
       box.append(stop);
     } else if (!run) {
-      this.root.querySelector("[data-part=clock]").textContent = "";
+      this.root.querySelector("[data-part=now]").textContent = "";
     }
     this.root.querySelector("main").append(box);
   }
@@ -413,6 +422,7 @@ class Lab {
 
   drop(branch) {
     if (branch.number === this.current) this.current = branch.parent;
+    this.beside.delete(branch.number);
     this.act("delete", { branch: branch.number });
   }
 
@@ -454,8 +464,10 @@ class Lab {
     if (!NAMEABLE(target)) return this.say("A fault in words cannot have that name: give it to the network in Python.", true);
     if (Number(at) >= page.meta.ended_at) return this.say("The run is over by then: a fault needs an earlier time.", true);
     const branch = await this.act("fault", { branch: this.current, text: `${at} ${what} ${target}${more}` });
-    // It runs on from there.
-    if (branch !== null) this.choose(branch, { time: Number(at), play: true });
+    // It runs on from there, beside the one that it leaves.
+    if (branch === null) return;
+    this.beside = new Set([this.current]);
+    this.choose(branch, { time: Number(at), play: true });
   }
 
   // Whether a fault holds at the time shown: the branch's own words, and the network's script.
@@ -559,6 +571,8 @@ class Lab {
     const map = page.part("map");
     const open = (event) => {
       event.preventDefault();
+      // A frame that is clicked is followed.
+      if (event.type === "click" && page.stage.thingAt(event.offsetX, event.offsetY)) return;
       this.openMenu(page.views.map.pick(event.offsetX, event.offsetY), event.clientX, event.clientY);
     };
     map.addEventListener("click", open);
@@ -598,11 +612,6 @@ class Lab {
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
-
-function bitsText(bits) {
-  for (const [unit, size] of [["Gbit", 1e9], ["Mbit", 1e6], ["kbit", 1e3]]) if (bits >= size) return `${short(bits / size, 2)} ${unit}`;
-  return `${bits} bit`;
-}
 
 // What of a page's state goes on in the next one, and taking it up.
 function keptOf(page) {

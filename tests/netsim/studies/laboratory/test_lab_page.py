@@ -59,6 +59,15 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     assert "Agent 1 " in browser.run("document.querySelector('.lab-menu').textContent")
     browser.press("c", "c")
     shown(browser, 1)
+    # Its parent stands beside it, on the same clock, until its button is pressed again.
+    branches = "[...document.querySelectorAll('.branch')].map((each) => each.textContent)"
+    until(browser, f"{branches}.length === 2")
+    assert browser.run(branches)[1] == "B · main run"
+    assert "of 12 differ" in browser.run("document.querySelector('[data-part=clock]').textContent")
+    browser.run("document.querySelector('.lab-beside').click()")
+    until(browser, f"{branches}.length === 0")
+    browser.run("document.querySelector('.lab-beside').click()")
+    until(browser, f"{branches}.length === 2")
     # It runs on from there, as its parent did up to there.
     until(browser, "replay.state().time > 0.055")
     assert browser.run("lab.branch.at").endswith(" crash 1")

@@ -1,0 +1,3 @@
+from .comparison import compare
+
+__all__ = ["compare"]

@@ -1,0 +1,520 @@
+"""Film time: how fast a page, a picture or a live view shows a run, where it stands still, and what its captions say.
+
+`film_of` decides it once for each run; GIF, MP4, pages and live messages read the same table, ``meta["film"]``:
+
+``time``, ``film`` : list of float
+    Knots, both non-decreasing, of equal length, at least two; between two knots the run's clock (s) goes on evenly.
+    The film begins at 0 and ends at ``film[-1]``; two knots at one ``time`` are a moment at which the film stands.
+    Film time at a time: interpolated; of a time at which it stands, when it comes there. Beyond the ends: the ends.
+``moments`` : list of dict, in order of time, at most 22
+    ``time`` (s), ``film`` (when the film comes there, s), ``stands`` (s), ``text`` (the caption), ``kind`` (see
+    `KINDS`), ``agents`` (numbers of those concerned), ``weight`` (2 to 9). Moments at one time share one stand.
+``held`` : float
+    For how long (s of film) a moment's text is the caption, unless another comes. Else it is what is under way.
+``most_film`` : float or None
+    The length to which the film was shortened: only flights about moments (or those followed) keep their second.
+    None: every flight takes at least half a second.
+``routine`` : list of int
+    Numbers of the kinds of message whose flights take half a second only.
+``follow`` : dict or None
+    ``thing`` (its text) and ``rows`` (the frames that carry it, in order of departure), see `followed`.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.replay.run_history import Cell, RunHistory, cells_of
+from netsim.util import check
+
+__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "under_way"]
+
+KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
+"""What moments are."""
+
+MOST_FILM = 240.0
+"""The film's length (s) from which on flights far from any moment are shortened."""
+
+# Flights in film (s); a long table is thinned by at most _GRAIN at either end of a flight, so half a second is left.
+_FLIGHT, _ROUTINE, _GRAIN, _MOST_KNOTS = 1.0, 0.55, 0.02, 4000
+
+# So many at once are followed with ease; with n of them each takes the square root of n / 5 times as long. Beyond so
+# many they are a crowd, which nobody follows.
+_AT_ONCE, _CROWD = 5, 80
+
+# How long (s) the film stands at a moment, at one of little weight, and for how long its text is the caption.
+_STANDS, _STANDS_BRIEFLY, _HELD = 1.6, 0.8, 4.2
+
+# Moments at most; flights before and after one that keep their second in a film that is too long; the share of their
+# second that is left to others where one thing is followed.
+_MOMENTS, _BEFORE, _AFTER, _BESIDE = 22, 2, 6, 0.15
+
+# Of a film that shows chosen moments only: how long (s) before one comes it begins, and after it has stood goes on.
+_LEAD, _TAIL = 1.2, 1.8
+
+# A run without frames, in film (s), and trees that are looked at to find when half or all are in one.
+_WITHOUT_FRAMES, _TREES = 30.0, 200
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Stretch = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Moment:
+    time: float
+    kind: str
+    text: str
+    weight: float
+    agents: tuple[int, ...] = ()
+
+
+def film_of(run: RunHistory, follow: str | None = None, pace: float | None = None) -> dict[str, Any]:
+    """Return the table of a run's film, as JSON has it; the module's text says what is in it.
+
+    Parameters
+    ----------
+    run : RunHistory
+    follow : str, optional
+        What is followed: see `followed`. Its flights keep their second, and others are shortened.
+    pace : float, optional
+        Simulated seconds in a second of film, throughout: then the film neither waits nor stands.
+
+    Raises
+    ------
+    BadInput
+        If no frame carries what is followed.
+    """
+    moments = _moments(run)
+    path = None if follow is None else followed(run, follow)
+    stops: dict[float, float] = {}
+    for each in moments:
+        stands = 0.0 if pace is not None else _STANDS if each.weight > 4 else _STANDS_BRIEFLY
+        stops[each.time] = max(stops.get(each.time, 0.0), stands)
+    if pace is not None:
+        time, film, shortened = np.array([0.0, run.last]), np.array([0.0, run.last / pace]), False
+    else:
+        time, film, shortened = _pace(run, stops, path)
+    table = {
+        "time": time.tolist(),
+        "film": np.round(film, 5).tolist(),
+        "moments": [],
+        "held": _HELD,
+        "most_film": MOST_FILM if shortened else None,
+        "routine": [] if run.routine is None else [run.kinds.index(run.routine)],
+        "follow": None if path is None else {"thing": follow, "rows": path.tolist()},
+    }
+    at = Film(table).at
+    table["moments"] = [
+        asdict(each) | {"agents": list(each.agents), "film": float(at(each.time)), "stands": stops[each.time]}
+        for each in moments
+    ]
+    return table
+
+
+class Film:
+    """A run's film, of the table of `film_of`: from film time to the run's time and back.
+
+    ``length`` is in seconds of film, ``moments`` are those of the table; ``thing`` and ``path`` what is followed, and
+    its rows.
+    """
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self._time, self._film = (np.asarray(table[name], dtype=np.float64) for name in ("time", "film"))
+        self.length, self.moments, self._held = float(self._film[-1]), table["moments"], table["held"]
+        follow = table["follow"] or {"thing": "", "rows": []}
+        self.thing: str = follow["thing"]
+        self.path: list[int] = follow["rows"]
+
+    def at(self, time: Any) -> Any:
+        """Return when (s of film) the film comes to times (s)."""
+        first = np.minimum(np.searchsorted(self._time, time, side="left"), len(self._time) - 1)
+        return np.where(self._time[first] == time, self._film[first], np.interp(time, self._time, self._film))
+
+    def leaves(self, time: Any) -> Any:
+        """Return when (s of film) the film leaves times (s): later than it came there, where it stands."""
+        last = np.maximum(np.searchsorted(self._time, time, side="right") - 1, 0)
+        return np.where(self._time[last] == time, self._film[last], np.interp(time, self._time, self._film))
+
+    def time(self, film: Any) -> Any:
+        """Return the times (s) that are shown at times of film (s)."""
+        return np.interp(film, self._film, self._time)
+
+    def rate(self, film: float) -> float:
+        """Return how many seconds of the run a second of film shows; 0 where the film stands."""
+        place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
+        wide = self._film[place] - self._film[place - 1]
+        return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
+
+    def caption(self, film: float) -> str:
+        """Return the text of the last moment, while it is the caption; else nothing."""
+        past = [each for each in self.moments if each["film"] <= film]
+        if not past or film - past[-1]["film"] >= self._held:
+            return ""
+        return " · ".join(each["text"] for each in past if each["time"] == past[-1]["time"])
+
+    def chosen(
+        self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
+    ) -> list[Stretch]:
+        """Return stretches of film (s) between two times of film, together at most ``most`` long.
+
+        All, if that is not too long; else flights that are followed, or moments, those of most weight first; and as
+        much of what comes after them as there is room for.
+        """
+        if end - begin <= most:
+            return [(begin, end)]
+        wanted = [(one - _LEAD, other + _TAIL) for one, other in flights]
+        moments = sorted(self.moments, key=lambda each: (-each["weight"], each["time"]))
+        wanted = wanted or [(each["film"] - _LEAD, each["film"] + each["stands"] + _TAIL) for each in moments]
+        found: list[Stretch] = []
+        for one, other in wanted:
+            if begin <= one + _LEAD <= end:
+                more = _together([*found, (max(one, begin), min(other, end))])
+                found = more if _long(more) <= most else found
+
+        def longer(by: float) -> list[Stretch]:
+            return _together([(first, min(last + by, end)) for first, last in found or [(begin, begin)]])
+
+        # What is left goes behind each.
+        return longer(_greatest_that(lambda by: _long(longer(by)) <= most, end - begin))
+
+
+def _greatest_that(fits: Callable[[float], bool], most: float) -> float:
+    """Return the greatest number up to ``most`` that fits, where all smaller ones do."""
+    low, high = 0.0, most
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return most if fits(most) else low
+
+
+def _long(spans: Sequence[Stretch]) -> float:
+    return sum(last - first for first, last in spans)
+
+
+def _together(spans: Sequence[Stretch]) -> list[Stretch]:
+    """Return spans in order, those that overlap as one."""
+    found: list[Stretch] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
+
+
+def followed(run: RunHistory, thing: str) -> Ints:
+    """Return the frames that carry a thing, in order of departure; raises BadInput if there are none.
+
+    A frame carries it if its label is the thing or has it among its words (cut at spaces, commas, brackets and
+    quotes); where no label does, if it is the frame's kind.
+    """
+    separators = str.maketrans(dict.fromkeys(",()[]{}'\"", " "))
+    carried = [text == thing or thing in text.translate(separators).split() for text in run.labels]
+    found = np.zeros(len(run.columns["start"]), dtype=np.bool_)
+    if any(carried) and "label" in run.columns:
+        found = np.append(carried, False)[run.columns["label"]]
+    if not found.any() and thing in run.kinds:
+        found = run.columns["kind"] == run.kinds.index(thing)
+    if not found.any():
+        raise check.refuse("follow", thing, f"a word of a frame's label, or a kind: {', '.join(run.kinds) or 'none'}")
+    rows = np.flatnonzero(found)
+    return rows[np.argsort(run.columns["depart"][rows], kind="stable")]
+
+
+# --- pace -------------------------------------------------------------------------------------------------------------
+
+
+def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tuple[Floats, Floats, bool]:
+    """Return the knots of a film, and whether flights far from moments were shortened."""
+    begin, end, need, rows = _flights(run)
+    bends = [np.array(way, dtype=np.float64)[:, 0] for way in run.meta["paths"].values()]
+    inner = np.concatenate([begin, end, list(stops), *bends])
+    knots = np.unique(np.concatenate([[0.0, run.last], inner[(inner > 0) & (inner < run.last)]]))
+    wide = np.diff(knots)
+    busy = _needed(knots, begin, end, need)
+    # An idle stretch takes the logarithm of its length, in flights; where a timer runs, or a mote walks, longer.
+    is_patient = bool(run.drawn_as("arc") or run.meta["paths"])
+    longest, factor = (1.6, 0.8) if is_patient else (0.7, 0.3)
+    usual = float(np.median(end - begin)) if len(begin) else run.last / 20
+    idle = np.minimum(longest, factor * np.log10(1 + wide / usual))
+    if not len(begin):
+        idle = _WITHOUT_FRAMES * wide / run.last
+    film = np.where(busy > 0, busy, idle)
+    shortened = path is not None or film.sum() + sum(stops.values()) > MOST_FILM
+    if shortened:
+        near = np.isin(rows, path) if path is not None else _near(begin, list(stops))
+        kept = _needed(knots, begin[near], end[near], need[near])
+        room, most = MOST_FILM - sum(stops.values()), 1.0 if path is None else _BESIDE
+        share = _greatest_that(lambda share: float(np.maximum(kept, share * film).sum()) <= room, most)
+        film = np.maximum(kept, share * film)
+    reached = np.concatenate([[0.0], np.cumsum(film)])
+    stands = np.zeros(len(knots))
+    stands[np.searchsorted(knots, list(stops))] = list(stops.values())
+    if len(knots) > _MOST_KNOTS:
+        cell = np.floor(reached / _GRAIN)
+        new = cell[1:] > cell[:-1]
+        some = np.append(True, new) | np.append(new, True) | (stands > 0)
+        knots, reached, stands = knots[some], reached[some], stands[some]
+    return *_standing(knots, reached, stands), shortened
+
+
+def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
+    """Return from when until when (s) frames fly, how long they need in film (s), and their rows.
+
+    On one medium the frames of a broadcast are one ring.
+    """
+    begin, end = run.columns["depart"], np.minimum(run.until, run.last)
+    rows = np.flatnonzero(end > begin)
+    if run.meta.get("medium") == "shared" and len(rows):
+        sender, number = run.columns["sender"][rows].astype(np.int64), run.columns["number"][rows]
+        order = np.lexsort([-end[rows], number, sender])
+        new = (np.diff(sender[order], prepend=-1) != 0) | (np.diff(number[order], prepend=-1) != 0)
+        rows = np.sort(rows[order[new]])
+    is_routine = run.columns["kind"][rows] == (-1 if run.routine is None else run.kinds.index(run.routine))
+    return begin[rows], end[rows], np.where(is_routine, _ROUTINE, _FLIGHT), rows
+
+
+def _needed(knots: Floats, begin: Floats, end: Floats, need: Floats) -> Floats:
+    """Return how much film (s) flights need between knots: as much as the one that needs most, and more for many."""
+    first, last = np.searchsorted(knots, begin), np.searchsorted(knots, end)
+    count = len(knots)
+    many = np.cumsum(np.bincount(first, minlength=count) - np.bincount(last, minlength=count))[:-1]
+    rate = _greatest(first, last, need / (end - begin), count - 1)
+    return rate * np.diff(knots) * np.sqrt(np.clip(many, _AT_ONCE, _CROWD) / _AT_ONCE)
+
+
+def _greatest(first: Ints, last: Ints, value: Floats, count: int) -> Floats:
+    """Return the greatest value of the ranges, from ``first`` to before ``last``, that cover each of some places.
+
+    Each range is two overlapping blocks whose size is a power of two; blocks are halved until they are single places.
+    """
+    level = np.frexp((last - first).astype(np.float64))[1] - 1
+    found = np.zeros(count)
+    for power in range(int(level.max(initial=0)), -1, -1):
+        some = level == power
+        np.maximum.at(found, first[some], value[some])
+        np.maximum.at(found, last[some] - (1 << power), value[some])
+        if power:
+            half = 1 << (power - 1)
+            found = np.append(np.maximum(found[:half], 0.0), np.maximum(found[half:], found[:-half]))
+    return found
+
+
+def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
+    """Return which flights are the last before a stop or the first after it."""
+    order = np.argsort(begin, kind="stable")
+    at = np.searchsorted(begin[order], stops)
+    places = (at[:, None] + np.arange(-_BEFORE, _AFTER)).ravel()
+    found = np.zeros(len(begin), dtype=np.bool_)
+    found[order[places[(places >= 0) & (places < len(begin))]]] = True
+    return found
+
+
+def _standing(knots: Floats, reached: Floats, stands: Floats) -> tuple[Floats, Floats]:
+    """Return knots with a second one wherever the film stands, and its film time."""
+    came = reached + np.cumsum(stands) - stands
+    stops = np.flatnonzero(stands)
+    return np.insert(knots, stops + 1, knots[stops]), np.insert(came, stops + 1, came[stops] + stands[stops])
+
+
+# --- moments ----------------------------------------------------------------------------------------------------------
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in a sentence: ``2, 3 and 4``; of more than six their number."""
+    if len(names) > 6:
+        return f"{len(names)} agents"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def under_way(run: RunHistory, rows: Ints) -> str:
+    """Return what some frames are, for a caption: ``0 sends append to 2, 3 and 4``; of two kinds at most."""
+    words = []
+    columns, is_shared = run.columns, run.meta.get("medium") == "shared"
+    for kind in list(dict.fromkeys(columns["kind"][rows].tolist()))[:2]:
+        some = rows[columns["kind"][rows] == kind]
+        senders, receivers = (_names(run, np.unique(columns[name][some])) for name in ("sender", "receiver"))
+        name, one = run.kinds[kind], len(np.unique(columns["sender"][some])) == 1
+        messages = len(np.unique(np.stack([columns["sender"][some], columns["number"][some]]), axis=1).T)
+        if is_shared and messages < len(some):
+            words.append(f"{senders} broadcast{'s' * one} {name}")
+        elif one or len(np.unique(columns["receiver"][some])) == 1:
+            words.append(f"{senders} send{'s' * one} {name} to {receivers}")
+        else:
+            words.append(f"{len(some):,} × {name} under way")
+    return " · ".join(words) or "Nothing is under way"
+
+
+def _moments(run: RunHistory) -> list[_Moment]:
+    """Return the moments of a run, in order of time: those of most weight; of several of a kind the first have more.
+
+    Of many of one weight, those after the first `_MOMENTS` have no chance.
+    """
+    kinds: list[Callable[[RunHistory], Iterator[_Moment]]] = [_faults, _notes]
+    # Of what is shown in part only, nobody knows what was first.
+    kinds += [] if run.meta["states"].get("thinned") else [_roles, _tokens, _trees, _parents, _strips]
+    kinds += [] if run.meta.get("omitted") else [_frames]
+    by_time: dict[tuple[float, str], list[_Moment]] = defaultdict(list)
+    for each in (each for find in kinds for each in find(run)):
+        if 0 <= each.time <= run.last:
+            by_time[each.time, each.kind].append(each)
+    found = []
+    seen: dict[tuple[str, float], int] = defaultdict(int)
+    for (time, kind), some in sorted(by_time.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))):
+        texts = list(dict.fromkeys(each.text for each in some))
+        text = " · ".join(texts if len(texts) < 3 else [texts[0], f"and {len(texts) - 1} more"])
+        weight = max(each.weight for each in some)
+        seen[kind, weight] += 1
+        weight -= min((seen[kind, weight] - 1) / 4, 3.0)
+        found.append(_Moment(time, kind, text, weight, tuple(sorted({a for each in some for a in each.agents}))))
+    found.sort(key=lambda each: (-each.weight, each.time))
+    return sorted(found[:_MOMENTS], key=lambda each: (each.time, KINDS.index(each.kind)))
+
+
+def _faults(run: RunHistory) -> Iterator[_Moment]:
+    for fault in run.faults:
+        agents = fault.agents or tuple(sorted({each for link in fault.links for each in link}))
+        if fault.what != "Join":
+            yield _Moment(fault.begin, "fault", fault.text, 9.0, agents)
+        if fault.ends:
+            over = "" if fault.what == "Join" else "Over: "
+            yield _Moment(fault.end, "fault", over + fault.text, 8.0, agents)
+
+
+def _notes(run: RunHistory) -> Iterator[_Moment]:
+    by_text: dict[tuple[float, str], list[int]] = defaultdict(list)
+    for time, agent, text in run.notes():
+        by_text[time, text].append(agent)
+    for (time, text), agents in itertools.islice(by_text.items(), _MOMENTS):
+        yield _Moment(time, "note", f"{_names(run, agents)}: {text}", 8.0, tuple(agents))
+
+
+def _roles(run: RunHistory) -> Iterator[_Moment]:
+    noted = {(time, agent) for time, agent, _ in run.notes()}
+    for name in run.drawn_as("role"):
+        usual = run.usual(name)
+        by_word: dict[tuple[float, str], list[int]] = defaultdict(list)
+        for time, agent, value, _ in run.changes(name):
+            if value is not None and value != usual and (time, agent) not in noted:
+                by_word[time, value].append(agent)
+        for (time, word), agents in itertools.islice(by_word.items(), _MOMENTS):
+            said = f"{name} {word}" if word in ("True", "False") else word
+            beside = {} if run.second is None else {run.value(run.second, agent, time) for agent in agents}
+            more = next(iter(beside)) if len(beside) == 1 else None
+            term = "" if more is None else f", {run.second} {more:g}" if isinstance(more, float) else f", {more}"
+            verb = "are" if len(agents) > 1 else "is"
+            yield _Moment(time, "role", f"{_names(run, agents)} {verb} now {said}{term}", 6.0, tuple(agents))
+
+
+def _tokens(run: RunHistory) -> Iterator[_Moment]:
+    for name in run.drawn_as("token"):
+        taken = (change for change in run.changes(name) if change[2] in ("True", 1.0))
+        for time, agent, *_ in itertools.islice(taken, _MOMENTS):
+            yield _Moment(time, "token", f"{run.agents[agent]}: {name}", 5.0, (agent,))
+
+
+def _trees(run: RunHistory) -> Iterator[_Moment]:
+    """Yield when half and when all agents first have a way to a root, of some times at which they may."""
+    count = len(run.agents)
+    for name in run.drawn_as("edge"):
+        goals, looked, joined = [(0.5, 4.0), (1.0, 8.0)], 0, 0
+        for time, some in itertools.groupby(run.changes(name, first=True), key=lambda change: change[0]):
+            for _, agent, value, before in some:
+                joined += (run.agent_named(agent, value) >= 0) - (run.agent_named(agent, before) >= 0)
+            if not goals or looked > _TREES:
+                break
+            # A root has a child.
+            if 2 * joined < goals[0][0] * count:
+                continue
+            looked += 1
+            tree = run.tree_at(name, time)
+            down = {agent for agent in range(count) if run.down_at(agent, time)}
+            ways = zip(range(count), tree.parents, tree.depths, strict=True)
+            depths = [depth for *ends, depth in ways if down.isdisjoint(ends) and not math.isnan(depth)]
+            while goals and len(depths) >= goals[0][0] * count:
+                share, weight = goals.pop(0)
+                deep = f", at most {max(depths):g} hops deep" if share == 1.0 else ""
+                text = f"All {count} agents are" if share == 1.0 else f"{len(depths)} of {count} agents are"
+                yield _Moment(time, "tree", f"{text} in the tree{deep}", weight)
+
+
+def _parents(run: RunHistory) -> Iterator[_Moment]:
+    """Yield changes of parents, by second; in a short run by a twentieth of it."""
+    wide = min(1.0, run.last / 20)
+    for name in run.drawn_as("edge"):
+        # By second, and by the parent if that is down: its children choose others because of it.
+        bins: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
+        for time, agent, value, before in run.changes(name):
+            old, new = run.agent_named(agent, before), run.agent_named(agent, value)
+            if old >= 0 and new >= 0 and old != new:
+                is_down = run.down_at(old, time) is not None
+                bins[math.floor(time / wide), old if is_down else -1].append((time, agent))
+        for (_, down), some in bins.items():
+            agents = list(dict.fromkeys(agent for _, agent in some))
+            within = some[-1][0] - some[0][0]
+            text = f"{_names(run, agents)} {'choose other parents' if len(agents) > 1 else 'chooses another parent'}"
+            text += f" within {within:.2g} s" if within > 0 else ""
+            text += f": {run.agents[down]} is down" if down >= 0 else ""
+            weight = 8.0 if down >= 0 else 5.0 if len(agents) > 6 else 2.0
+            yield _Moment(some[0][0], "parent", text, weight, tuple(agents))
+
+
+def _strips(run: RunHistory) -> Iterator[_Moment]:
+    """Yield the first commit of each entry of a strip, and entries that are dropped."""
+    for name in run.drawn_as("strip"):
+        placed: dict[Any, dict[int, Cell]] = {None: {}}
+        for value in dict.fromkeys(run.values(name)):
+            first, cells = cells_of(value)
+            placed[value] = dict(enumerate(cells, first))
+        changes = [(time, agent, placed[now], placed[old]) for time, agent, now, old in run.changes(name, first=True)]
+        fixed = {(place, cell) for *_, now, _ in changes for place, cell in now.items() if cell.fixed}
+        most = 0
+        for time, agent, now, before in changes:
+            new = [place for place, cell in now.items() if cell.fixed and place >= most]
+            if new:
+                text = f"{run.agents[agent]} commits {listed([f'“{now[place].text}”' for place in new])}"
+                yield _Moment(time, "commit", text, 5.0, (agent,))
+                most = max(new) + 1
+            old = [(place, replace(cell, fixed=True)) for place, cell in before.items() if place >= min(now, default=0)]
+            gone = [each for each in old if each[0] not in now or replace(now[each[0]], fixed=True) != each[1]]
+            if gone:
+                words = listed([f"“{cell.text}”" for _, cell in gone])
+                was = "never committed" if fixed.isdisjoint(gone) else "although committed"
+                yield _Moment(time, "drop", f"{run.agents[agent]} drops {words}, {was}", 8.0, (agent,))
+
+
+def _frames(run: RunHistory) -> Iterator[_Moment]:
+    """Yield the first loss, and the first arrival: where one agent has a star, at it, of a kind that is not routine."""
+    columns, in_flight = run.columns, run.causes.index("in_flight") if "in_flight" in run.causes else -1
+    lost = np.flatnonzero((columns["cause"] > 0) & (columns["cause"] != in_flight))
+    arrived = np.flatnonzero(columns["cause"] == 0)
+    stars = {
+        agent for name in run.drawn_as("star") for _, agent, value, _ in run.changes(name, True) if value == "True"
+    }
+    routine = -1 if run.routine is None else run.kinds.index(run.routine)
+    at = arrived[np.isin(columns["receiver"][arrived], list(stars)) & (columns["kind"][arrived] != routine)]
+    is_one = len(stars) == 1 and len(at) > 0
+    for rows, weight in ((lost, 5.0), (at if is_one else arrived, 6.0 if is_one else 3.0)):
+        if not len(rows):
+            continue
+        row = int(rows[np.argmin(columns["end"][rows])])
+        ends = int(columns["sender"][row]), int(columns["receiver"][row])
+        what, (one, other) = run.kinds[columns["kind"][row]], (run.agents[each] for each in ends)
+        cause = run.causes[columns["cause"][row]].replace("_", " ")
+        text = f"The first frame arrives: {what} from {one} to {other}"
+        if rows is lost:
+            text = f"The first frame does not arrive: {what} from {one} to {other}, {cause}"
+        elif is_one:
+            text = f"The first {what} arrives at {other}"
+        yield _Moment(float(columns["end"][row]), "loss" if rows is lost else "arrival", text, weight, ends)
+
+
+def _names(run: RunHistory, agents: Iterable[int]) -> str:
+    return listed([run.agents[agent] for agent in agents])

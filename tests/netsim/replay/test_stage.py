@@ -1,0 +1,303 @@
+"""The stage (docs/replay_page.md): pictures at fixed times of the film, a clicker's keys, what is followed."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netsim import Link, Network, latency, topology
+from netsim.agents.classics import Raft
+from netsim.faults import Partition
+from netsim.replay.comparison import compare
+from netsim.replay.html import COLUMNS, html
+from tests import chromium
+from tests.netsim.replay.test_replay_widget import until
+from tests.netsim.replay.votes import votes
+
+pytestmark = pytest.mark.skipif(chromium.program() is None, reason="there is no chromium")
+
+
+@pytest.fixture(scope="module")
+def page(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
+    """The page of an election under a partition."""
+    meta, columns = votes()
+    path = tmp_path_factory.mktemp("stage") / "votes.html"
+    path.write_text(html(meta, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
+    browser.look(1400, 850)
+    browser.open(path)
+    return browser
+
+
+PICTURE = (
+    "document.querySelector('[data-part=map]').toDataURL() + document.querySelector('[data-part=links]').toDataURL()"
+)
+CAPTION = "document.querySelector('[data-part=caption]').textContent"
+CLOCK = "document.querySelector('[data-part=clock]').textContent"
+
+
+def moments(page: chromium.Page) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = page.run("replay.moments()")
+    return found
+
+
+def test_a_picture_depends_on_the_films_time_alone(page: chromium.Page) -> None:
+    """Where it came from, forwards or backwards, leaves no trace: also of what glows and fades."""
+    length = page.run("replay.state().length")
+    times = [length * share for share in (0.13, 0.3, 0.31, 0.52, 0.77)]
+    on = [page.run(f"replay.film({time}), {PICTURE}") for time in times]
+    back = [page.run(f"replay.film({time}), {PICTURE}") for time in reversed(times)]
+    assert on == back[::-1]
+    assert len(set(on)) == len(times)
+
+
+def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> None:
+    cut = next(each for each in moments(page) if each["time"] == 0.084)
+    page.run(f"replay.film({cut['film'] + cut['stands'] / 2})")
+    assert page.run("replay.state().time") == 0.084
+    assert cut["text"] in page.run(CAPTION)
+    # A standing film has no speed; a flight of 13 ms that takes half a second or more is slowed.
+    assert "slowed" not in page.run(CLOCK)
+    page.run("replay.seek(0.02)")
+    slowed = page.run(f"Number({CLOCK}.match(/slowed ([0-9]+)×/)[1])")
+    assert slowed >= 0.5 / 0.013
+
+
+@pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
+def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> None:
+    """The one from 1 to 2, which flies from 14 to 26 ms, from rim to rim, a little to the right of the line."""
+    page.run(f"replay.theme('light'), replay.seek({0.014 + 0.012 * share})")
+    found = page.run(f"""(() => {{
+      const [[x, y], [toX, toY]] = [replay.place(1), replay.place(2)], radius = replay.radius();
+      const dx = toX - x, dy = toY - y, length = Math.hypot(dx, dy);
+      const along = (radius + (length - 2 * radius) * {share}) / length;
+      const lane = Math.min(0.22 * radius, 0.35 * 1400 / 96) / length;
+      const place = [x + dx * along - dy * lane, y + dy * along + dx * lane];
+      const context = document.querySelector("[data-part=map]").getContext("2d");
+      return Array.from(context.getImageData(...place.map((each) => Math.round(each * devicePixelRatio)), 1, 1).data);
+    }})()""")
+    # The first kind's blue.
+    assert found == [0x11, 0x6C, 0xC6, 255]
+
+
+def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.Page) -> None:
+    page.run("replay.pause(), replay.seek(0), document.activeElement.blur()")
+    films = [each["film"] for each in moments(page) if each["film"] > 1e-3]
+    for key, film in (("PageDown", films[0]), ("n", next(each for each in films if each > films[0] + 1e-3))):
+        page.press(key)
+        assert page.run("replay.state().playing")
+        # Again, on the way: it is there at once.
+        page.press(key)
+        state = page.run("replay.state()")
+        assert (state["playing"], state["film"]) == (False, film)
+    page.press("PageUp")
+    assert page.run("replay.state().film") == max((each for each in films if each < film - 0.4), default=0)
+    # Without haste it plays there, and stops by itself.
+    page.run(f"replay.film({film - 0.3})")
+    page.press("PageDown")
+    until(page, "!replay.state().playing")
+    assert page.run("replay.state().film") == film
+    page.press("b")
+    assert page.run("replay.state().film") < film
+
+
+def test_p_presents_and_esc_leaves(page: chromium.Page) -> None:
+    gone = """['header', '.curves', '.inspector', '[data-part=counts]', 'footer button']
+      .map((each) => document.querySelector(each).checkVisibility({visibilityProperty: true}))"""
+    page.run("replay.show('map'), replay.choose(null), document.activeElement.blur()")
+    assert page.run(gone) == [True, False, True, True, True]
+    page.press("p", "p")
+    assert page.run(gone) == [False] * 5
+    stage = "document.querySelector('[data-part=stage]').getBoundingClientRect().width"
+    until(page, f"{stage} === innerWidth")
+    # Chosen first, the presentation then.
+    page.press("ArrowDown")
+    page.press("Escape")
+    assert page.run("[replay.state().chosen, replay.address().includes('present')]") == [None, True]
+    page.press("Escape")
+    assert page.run(gone) == [True, False, True, True, True]
+    page.press("F5")
+    assert page.run(gone) == [False] * 5
+    page.press("Escape")
+
+
+@pytest.mark.parametrize("key", ["l", "g", "k", "e", "."])
+def test_keys_take_away_and_give_back(key: str, page: chromium.Page) -> None:
+    off = {"l": "legend", "g": "logs", "k": "routine", "e": "links", ".": "black"}[key]
+    page.run("replay.seek(0.06), document.activeElement.blur()")
+    before = page.run(PICTURE)
+    page.press(key, key)
+    assert page.run("document.querySelector('.replay').dataset.off") == off
+    assert (page.run(PICTURE) == before) == (key in "lg.")
+    page.press(key, key)
+    assert page.run(PICTURE) == before
+
+
+def test_text_and_nodes_grow_with_the_screen(page: chromium.Page) -> None:
+    sizes = []
+    for width, height in ((960, 540), (1920, 1080), (1920, 540)):
+        page.look(width, height)
+        page.run("replay.present(true)")
+        style = "getComputedStyle(document.querySelector('{}')).fontSize"
+        until(page, "parseFloat(document.querySelector('[data-part=map]').clientWidth) === innerWidth")
+        sizes.append([page.run(f"parseFloat({style.format(part)})") for part in (".caption", ".clock")])
+        sizes[-1].append(page.run("replay.radius()"))
+    assert sizes[1][0] == pytest.approx(1.9 * 20)
+    assert sizes[1] == pytest.approx([2 * each / (10.5 / 10) for each in sizes[0]], rel=0.06)
+    # The lesser of width and height counts.
+    assert sizes[2][:2] == sizes[0][:2]
+    page.run("replay.present(false)")
+    page.look(1400, 850)
+
+
+# --- one thing is followed --------------------------------------------------------------------------------------------
+
+
+def click(page: chromium.Page, x: float, y: float) -> None:
+    """Click on a point of the map."""
+    left, top = page.run(
+        "(({left, top}) => [left, top])(document.querySelector('[data-part=map]').getBoundingClientRect())"
+    )
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=left + x, y=top + y, button="left", clickCount=1)
+
+
+def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
+    page.run("replay.choose(null), replay.seek(0.0205)")
+    one, two = page.run("[replay.place(1), replay.place(2)]")
+    # At half of its way from 1 to 2, a frame labelled t1.
+    row = next(row for row in page.run("replay.state().flying") if page.run(f"replay.row({row}).receiver") == 2)
+    share = page.run(f"(({{depart, end}}) => (0.0205 - depart) / (end - depart))(replay.row({row}))")
+    click(page, *(a + (b - a) * share for a, b in zip(one, two, strict=True)))
+    state = page.run("replay.state()")
+    labels = votes()[1]["label"]
+    assert sorted(state["followed"]) == np.flatnonzero(labels == 0).tolist()
+    assert state["chosen"] is None
+    assert "following “t1”" in page.run("document.querySelector('[data-part=going]').textContent")
+    # The film goes where it goes: from arrival to arrival.
+    ends = np.unique(votes()[1]["end"][labels == 0])
+    page.run("document.activeElement.blur()")
+    page.press("PageDown")
+    page.press("PageDown")
+    assert page.run("replay.state().time") == ends[ends > 0.0205][0]
+    assert "follow=t1" in page.run("replay.address()")
+    page.press("Escape")
+    assert page.run("replay.state().followed") is None
+
+
+def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chromium.Page) -> None:
+    page.run("replay.follow('vote')")
+    kind = votes()[1]["kind"]
+    # No label has the word: it is a kind.
+    assert sorted(page.run("replay.state().followed")) == np.flatnonzero(kind == 1).tolist()
+    page.run("location.hash = '#t=0.2&follow=t2'")
+    until(page, "replay.state().time === 0.2")
+    assert sorted(page.run("replay.state().followed")) == np.flatnonzero(votes()[1]["label"] == 1).tolist()
+    page.run("replay.follow('nothing')")
+    assert page.run("replay.state().followed") is None
+    page.run("location.hash = ''")
+
+
+# --- other runs -----------------------------------------------------------------------------------------------------
+
+
+def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
+    """Open the page of the election with another meta."""
+    meta, columns = votes()
+    path = folder / "other.html"
+    path.write_text(html({**meta, **more}, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
+    browser.open(path)
+    return browser
+
+
+def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
+    browser: chromium.Page, tmp_path: Path
+) -> None:
+    """0 and 2 hang on 1, 3 has found nobody; 4 has no state at all: it only disturbs the others."""
+    values = {"parent": {"words": ["1"], "codes": [0, -1, 0, -1]}, "up": [1.0] * 4}
+    states = {"times": [0.0] * 4, "agents": [0, 1, 2, 3], "sent": [0] * 4, "values": values}
+    draw = {"parent": {"as": "edge", "colour": True}, "up": {"as": "badge"}}
+    other = opened(browser, tmp_path, states=states, draw=draw, faults=[])
+    looks = other.run("replay.seek(0.1), replay.looks()")
+    assert [bool(each.get("dashed")) for each in looks] == [False, False, False, True, False]
+    legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
+    assert "dotted rim: no way to the root" in other.run(legend)
+    # Coloured by nothing, no rim is dotted, and the legend has none.
+    other.run("location.hash = '#t=0.1&colour=none'")
+    until(other, f"!({legend}).includes('dotted rim: no way to the root')")
+    assert not any(each.get("dashed") for each in other.run("replay.looks()"))
+
+
+def test_agents_of_two_storeys_stand_apart_also_where_another_moves(browser: chromium.Page, tmp_path: Path) -> None:
+    places = [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.5, 1.0]]
+    other = opened(browser, tmp_path, positions=places, paths={"4": [[0.0, 0.5, 1.0], [0.3, 0.5, 0.2]]})
+    shown = np.array(other.run("replay.seek(0.1), [0, 1, 2, 3].map((agent) => replay.place(agent))"))
+    apart = np.hypot(*(shown[:, None] - shown[None, :]).transpose(2, 0, 1))[~np.eye(4, dtype=bool)]
+    assert apart.min() > 2 * other.run("replay.radius()")
+
+
+# --- runs side by side ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compared(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
+    """The page of two runs of Raft, one of them cut from 1 to 2 s."""
+    runs = []
+    for faults in ([Partition([0, 1], 1.0, 2.0)], []):
+        graph = topology.complete(5)
+        network = Network(graph, Link(latency=latency.uniform(0.005, 0.02), loss=0.05), seed=1, faults=faults)
+        commands = [(0.5 + 0.25 * number, "abcd"[number]) for number in range(4)]
+        runs.append(network.run({i: Raft(commands=commands) for i in graph}, until=2.0, trace=True))
+    path = compare(runs, tmp_path_factory.mktemp("stage") / "compare.html", names=["cut", "whole"])
+    browser.look(1400, 850)
+    browser.open(path)
+    return browser
+
+
+def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> None:
+    page = compared
+    assert page.run("[...document.querySelectorAll('.branch')].map((each) => each.textContent)") == [
+        "A · cut",
+        "B · whole",
+    ]
+    shots = "[...document.querySelectorAll('.over')].map((canvas) => canvas.toDataURL())"
+    page.run("replay.seek(0.9)")
+    one, other = page.run(shots)
+    assert one == other
+    assert " 0 of 5 differ" in page.run(CLOCK)
+    page.run("replay.seek(1.8)")
+    one, other = page.run(shots)
+    assert one != other
+    assert " 5 of 5 differ" in page.run(CLOCK)
+    assert any(each["text"].startswith("agents 0, 1 are cut") and each["in"] == [0] for each in moments(page))
+    assert page.output == []
+
+
+def test_the_table_has_both_runs_and_their_difference(compared: chromium.Page) -> None:
+    rows = "[...document.querySelectorAll('[data-part=difference] tr')]"
+    rows += ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+    compared.run("replay.seek(1.95)")
+    head, *body = compared.run(rows)
+    assert head == ["by now", "A", "B", "A − B"]
+    found = {what: list(map(int, values)) for what, *values in body}
+    ended = compared.run("replay.state().ended")
+    assert found["delivered"][0] == ended["delivered"]
+    assert found["link down"][0] == ended["link_down"] > 0 == found["link down"][1]
+    assert all(one - other == less for one, other, less in found.values())
+    # One leader on either side of the cut.
+    assert found["leader"][:2] == [2, 1]
+
+
+def test_keys_and_following_work_on_both(compared: chromium.Page) -> None:
+    compared.run("replay.seek(0.5), document.activeElement.blur()")
+    shots = "[...document.querySelectorAll('.over')].map((canvas) => canvas.toDataURL())"
+    before = compared.run(f"replay.seek(0.55), {shots}")
+    compared.run("replay.follow('a')")
+    assert all(one != other for one, other in zip(before, compared.run(shots), strict=True))
+    compared.run("replay.follow(null)")
+    compared.press("p", "p")
+    wide = "[...document.querySelectorAll('.pane')].map((each) => Math.round(each.getBoundingClientRect().width))"
+    # All but the legend: two equal halves.
+    until(compared, f"Math.max(...{wide}) - Math.min(...{wide}) <= 1")
+    assert sum(compared.run(wide)) == pytest.approx(1400 - 15 * 1400 / 96, abs=2)
+    compared.press("Escape")
