@@ -13,6 +13,7 @@ import pandas as pd
 from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
+from netsim.scenarios.tasks.answers import answer_least, of_one_run
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
@@ -188,10 +189,11 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     task, title = last.task, titled(last)
     rounds, best = study.rounds, study.centralised.get(task.error, math.nan)
     table = _by_round(rounds, data, [*["time_s"] * timed, *task.columns])
-    beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
-    study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, task.error, best)
     error = Axis(task.error, log=True)
+    _answer(study, savings, error)
+    beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
+    study.table("by_round", f"Errors and cost by round{beside}", table)
     if len(savings):
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
     study.note(*_notes(rounds, savings, error), *notes_on(study, task, {each.name: each.kind for each in played}))
@@ -214,6 +216,25 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
             "The fraction of DKLA's transmissions and bits that each algorithm saves until "
             "it reaches a given training error.",
         )
+
+
+def _answer(study: Study, savings: pd.DataFrame, error: Axis) -> None:
+    """Answer what COKE saved on the way to the errors that it reached as DKLA did; else which algorithm ended best."""
+    known = savings.dropna(subset=["COKE saves %"]) if "COKE saves %" in savings else savings[:0]
+    if known.empty:
+        answer_least(study, error.column)
+        return
+    study.ask("How many messages does censoring save on the way to the same error?")
+    rounds = study.rounds.groupby("algorithm", sort=False).last()[error.column]
+    study.answer(
+        "Until it reaches a {label} of {levels:.2g}, COKE saves {saved:.0f} % of the messages of DKLA.",
+        "Least to most, over {count} errors. At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
+        f"{of_one_run(study)}",
+        label=error.text,
+        levels=(float(known[error.column].max()), float(known[error.column].min())),
+        saved=(float(known["COKE saves %"].min()), float(known["COKE saves %"].max())),
+        **{"count": len(known), "plain": rounds["DKLA"], "cheap": rounds["COKE"]},
+    )
 
 
 def _notes(rounds: pd.DataFrame, savings: pd.DataFrame, error: Axis) -> Iterator[str]:

@@ -156,6 +156,9 @@ VECTORS: Mapping[str, str] = {"paper": "pdf,svg"}
 _PAGE = 7.16 / 3.5
 """How many times as wide as a column a page's text is."""
 
+_WIDTH = 12.0
+"""Inches of a figure of report.html: at 1,200 pixels a text of 10 points has 14."""
+
 
 @contextmanager
 def style(name: str) -> Iterator[None]:
@@ -195,6 +198,32 @@ def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
         return float(found[0]), float(found[0]) * height / width if height > width else float(found[1])
     page = float(found[0]) * _PAGE
     return page, max(float(found[1]), page * height / width)
+
+
+def fit_to_page(figures: "Sequence[Figure]") -> None:
+    """Give the figures of one page its width, and panels with one x label the same ends, so that they can be compared.
+
+    A figure that is no `drawing` but was laid out by hand keeps its size, and so do all if ``figure.figsize`` is set.
+    """
+    panels: dict[tuple[str, str], list[Axes]] = {}
+    for figure in figures:
+        if figure.get_layout_engine() is not None and unless_set("figure.figsize", None) is None:
+            width, height = figure.get_size_inches()
+            figure.set_size_inches(_WIDTH, height * min(1.0, _WIDTH / width))
+        for panel in figure.axes:
+            # Maps have their own scale, and categories none.
+            if (
+                panel.get_xlabel()
+                and panel.get_aspect() == "auto"
+                and panel.xaxis.units is None
+                and not panel.xaxis_inverted()
+            ):
+                panels.setdefault((panel.get_xlabel(), panel.get_xscale()), []).append(panel)
+    for alike in panels.values():
+        if len({panel.figure for panel in alike}) > 1:
+            ends = [end for panel in alike for end in panel.get_xlim()]
+            for panel in alike:
+                panel.set_xlim(min(ends), max(ends))
 
 
 def legend_below(figure: "Figure", columns: int | None = None, entries: "Mapping[str, Any] | None" = None) -> None:

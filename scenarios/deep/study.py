@@ -22,6 +22,8 @@ from netsim.scenarios.published import published
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
 from netsim.scenarios.tasks.settings import Published
 from netsim.studies import Study
+from netsim.studies.columns import bounds, label
+from netsim.studies.intervals import confidence, interval_text
 from netsim.studies.seeds import DataSeed
 from netsim.util import check
 
@@ -220,6 +222,7 @@ def _report(
     table = _comparison(learned, others, theirs, metric)
     counts = f"{len(part.train_target):,} training and {len(part.test_target):,} test rows"
     title = f"{data}: {counts}; ± is the standard deviation over draws of the random frequencies"
+    _answer(study, learned, metric)
     study.table("comparison", title, table)
     remarks = dict.fromkeys(other.remark for other in others if other.remark)
     told = *_differences(data, rows, part, classes, theirs), *_counts(table, theirs)
@@ -240,6 +243,34 @@ def _report(
         )
         study.tables["confusion"] = pd.DataFrame(best.confusion, columns=list(classes))
         study.tables["confusion"].insert(0, "true class", list(classes))
+
+
+def _answer(study: Study, learned: Sequence[Learned], metric: str) -> None:
+    """Answer what the best map of more layers achieves, and the best flat one, with their trained parameters."""
+    study.ask("Does a map of several layers predict better than a flat one, at as many parameters?")
+    sign = -1.0 if metric == "test_mse" else 1.0
+    best: dict[bool, Shape] = {}
+    for shape in sorted(
+        dict.fromkeys(each.shape for each in learned), key=lambda s: sign * _draws(learned, s, metric).mean()
+    ):
+        best[shape.method == "RF-KL"] = shape
+    if len(best) < 2:
+        return
+    fields: dict[str, Any] = {"label": label(metric)}
+    for flat, kind in ((False, "deep"), (True, "flat")):
+        values = _draws(learned, best[flat], metric)
+        ends = bounds(metric).clip(*confidence(values)) if len(values) > 1 else 2 * (float(values[0]),)
+        fields |= {kind: best[flat].name, f"{kind}_value": float(values.mean()), f"{kind}_ends": ends}
+        fields[f"{kind}_size"] = next(each.parameters for each in learned if each.shape == best[flat])
+    count = len(_draws(learned, best[False], metric))
+    study.answer(
+        "The best map of several layers, {deep}, has a {label} of {deep_value:.3g} with {deep_size:,} parameters, the "
+        "best flat one, {flat}, {flat_value:.3g} with {flat_size:,}.",
+        "Means over {count} draws of the random frequencies, best by them on one split of the rows; intervals "
+        f"{{deep_ends:.3g}} and {{flat_ends:.3g}}: {interval_text([count])}.",
+        count=count,
+        **fields,
+    )
 
 
 def _comparison(

@@ -81,6 +81,7 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
     means = summarised(runs, errors)
     study.tables["runs"] = runs
     study.tables["means"] = means
+    _answer(study, means, error)
     for remedy in dict.fromkeys(means["remedy"]):
         kind = interval_text(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
         shown = f"{REMEDIES[remedy].title}: {error.text} above loss-free (%) by frames lost, mean [{kind}]"
@@ -116,6 +117,33 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
         partial(figures.draw_price, means, level, error, reach),
         f"What each remedy costs in bits on the wire, and the error above {ABOVE[level][0]} that it buys.",
     )
+
+
+def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
+    """Answer how far the family that suffers most is off at the priced share, and what its best remedy costs."""
+    share = nearest(means, _PRICED)
+    found = pick(means, ABOVE_LOSS_FREE, burst=1.0, loss=share)
+    found = found[np.isfinite(found["mean"])]
+    plain = found[found["remedy"] == NONE]
+    study.ask("What do lost frames do to learning, and what does the remedy cost?")
+    if plain.empty:
+        return
+    most = plain.loc[plain["mean"].idxmax()]
+    text = "With {share:g} % of the frames lost, {family} ends {off:.2g} % above its loss-free {label}"
+    fields = {"share": 100 * share, "family": most["family"], "off": _ends(most), "label": error.text}
+    mended = found[(found["family"] == most["family"]) & (found["remedy"] != NONE)]
+    if len(mended):
+        best = mended.loc[mended["mean"].abs().idxmin()]
+        bits = pick(means, "wire_bits", burst=1.0, loss=share, family=most["family"]).set_index("remedy")["mean"]
+        text += ", with {remedy} {mended:.2g} %, for {times:.2g} times the bits"
+        fields |= {"remedy": REMEDIES[best["remedy"]].title, "mended": _ends(best)}
+        fields["times"] = bits[best["remedy"]] / bits[NONE]
+    study.answer(f"{text}.", f"{interval_text([int(most['count'])])}, in pairs of seeds; independent losses.", **fields)
+
+
+def _ends(row: "pd.Series[Any]") -> tuple[float, float]:
+    """Return a row's interval, or its mean twice if one seed has none."""
+    return (row["low"], row["high"]) if np.isfinite(row["low"]) else (row["mean"], row["mean"])
 
 
 def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:

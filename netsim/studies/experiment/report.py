@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.core.records import ALL_CAUSES, totals_of
 from netsim.errors import one_line
-from netsim.studies.columns import label
+from netsim.studies.answer import filled
+from netsim.studies.columns import label, worst
 from netsim.studies.experiment.cells import METHOD, SEED
+from netsim.studies.experiment.results import BEST
+from netsim.studies.figures import fit_to_page
 from netsim.studies.formats import write_figure
+from netsim.studies.intervals import interval_text
 from netsim.studies.methods_section import OfExperiment, methods_section
 from netsim.studies.outcome import DEAD
 from netsim.studies.page import page
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 _MOST_PANELS = 9  # of a figure, so that it can be read at a page's width
 _MOST_FIGURES = 12
 _MOST_CELLS = 2000  # whose rounds are read in some seconds
+_MOST_CONDITIONS = 3  # of which the answer tells the best method
 _FAR = 5.0  # by what factor values differ of which a logarithmic axis shows more
 _DECADES = 1e4
 _FACTORS = 50.0  # by what factor settings differ that were chosen by factors
@@ -47,24 +52,55 @@ def report(results: "Results", reference: str | None, title: str) -> str:
     settings |= {"command": about["command"]} if "command" in about else {}
     failed: dict[str, str] = {}
     notes = [*results.notes, *(f"Tuning: {each}" for each in about["tuning"].get("notes", ()))]
-    summary = {"answer": next(said.outcomes()), "notes": notes, "failed": failed}
+    answer, condition = _answer(results, next(said.outcomes()))
+    summary = {"answer": answer, "condition": condition, "notes": notes, "failed": failed}
     if len(results.cells) > _MOST_CELLS:
         notes.append(f"{len(results.cells):,} runs: no figure over the rounds is here; Results.figure draws it.")
     captions: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        drawn = _figures(results)
-        for number, (caption, draw) in enumerate(itertools.islice(drawn, _MOST_FIGURES), 1):
-            name = f"figure {number:02}"
+        several, drawn = _figures(results), {}
+        for number, (caption, draw) in enumerate(itertools.islice(several, _MOST_FIGURES), 1):
+            name = f"figure {number}"
             try:
-                write_figure(Path(folder, f"{name}.png"), draw())
-                captions[name] = caption
+                drawn[name], captions[name] = draw(), caption
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {one_line(error)}"
-        if next(drawn, None) is not None:
+        fit_to_page(list(drawn.values()))
+        for name, figure in drawn.items():
+            write_figure(Path(folder, f"{name}.png"), figure)
+        if next(several, None) is not None:
             notes.append("There are more figures than fit here; Results.figure draws them.")
         texts = {"For the methods section of a paper": methods_section(results)}
         named = about.get("command") or about["file"] or "netsim.Experiment"
         return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
+
+
+def _answer(results: "Results", outcomes: str) -> list[str]:
+    """Return which method has the least median error under each condition, over the seeds, and for what that holds.
+
+    How the runs ended is said, too: alone, if no error judges them, if several do, or if no method survives.
+    """
+    table = results.summary() if len(errors := list(results.with_one_error())) == 1 and results.is_judged else None
+    best = None if table is None else table[table["verdict"] == BEST]
+    if best is None or best.empty:
+        return [outcomes, ""]
+    metric, others = errors[0][1].metric, [name for name in results.by if name != METHOD]
+    parts, fields = [], dict[str, Any]()
+    for k, row in enumerate(best.head(_MOST_CONDITIONS).to_dict("records")):
+        ends = row["median_low"], row["median_high"]
+        fields |= {f"name{k}": row[METHOD], f"median{k}": row[f"median_{metric}"]}
+        fields |= {f"ends{k}": ends} if np.isfinite(ends).all() else {}
+        where = ", ".join(f"{name} = {row[name]}" for name in others)
+        inside = f" ({{ends{k}:.3g}})" if f"ends{k}" in fields else ""
+        parts.append(f"{{name{k}}} with {{median{k}:.3g}}{inside}{' at ' * bool(where)}{where}")
+    left = len(best) - len(parts)
+    more = f"; {left} more conditions are in the table" if left else ""
+    counts = results.runs.groupby(results.by, sort=False, dropna=False).size()
+    return filled(
+        f"The {'least' if worst(metric) > 0 else 'greatest'} median {label(metric)} has {'; '.join(parts)}{more}.",
+        fields,
+        f"{interval_text(counts, of='median')} over the seeds. {outcomes}",
+    )
 
 
 def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":

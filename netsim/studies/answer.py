@@ -1,0 +1,62 @@
+"""The sentence in which a study answers its question: a text with fields, of which numbers were measured in the run."""
+
+import math
+import numbers
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from netsim.util import check
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Two numbers, of which both ends are shown, or one where both look alike."""
+
+    ends: tuple[float, float]
+
+    def __format__(self, form: str) -> str:
+        return " to ".join(dict.fromkeys(format(end, form) for end in self.ends))
+
+
+def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
+    """Return a text and others with their fields filled in, each on one line.
+
+    Parameters
+    ----------
+    text : str
+        With fields in braces as `str.format` has them, one of which at least is a number or an interval.
+    fields : mapping
+        By the names of fields: numbers that were measured, intervals as pairs of numbers, and words.
+
+    Raises
+    ------
+    BadInput
+        For a field without a value, a value without a field, a number that is not finite, a format that does not fit
+        its value, or a ``text`` without a number.
+    """
+    try:
+        names = [
+            [part[1] for part in string.Formatter().parse(each) if part[1] is not None] for each in (text, *others)
+        ]
+    except ValueError as error:
+        raise check.refuse("answer", text, f"a text with fields in braces ({error})") from None
+    used = sorted({name for several in names for name in several})
+    for name in used:
+        check.one_of("field of the answer", name, list(fields) or ["the fields with values, and there are none"])
+    shown, measured = {}, set()
+    for name, value in fields.items():
+        check.one_of("value for the answer", name, used)
+        several = value if isinstance(value, tuple) and len(value) == 2 else (value,)
+        if all(isinstance(each, numbers.Real) and not isinstance(each, bool) for each in several):
+            if not all(map(math.isfinite, several)):
+                raise check.refuse(f"answer: {name}", value, "finite; what was not measured answers nothing")
+            measured.add(name)
+        shown[name] = _Interval(several) if len(several) == 2 else value
+    if not measured & {*names[0]}:
+        raise check.refuse("answer", text, "a text with a number that was measured, as a field")
+    try:
+        return [" ".join(each.format_map(shown).split()) for each in (text, *others)]
+    except (ValueError, TypeError) as error:
+        raise check.refuse("answer", text, f"a text whose formats its values have ({error})") from None
