@@ -15,7 +15,7 @@ import pandas as pd
 import netsim
 from netsim import Link, Network, Radio, topology
 from netsim.draw import Star
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.site import OwnSite
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
@@ -167,7 +167,8 @@ def aloha(
     table = pd.DataFrame(rows).round({"carried_%": 2, "formula_%": 2})
     csma, slotted, pure = table["carried_%"]
     study.ask("How much of a shared channel's time carries frames that arrive, with each way to share it?")
-    study.answer(
+    answer(
+        study,
         "At a load of {load:g} carrier sense carries {csma:.0f} % of the time, slotted ALOHA {slotted:.0f} %, and "
         "ALOHA {pure:.0f} %.",
         "{count} stations for {duration:g} s. The closed forms have {first:.1f} and {second:.1f} % for the two ALOHAs. "

@@ -8,7 +8,7 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Number
 from netsim.links import latency as latencies
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -70,7 +70,8 @@ def averaging(
     rounds = study.rounds
     shown = rounds[rounds["round"].isin([1, 2, 5, 10, 20, 50])]
     study.ask("How far do the values of sensors lie apart that average with their neighbours?")
-    study.answer(
+    answer(
+        study,
         "After a round the largest value is {first:.3g} above the smallest, after {count} rounds {last:.2g}.",
         f"{agents} agents that lose a share {loss:g} of the frames. {of_one_run(study)}",
         **{"first": rounds["spread"].iloc[0], "last": rounds["spread"].iloc[-1], "count": len(rounds)},

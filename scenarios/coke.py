@@ -13,13 +13,13 @@ import pandas as pd
 from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.answers import answer_least, of_one_run
+from netsim.scenarios.tasks.answers import answer, answer_least, of_one_run
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER
 from netsim.scenarios.tasks.problems import Features, KernelRegression, OwnProblem, titled
-from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, saved_on_the_way
+from netsim.scenarios.tasks.savings import FINE, called, cost_to_reach, draw_savings, ladder, saved_on_the_way
 from netsim.scenarios.tasks.settings import TABLES, TEXT, PacedChannel, Prepared, Published, Rows, Wanted, published_row
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
@@ -191,7 +191,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     table = _by_round(rounds, data, [*["time_s"] * timed, *task.columns])
     savings = _savings(rounds, data, task.error, best)
     error = Axis(task.error, log=True)
-    _answer(study, savings, error)
+    _answer(study, rounds, error, best)
     beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
     study.table("by_round", f"Errors and cost by round{beside}", table)
     if len(savings):
@@ -218,22 +218,25 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
         )
 
 
-def _answer(study: Study, savings: pd.DataFrame, error: Axis) -> None:
+def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> None:
     """Answer what COKE saved on the way to the errors that it reached as DKLA did; else which algorithm ended best."""
-    known = savings.dropna(subset=["COKE saves %"]) if "COKE saves %" in savings else savings[:0]
+    levels = ladder(rounds, error.column, best, FINE)
+    saved = cost_to_reach(rounds, error.column, levels, saves={"saved": ("DKLA", "COKE")})
+    known = saved.dropna(subset=["saved"]) if "saved" in saved else saved[:0]
     if known.empty:
         answer_least(study, error.column)
         return
     study.ask("How many messages does censoring save on the way to the same error?")
-    rounds = study.rounds.groupby("algorithm", sort=False).last()[error.column]
-    study.answer(
+    ends = rounds.groupby("algorithm", sort=False).tail(1).set_index("algorithm")[error.column]
+    answer(
+        study,
         "Until it reaches a {label} of {levels:.2g}, COKE saves {saved:.0f} % of the messages of DKLA.",
-        "Least to most, over {count} errors. At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
+        "Least to most, over {count} errors that both reached. At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
         f"{of_one_run(study)}",
         label=error.text,
         levels=(float(known[error.column].max()), float(known[error.column].min())),
-        saved=(float(known["COKE saves %"].min()), float(known["COKE saves %"].max())),
-        **{"count": len(known), "plain": rounds["DKLA"], "cheap": rounds["COKE"]},
+        saved=(float(known["saved"].min()), float(known["saved"].max())),
+        **{"count": len(known), "plain": ends["DKLA"], "cheap": ends["COKE"]},
     )
 
 

@@ -12,7 +12,7 @@ from netsim import Link, Network, topology
 from netsim.draw import Badge, Role
 from netsim.links import latency as latencies
 from netsim.scenarios.flooding import ask
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import DataSeeds
@@ -103,7 +103,8 @@ def election(
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     once, acked = (row for _, row in last.iterrows())
     study.ask("Do all agents of a ring learn who leads, if a message may be lost?")
-    study.answer(
+    answer(
+        study,
         "Of {agents} agents {once:g} know a leader where messages are sent once, {sent:,} of them, and {acked:g} where "
         "they are acknowledged, with {more:,} messages.",
         f"A frame is lost with probability {loss:g}. {of_one_run(study)}",

@@ -9,7 +9,7 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Edge, Number, Star
 from netsim.links import latency as latencies
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -122,7 +122,8 @@ def flooding(
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     ends = {f"{what}_{k}": row[what] for k, row in shown.iterrows() for what in ("informed", "transmissions")}
     study.ask("Who hears the news, and how many messages does that take?")
-    study.answer(
+    answer(
+        study,
         "Of {agents} agents, {informed_0:g} hear it by flooding, with {transmissions_0:,} messages, {informed_1:g} by "
         "its tree with {transmissions_1:,}, and {informed_2:g} by the tree with acknowledgements, with "
         "{transmissions_2:,}.",

@@ -13,7 +13,7 @@ from netsim import Energy, Link, Network, Radio
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, spent
@@ -247,7 +247,7 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
         fields |= {"spent": known.loc[best, "mean_j"]}
     else:
         text += ", for {joules:.2g} J a mote"
-    study.answer(f"{text}.", of_one_run(study), **fields)
+    answer(study, f"{text}.", of_one_run(study), **fields)
 
 
 def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -16,7 +16,7 @@ from netsim.agents import CodedSums
 from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy
 from netsim.radio.energy import STATES
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.method import agents_of, played
 from netsim.scenarios.tasks.motes import cc2420, in_turn, milliampere_hours
@@ -229,7 +229,8 @@ def _answer(study: Study, table: pd.DataFrame, agents: int, rounds: int) -> None
         if outlast := len(part) - len(known):
             fields |= {f"outlast{k}": outlast, f"of{k}": len(part)}
             parts.append(f"with {{outlast{k}}} of {{of{k}}} algorithms not in {rounds:,} rounds if it {radio}")
-    study.answer(
+    answer(
+        study,
         f"The first battery is empty {', '.join(parts)}.",
         f"From algorithm to algorithm, {agents} agents. {of_one_run(study)}",
         **fields,

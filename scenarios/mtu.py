@@ -14,7 +14,7 @@ import pandas as pd
 from netsim import Network, Run, presets
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.method import played
@@ -176,9 +176,11 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
     many = table.loc[table["bits"].idxmax()]
     few = table[table["frames"] == table["frames"].min()]
     few = few.loc[few["bits"].idxmax()]
-    study.answer(
-        "With {bits:g} bits an element a message takes {frames:.3g} frames, and {arrived:.0f} % arrive for {mj:.3g} mJ "
-        "a round; with {more:g} bits it takes {others:.3g}, and {less:.0f} % arrive for {spent:.3g} mJ.",
+    answer(
+        study,
+        f"With {{bits:g}} bits an element a message takes {{frames:.3g}} frame{'s' * (few['frames'] != 1)}, and "
+        "{arrived:.0f} % arrive for {mj:.3g} mJ a round; with {more:g} bits it takes {others:.3g}, and {less:.0f} % "
+        "arrive for {spent:.3g} mJ.",
         f"Of an agent's messages, none sent again, and the energy of its frames. {of_one_run(study)}",
         **{"bits": few["bits"], "frames": few["frames"], "arrived": few["arrived_%"], "mj": few["mj"]},
         **{"more": many["bits"], "others": many["frames"], "less": many["arrived_%"], "spent": many["mj"]},

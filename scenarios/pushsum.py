@@ -9,7 +9,7 @@ import numpy as np
 import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Number
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -122,13 +122,13 @@ def pushsum(
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     study.ask("Which way to average survives lost frames?")
     metropolis, push, running = last["error"]
-    if np.isfinite(last["error"]).all():
-        study.answer(
-            "After {rounds:,} rounds the agent that is furthest off is {metropolis:.2g} from the mean with Metropolis "
-            "weights, {push:.2g} with push-sum, and {running:.2g} with running sums.",
-            f"{agents} agents that lose a share {loss:g} of the frames. {of_one_run(study)}",
-            **{"rounds": rounds, "metropolis": metropolis, "push": push, "running": running},
-        )
+    answer(
+        study,
+        "After {rounds:,} rounds the agent that is furthest off is {metropolis:.2g} from the mean with Metropolis "
+        "weights, {push:.2g} with push-sum, and {running:.2g} with running sums.",
+        f"{agents} agents that lose a share {loss:g} of the frames. {of_one_run(study)}",
+        **{"rounds": rounds, "metropolis": metropolis, "push": push, "running": running},
+    )
     study.table("at_the_end", f"After {rounds} rounds, the mean being {mean:g}", last[["algorithm", "error", "spread"]])
     error = Axis("error", log=True, label="largest distance from the mean")
     title = f"Averaging over lossy links, {agents} agents, loss {loss:g}"

@@ -45,18 +45,20 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
     used = sorted({name for several in names for name in several})
     for name in used:
         check.one_of("field of the answer", name, list(fields) or ["the fields with values, and there are none"])
-    shown, measured = {}, set()
+    if not any(map(_ends, map(fields.get, names[0]))):
+        raise check.refuse("answer", text, "a text with a number that was measured, as a field")
     for name, value in fields.items():
         check.one_of("value for the answer", name, used)
-        several = value if isinstance(value, tuple) and len(value) == 2 else (value,)
-        if all(isinstance(each, numbers.Real) and not isinstance(each, bool) for each in several):
-            if not all(map(math.isfinite, several)):
-                raise check.refuse(f"answer: {name}", value, "finite; what was not measured answers nothing")
-            measured.add(name)
-        shown[name] = _Interval(several) if len(several) == 2 else value
-    if not measured & {*names[0]}:
-        raise check.refuse("answer", text, "a text with a number that was measured, as a field")
+        if not all(map(math.isfinite, _ends(value))):
+            raise check.refuse(f"answer: {name}", value, "finite; what was not measured answers nothing")
+    shown = {name: _Interval(value) if len(_ends(value)) == 2 else value for name, value in fields.items()}
     try:
         return [" ".join(each.format_map(shown).split()) for each in (text, *others)]
     except (ValueError, TypeError) as error:
         raise check.refuse("answer", text, f"a text whose formats its values have ({error})") from None
+
+
+def _ends(value: Any) -> tuple[float, ...]:
+    """Return a number, or the ends of an interval; nothing for what is neither."""
+    ends = value if isinstance(value, tuple) and len(value) == 2 else (value,)
+    return ends if all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in ends) else ()

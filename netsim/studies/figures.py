@@ -203,13 +203,20 @@ def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
 def fit_to_page(figures: "Sequence[Figure]") -> None:
     """Give the figures of one page its width, and panels with one x label the same ends, so that they can be compared.
 
-    A figure that is no `drawing` but was laid out by hand keeps its size, and so do all if ``figure.figsize`` is set.
+    A figure without matplotlib's constrained layout, which a `drawing` has, keeps its size, and so do all where
+    ``figure.figsize`` is set.
     """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     panels: dict[tuple[str, str], list[Axes]] = {}
     for figure in figures:
-        if figure.get_layout_engine() is not None and unless_set("figure.figsize", None) is None:
+        laid_out = isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
+        if laid_out and unless_set("figure.figsize", None) is None:
             width, height = figure.get_size_inches()
             figure.set_size_inches(_WIDTH, height * min(1.0, _WIDTH / width))
+            if any(panel.get_aspect() != "auto" for panel in figure.axes):
+                # Else a matrix and its colour bar would stand apart.
+                figure.set_layout_engine("compressed")
         for panel in figure.axes:
             # Maps have their own scale, and categories none.
             if (
@@ -246,7 +253,8 @@ def _columns_of(figure: "Figure", labels: Sequence[str]) -> int:
     size = font.get_size_in_points()
     # matplotlib's defaults in font sizes: handle length 2, gap to the text 0.8, column spacing 2.
     widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
-    room = 72 * figure.get_figwidth()
+    # A wider figure becomes as narrow as a report.
+    room = 72 * min(figure.get_figwidth(), _WIDTH)
     fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
     return next(fitting, 1)
 

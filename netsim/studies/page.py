@@ -5,6 +5,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import shorten
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 NAME = "report.html"
 """The page's name in its folder."""
 
-_ROWS = 60
-"""Rows of a table that the page shows."""
+_ROWS, _WORDS = 60, 120
+"""Rows of a table that the page shows, and characters of a result in the line that opens a part."""
 
 # The ends of an interval, which are no results of their own.
 _END = re.compile(r"(^|_)(low|high|p|holm)$")
@@ -116,7 +117,7 @@ def page(
     first, *figures = captions or [""]
     parts += _figure(folder, first, captions[first]) if first else ()
     for file, heading, table in shown:
-        parts += _folded(heading, _range(table, settings["parameters"]), _table(file, heading, table))
+        parts += _folded(heading, _range(table, settings), _table(file, heading, table))
     for name in figures:
         parts += _folded(name.replace("_", " ").capitalize(), captions[name], _figure(folder, name, captions[name]))
     if notes := summary["notes"]:
@@ -131,16 +132,15 @@ def page(
 
 def _folded(heading: str, result: str, inside: Iterable[str]) -> Iterator[str]:
     """Yield a part of the page that is folded, with its result beside the heading."""
-    yield f"<details><summary><h2>{_safe(heading)}</h2> <small>{_safe(result)}</small></summary>"
+    yield f"<details><summary><h2>{_safe(heading)}</h2> <small>{_safe(shorten(result, _WORDS))}</small></summary>"
     yield from inside
     yield "</details>"
 
 
 def _range(table: "pd.DataFrame", settings: Mapping[str, Any]) -> str:
-    """Return the range of what a table measured: an error, or the first share or fraction that differs; or its rows."""
-    measures = {
-        str(name): values for name, values in table.items() if values.dtype.kind == "f" and name not in settings
-    }
+    """Return the range of what a table measured: an error, or the first fraction that differs; or its rows."""
+    given = {*settings["parameters"], *table.attrs.get("given", ())}
+    measures = {str(name): values for name, values in table.items() if values.dtype.kind == "f" and name not in given}
     for name in filter(None, [error_of(measures), *measures]):
         values = measures[name][np.isfinite(measures[name])]
         if values.nunique() > 1 and not columns.counts(name) and not _END.search(name):

@@ -17,7 +17,7 @@ from netsim.scenarios.convergecast import measures
 from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, PartsMote, Reports, Tree, TreeMote
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import cc2420
 from netsim.scenarios.tasks.settings import numbers_in
@@ -267,15 +267,17 @@ def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
     fields = {"arrived": by_run["delivered_%"][name], "mj": by_run["frames_mj"][name]}
     text = f"{name[0].upper()}{name[1:]}: {{arrived:.0f}} % of the readings arrive"
     if (plain := f"no {name}") in by_run.index:
+        awake = 100 * float(name.split()[-1])
         text = (
-            f"With acknowledgements and radios awake for {100 * float(name.split()[-1]):g} % of the time, {{arrived:.0f}} % of "
-            "the readings arrive, without them {less:.0f} %, for {mj:.0f} instead of {cheap:.0f} mJ of frames a mote"
+            f"With acknowledgements and radios awake for {awake:g} % of the time, {{arrived:.0f}} % of the readings "
+            "arrive, without them {less:.0f} %, for {mj:.0f} instead of {cheap:.0f} mJ of frames a mote"
         )
         fields |= {"less": by_run["delivered_%"][plain], "cheap": by_run["frames_mj"][plain]}
     else:
         text += ", for {mj:.0f} mJ of frames a mote"
     study.ask("How many readings reach the sink, and what does that cost in energy?")
-    study.answer(
+    answer(
+        study,
         f"{text}.",
         "Of {readings:,} readings of {motes} motes; from mote to mote {least:.0f} %. One network. "
         f"{of_one_run(study)}",

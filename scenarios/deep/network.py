@@ -15,7 +15,7 @@ from netsim.scenarios.data.samples import DIGITS, ClassSamples
 from netsim.scenarios.data.streams import passes
 from netsim.scenarios.data.tables import deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, kernels_in
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.classes import MEASURES, ClassTask, Criterion
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Task, played
@@ -264,11 +264,13 @@ def _answer(study: Study, ends: pd.DataFrame, savings: pd.DataFrame) -> None:
         parts.append(f"{{saved{k}:.0f}} % of DKLA's messages with {name} (test accuracy {{right{k}:.3f}})")
         fields[f"saved{k}"] = (part["COKE saves %"].min(), part["COKE saves %"].max())
         fields[f"right{k}"] = at_end[name]
-    study.answer(
+    answer(
+        study,
         f"COKE saves {' and '.join(parts)}.",
-        "Least to most, over training losses of {times:g} times the optimum's that both reached, on ideal links. "
+        "Least to most, at {count} training losses that both reached, {times:g} times the optimum's, on ideal links. "
         f"{of_one_run(study)}",
         times=(known["times"].max(), known["times"].min()),
+        count=len(known["times"].unique()),
         **fields,
     )
 

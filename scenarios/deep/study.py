@@ -19,6 +19,7 @@ from netsim.scenarios.deep.baselines import Baseline, ceiling, deep_network, sem
 from netsim.scenarios.deep.figures import confusion_figure, parameters_figure
 from netsim.scenarios.deep.maps import Shape, choose_times, draw_seed, kernels_in, shapes, whole_numbers
 from netsim.scenarios.published import published
+from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
 from netsim.scenarios.tasks.settings import Published
 from netsim.studies import Study
@@ -249,28 +250,31 @@ def _answer(study: Study, learned: Sequence[Learned], metric: str) -> None:
     """Answer what the best map of more layers achieves, and the best flat one, with their trained parameters."""
     study.ask("Does a map of several layers predict better than a flat one, at as many parameters?")
     sign = -1.0 if metric == "test_mse" else 1.0
-    best: dict[bool, Shape] = {}
-    for shape in sorted(
-        dict.fromkeys(each.shape for each in learned), key=lambda s: sign * _draws(learned, s, metric).mean()
-    ):
-        best[shape.method == "RF-KL"] = shape
-    if len(best) < 2:
-        return
-    fields: dict[str, Any] = {"label": label(metric)}
-    for flat, kind in ((False, "deep"), (True, "flat")):
-        values = _draws(learned, best[flat], metric)
-        ends = bounds(metric).clip(*confidence(values)) if len(values) > 1 else 2 * (float(values[0]),)
-        fields |= {kind: best[flat].name, f"{kind}_value": float(values.mean()), f"{kind}_ends": ends}
-        fields[f"{kind}_size"] = next(each.parameters for each in learned if each.shape == best[flat])
-    count = len(_draws(learned, best[False], metric))
-    study.answer(
+    fields: dict[str, Any] = {"label": label(metric), "count": len({each.draw for each in learned})}
+    for kind, flat in (("deep", False), ("flat", True)):
+        several = dict.fromkeys(each.shape for each in learned if (each.shape.method == "RF-KL") == flat)
+        if not several:
+            return
+        best = max(several, key=lambda shape: sign * float(_draws(learned, shape, metric).mean()))
+        values = _draws(learned, best, metric)
+        fields |= {kind: best.name, f"{kind}_value": float(values.mean()), f"{kind}_size": _size(learned, best)}
+        if len(values) > 1:
+            fields[f"{kind}_ends"] = bounds(metric).clip(*confidence(values))
+    condition = "{count} draw of the random frequencies, so no interval; one split of the rows."
+    if fields["count"] > 1:
+        condition = "Means over {count} draws of the random frequencies, best by them, with {deep_ends:.3g} and "
+        condition += f"{{flat_ends:.3g}}: {interval_text([fields['count']])}; one split of the rows."
+    answer(
+        study,
         "The best map of several layers, {deep}, has a {label} of {deep_value:.3g} with {deep_size:,} parameters, the "
         "best flat one, {flat}, {flat_value:.3g} with {flat_size:,}.",
-        "Means over {count} draws of the random frequencies, best by them on one split of the rows; intervals "
-        f"{{deep_ends:.3g}} and {{flat_ends:.3g}}: {interval_text([count])}.",
-        count=count,
+        condition,
         **fields,
     )
+
+
+def _size(learned: Sequence[Learned], shape: Shape) -> int:
+    return next(each.parameters for each in learned if each.shape == shape)
 
 
 def _comparison(

@@ -14,7 +14,7 @@ from netsim.agents import Always, Geometric, OnlineCost, Squared
 from netsim.coders import Float
 from netsim.scenarios.frontier.combinations import METHODS, ONLINE, REFERENCE, WITHIN, censor_of, coder_of, combinations
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
@@ -246,7 +246,8 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     study.ask("How few bits take a method to the error of one that sends all of its model in each round?")
     name, best = cheapest(table, "payload_bits", task.error), study.centralised.get(task.error, math.nan)
     if name is not None and not best > task.variance and (spent := float(table["payload_bits"][name])) > 0:
-        study.answer(
+        answer(
+            study,
             "{name} ends within 1 % of {reference}'s {label} with {spent:,.0f} bits, 1/{times:.3g} of its "
             "{whole:,.0f}.",
             f"The fewest of {{count}} combinations, {{front}} of them on the Pareto front. {of_one_run(study)}",

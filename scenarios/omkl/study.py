@@ -27,6 +27,7 @@ from netsim.scenarios.omkl.task import (
     Streams,
     TwoClasses,
 )
+from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.settings import Channel
@@ -207,8 +208,9 @@ def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], coun
         return
     row = found.loc[found["eta"].idxmax()]
     half = row["± running_loss"] if count > 1 else 0.0
-    study.answer(
-        "On {few} links its running loss is {apart:+.2g} above that on {all} links, which is {percent:+.2g} %.",
+    answer(
+        study,
+        "On {few} links its running loss is {apart:+.2g} above that on {all} links, by {percent:+.2g} % in the mean.",
         f"{interval_text([count])}, of the differences in pairs, at step {{eta:g}}; {{name}} beside {{against}}.",
         **{"few": links[row["method"]], "all": links[row["against"]], "percent": row["running_loss %"]},
         **{"eta": row["eta"], "name": row["method"], "against": row["against"]},

@@ -15,6 +15,7 @@ from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
 from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_of
+from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.savings import called
 from netsim.studies import Study
 from netsim.studies.experiment import Results
@@ -129,21 +130,20 @@ def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
     if plain.empty:
         return
     most = plain.loc[plain["mean"].idxmax()]
-    text = "With {share:g} % of the frames lost, {family} ends {off:.2g} % above its loss-free {label}"
-    fields = {"share": 100 * share, "family": most["family"], "off": _ends(most), "label": error.text}
-    mended = found[(found["family"] == most["family"]) & (found["remedy"] != NONE)]
+    text = "With {share:g} % of the frames lost, {family} ends {off:.3g} % above its loss-free {label}"
+    fields = {"share": 100 * share, "family": most["family"], "off": most["mean"], "label": error.text}
+    rows, mended = [most], found[(found["family"] == most["family"]) & (found["remedy"] != NONE)]
     if len(mended):
-        best = mended.loc[mended["mean"].abs().idxmin()]
+        rows.append(best := mended.loc[mended["mean"].abs().idxmin()])
         bits = pick(means, "wire_bits", burst=1.0, loss=share, family=most["family"]).set_index("remedy")["mean"]
-        text += ", with {remedy} {mended:.2g} %, for {times:.2g} times the bits"
-        fields |= {"remedy": REMEDIES[best["remedy"]].title, "mended": _ends(best)}
+        text += ", with {remedy} {mended:.3g} %, for {times:.3g} times the bits"
+        fields |= {"remedy": REMEDIES[best["remedy"]].title, "mended": best["mean"]}
         fields["times"] = bits[best["remedy"]] / bits[NONE]
-    study.answer(f"{text}.", f"{interval_text([int(most['count'])])}, in pairs of seeds; independent losses.", **fields)
-
-
-def _ends(row: "pd.Series[Any]") -> tuple[float, float]:
-    """Return a row's interval, or its mean twice if one seed has none."""
-    return (row["low"], row["high"]) if np.isfinite(row["low"]) else (row["mean"], row["mean"])
+    kind = f"{interval_text([int(most['count'])])}, in pairs of seeds; independent losses."
+    if most["count"] > 1:
+        fields |= {f"ends{k}": (row["low"], row["high"]) for k, row in enumerate(rows)}
+        kind = f"{' and '.join(f'{{ends{k}:.3g}} %' for k in range(len(rows)))}: {kind}"
+    answer(study, f"{text}.", kind, **fields)
 
 
 def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:

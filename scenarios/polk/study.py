@@ -16,7 +16,7 @@ from netsim.scenarios.data.textures import TEXTURES
 from netsim.scenarios.polk.figures import progress, surface
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Split, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, Trial, draw_problem
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.classes import largest_share, signs
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import choose_sigma
@@ -131,7 +131,8 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     right, below = (np.array([row[name] for row in rows]) for name in ("accuracy", "points below"))
     several = len(rows) > 1
     study.ask("How well do agents classify that keep few samples each, and give raw inputs away for it?")
-    study.answer(
+    answer(
+        study,
         "{right:.1f} % of the test samples are classified rightly, {below:.2g} points below {reference}, with "
         "{order:.3g} samples kept an agent.",
         f"{interval_text([len(rows)])} over problems that were drawn." if several else of_one_run(study),

@@ -9,7 +9,7 @@ import pandas as pd
 from netsim import AgentError
 from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import PrivacyTask, Projections, SharedSamples, compared
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Seeds
@@ -64,7 +64,8 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     kept = table[(table["raw_data_bits"] == 0) & np.isfinite(table["test_mse"])].sort_values("test_mse", kind="stable")
     study.ask("What does learning together give away, and what error does it buy?")
     if len(kept):
-        study.answer(
+        answer(
+            study,
             "{kept} of {count} algorithms send no raw data; of these {name} has the least test MSE, {error:.3g}, for "
             "{bits:,} bits of models. A centre that gets all {whole:,} raw-data bits has {best:.3g}.",
             of_one_run(study),

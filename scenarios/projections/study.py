@@ -20,7 +20,7 @@ from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, ground_of
 from netsim.scenarios.projections.figures import Picture, draw_field
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.scenarios.tasks.theory import Promises
@@ -288,9 +288,10 @@ def _answer(study: Study, costs: pd.DataFrame) -> None:
     # The nearest that most of the orders came.
     share = costs.groupby("share", sort=False).size().iloc[::-1].idxmax()
     found = costs[costs["share"] == share].sort_values("transmissions", kind="stable")
-    study.answer(
-        "Within {share:g} of the distance at the start, {name} comes with {least:,.0f} messages in {seconds:.3g} s; "
-        "the {count} orders that come so near send {all:,.0f}.",
+    answer(
+        study,
+        "The order {name} comes within {share:g} of the distance at the start with {least:,.0f} messages, in "
+        "{seconds:.3g} s; the {count} orders that come so near send {all:,.0f}.",
         of_one_run(study),
         **{"share": share, "name": found["algorithm"].iloc[0], "least": found["transmissions"].iloc[0]},
         **{"seconds": found["time_s"].iloc[0], "count": len(found)},

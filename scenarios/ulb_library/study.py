@@ -15,7 +15,7 @@ from netsim.agents import Always, Dual, OnlineCost, RandomFourier
 from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
-from netsim.scenarios.tasks.answers import of_one_run
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, played, reliability_of
 from netsim.scenarios.tasks.motes import numbered
@@ -193,13 +193,13 @@ def _answer(study: Study, elsewhere: "pd.Series[float]", motes: int, rounds: int
     method = str(elsewhere.index[0]).removesuffix(" ideal")
     study.ask("How well do motes predict the temperature where the others are, over the packets that were heard?")
     heard, ideal, alone = (elsewhere[name] for name in (f"{method} heard", f"{method} ideal", _ALONE))
-    if np.isfinite([heard, ideal, alone]).all():
-        study.answer(
-            "By {method} within {heard:.3f} °C, over links that lose nothing within {ideal:.3f} °C; a mote that learns "
-            "alone within {alone:.3f} °C.",
-            f"Root mean square over {motes} motes and the second half of {rounds:,} minutes. {of_one_run(study)}",
-            **{"method": method, "heard": heard, "ideal": ideal, "alone": alone},
-        )
+    answer(
+        study,
+        "By {method} within {heard:.3f} °C, over links that lose nothing within {ideal:.3f} °C; a mote that learns "
+        "alone within {alone:.3f} °C.",
+        f"Root mean square over {motes} motes and the second half of {rounds:,} minutes. {of_one_run(study)}",
+        **{"method": method, "heard": heard, "ideal": ideal, "alone": alone},
+    )
 
 
 def _ends(study: Study, rounds: int) -> pd.DataFrame:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _MOST_PANELS = 9  # of a figure, so that it can be read at a page's width
 _MOST_FIGURES = 12
 _MOST_CELLS = 2000  # whose rounds are read in some seconds
-_MOST_CONDITIONS = 3  # of which the answer tells the best method
 _FAR = 5.0  # by what factor values differ of which a logarithmic axis shows more
 _DECADES = 1e4
 _FACTORS = 50.0  # by what factor settings differ that were chosen by factors
@@ -72,35 +71,35 @@ def report(results: "Results", reference: str | None, title: str) -> str:
             notes.append("There are more figures than fit here; Results.figure draws them.")
         texts = {"For the methods section of a paper": methods_section(results)}
         named = about.get("command") or about["file"] or "netsim.Experiment"
-        return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
+        tables = list(_tables(results, reference))
+        for *_, table in tables:
+            table.attrs["given"] = results.keys
+        return page(named, Path(folder), settings, summary, tables, texts, captions)
 
 
 def _answer(results: "Results", outcomes: str) -> list[str]:
-    """Return which method has the least median error under each condition, over the seeds, and for what that holds.
+    """Return which method has the least median error under most conditions, and its intervals over the seeds.
 
     How the runs ended is said, too: alone, if no error judges them, if several do, or if no method survives.
     """
-    table = results.summary() if len(errors := list(results.with_one_error())) == 1 and results.is_judged else None
-    best = None if table is None else table[table["verdict"] == BEST]
-    if best is None or best.empty:
+    if not results.is_judged or len(list(results.with_one_error())) > 1:
         return [outcomes, ""]
-    metric, others = errors[0][1].metric, [name for name in results.by if name != METHOD]
-    parts, fields = [], dict[str, Any]()
-    for k, row in enumerate(best.head(_MOST_CONDITIONS).to_dict("records")):
-        ends = row["median_low"], row["median_high"]
-        fields |= {f"name{k}": row[METHOD], f"median{k}": row[f"median_{metric}"]}
-        fields |= {f"ends{k}": ends} if np.isfinite(ends).all() else {}
-        where = ", ".join(f"{name} = {row[name]}" for name in others)
-        inside = f" ({{ends{k}:.3g}})" if f"ends{k}" in fields else ""
-        parts.append(f"{{name{k}}} with {{median{k}:.3g}}{inside}{' at ' * bool(where)}{where}")
-    left = len(best) - len(parts)
-    more = f"; {left} more conditions are in the table" if left else ""
-    counts = results.runs.groupby(results.by, sort=False, dropna=False).size()
-    return filled(
-        f"The {'least' if worst(metric) > 0 else 'greatest'} median {label(metric)} has {'; '.join(parts)}{more}.",
-        fields,
-        f"{interval_text(counts, of='median')} over the seeds. {outcomes}",
-    )
+    metric, table = results.metric, results.summary()
+    won = table[table["verdict"] == BEST]
+    if won.empty:
+        return [outcomes, ""]
+    name = str(won[METHOD].value_counts().index[0])
+    own, several = won[won[METHOD] == name], len(won) > 1
+    medians, ends = own[f"median_{metric}"], own[["median_low", "median_high"]]
+    fields: dict[str, Any] = {"name": name, "medians": (medians.min(), medians.max())}
+    fields |= {"won": len(own), "count": len(won)} if several else {}
+    interval = interval_text(results.runs.groupby(results.by, sort=False, dropna=False).size(), of="median")
+    if np.isfinite(ends.to_numpy()).all():
+        fields["ends"] = ends["median_low"].min(), ends["median_high"].max()
+        interval = f"{{ends:.3g}}{' in all' * several}: {interval}"
+    text = f"{{name}} has the {'least' if worst(metric) > 0 else 'greatest'} median {label(metric)}"
+    text += " under {won} of {count} conditions" * several + ", {medians:.3g}."
+    return filled(text, fields, f"{interval} over the seeds. {table.attrs['note']} {outcomes}")
 
 
 def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":
