@@ -191,7 +191,7 @@ def aloha(
     drawn = study.tables["throughput"] = pd.DataFrame(points)
     title = f"{len(place.stations)} stations, {place.name}, {duration:g} s at each load"
     caption = "What the channel carries, by offered load and for each way to share it, beside the closed forms."
-    study.figure("throughput", partial(_draw, drawn, title), caption)
+    study.figure("throughput", partial(_draw, drawn, title), caption, hero=True)
 
 
 def _spoke(agent: netsim.Agent) -> bool:

@@ -84,4 +84,9 @@ def averaging(
     apart = Axis("spread", log=True, label="spread: largest value less smallest")
     title = f"Gossip averaging, {agents} agents, loss {loss:g}"
     figure = partial(curves, rounds, apart, [Axis("round"), Axis("wire_bits")], title)
-    study.figure("spread", figure, "How far the largest value is from the smallest, by rounds and by bits on the wire.")
+    study.figure(
+        "spread",
+        figure,
+        "How far the largest value is from the smallest, by rounds and by bits on the wire.",
+        hero=True,
+    )

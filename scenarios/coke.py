@@ -201,20 +201,22 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
     axes = [Axis(column, log=True) for column in by]
     levels = {"centralised": best} if best == best else {}
+    # Where the curves coincide, the saving is their horizontal distance.
+    saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=f"What is saved, {title}")
     study.figure(
         "mse",
         partial(curves, finite, error, axes, f"{called(error)}, {title}", levels),
         f"The {called(error).lower()} of each algorithm by rounds{', simulated seconds' * timed}, transmissions and "
         "bits on the wire; the grey line is what a centralised solution with all samples reaches.",
+        hero=saving is None,
     )
-    # Where the curves coincide, the saving is their horizontal distance.
-    saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=f"What is saved, {title}")
     if saving is not None:
         study.figure(
             "saving",
             saving,
             "The fraction of DKLA's transmissions and bits that each algorithm saves until "
             "it reaches a given training error.",
+            hero=True,
         )
 
 

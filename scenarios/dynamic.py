@@ -241,7 +241,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     study.note(*notes_on(study))
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     for name, figure in _figures(rounds, data, main, by_bits).items():
-        study.figure(name, figure, _CAPTIONS[name])
+        study.figure(name, figure, _CAPTIONS[name], hero=name == "mse")
 
 
 def _figures(

@@ -116,4 +116,6 @@ def election(
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     knowing = Axis("informed", label="agents that know a leader", counts=True)
     figure = partial(curves, study.rounds, knowing, axes, f"Election, {agents} agents, loss {loss:g}")
-    study.figure("informed", figure, "How many agents know a leader, by simulated time and by messages sent.")
+    study.figure(
+        "informed", figure, "How many agents know a leader, by simulated time and by messages sent.", hero=True
+    )

@@ -135,4 +135,6 @@ def flooding(
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     know = Axis("informed", label="agents that know", counts=True)
     figure = partial(curves, study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}")
-    study.figure("informed", figure, "How many agents know the news, by simulated time and by messages sent.")
+    study.figure(
+        "informed", figure, "How many agents know the news, by simulated time and by messages sent.", hero=True
+    )

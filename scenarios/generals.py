@@ -110,6 +110,7 @@ def generals(
             _draw, table, wars, f"Two generals, a message lost with probability {lost:.3g}\nbars: two standard errors"
         ),
         "In which share of the wars both generals attack, and in which one alone, beside what theory expects.",
+        hero=True,
     )
 
 

@@ -221,6 +221,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         figure,
         "The training error by rounds, by the energy that a mote has spent, and by bits on the wire, on ideal links "
         "and on the lab's real ones.",
+        hero=True,
     )
     study.figure(
         "floor_plan",

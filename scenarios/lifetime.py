@@ -214,6 +214,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
         "alive",
         partial(_draw, ends, rounds, title),
         "How many batteries are not empty, by round: a panel for each way that radios are used.",
+        hero=True,
     )
 
 

@@ -165,6 +165,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
         partial(_draw, table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
         "What arrives, the error that is reached, and the energy of frames, by bits an element; at each grey line a "
         "message begins to fill another frame.",
+        hero=True,
     )
 
 

@@ -111,7 +111,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         if len(known):
             title = f"{label.partition(' (')[0].capitalize()}: {about}"
             drawn = partial(_curves, known, Axis(column, log=name == "loss", label=label), by, title)
-            study.figure(name, drawn, f"The {what}, {whose}.")
+            study.figure(name, drawn, f"The {what}, {whose}.", hero=name == "error")
 
 
 def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> Figure:

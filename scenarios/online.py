@@ -143,6 +143,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         partial(curves, shown, scale, axes, f"Running error from round 20 on, {of}"),
         f"The {what} of all predictions so far, each made before its sample was learned from, by rounds, "
         "transmissions and payload.",
+        hero=True,
     )
     if "static_regret" not in rounds:
         return

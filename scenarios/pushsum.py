@@ -136,4 +136,5 @@ def pushsum(
         "error",
         partial(curves, study.rounds, error, [Axis("round"), Axis("wire_bits")], title),
         "How far the agent that is furthest off is from the mean, by rounds and by bits on the wire.",
+        hero=True,
     )

@@ -77,7 +77,9 @@ figcaption, .quiet {{ color: var(--quiet) }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .5rem; text-align: right; white-space: nowrap }}
 th {{ white-space: normal; vertical-align: bottom }}
+table.names {{ margin: 1rem 0 }}
 table.names td, table.names th {{ text-align: left; white-space: normal; overflow-wrap: anywhere }}
+table.names th {{ min-width: 8.5rem }}
 .warning {{ border-left: 4px solid #b35900; padding: .3rem .8rem }}
 </style>
 </head>

@@ -85,6 +85,7 @@ def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
         "error",
         partial(curves, shown, error, axes, title, {"target": chosen.target}),
         f"The {chosen.error_text} by rounds and by bits on the wire; the grey line is the target.",
+        hero=True,
     )
 
 

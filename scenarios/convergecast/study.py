@@ -251,6 +251,7 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
         partial(draw_by_hops, by_hops, title),
         f"What arrives, how late, and what its frames cost, by hops {over}"
         f"{'' if all(way.acked for way in use.ways()) else '; dashed without acknowledgements'}.",
+        hero=True,
     )
     study.figure(
         "tree",

@@ -243,7 +243,7 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
         own = [case for case in cases if case.shape == shape]
         figure = partial(_curves, rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
         caption = f"The training loss on {shape.name}, for each method and its links."
-        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure, caption)
+        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure, caption, hero=shape == shapes[0])
     first = [case for case in cases if case.links == cases[0].links]
     study.figure(
         "test_error",

@@ -233,6 +233,7 @@ def _report(
         partial(parameters_figure, table, theirs, metric, f"{data}: {rows:,} rows"),
         f"The {metric.replace('_', ' ').replace('mse', 'MSE')} by the parameters that were trained, ours filled, the "
         "published ones hollow.",
+        hero=True,
     )
     if classes:
         best = max(learned, key=lambda each: float(np.mean(_draws(learned, each.shape, metric))) - each.draw)

@@ -280,6 +280,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         partial(draw_frontier, table, error, poor, title),
         "The error that each combination ends with, by its payload and by its bits on the wire, with the Pareto front "
         "as a line; below, those that end near the reference.",
+        hero=True,
     )
     if table["payload_bits_there"].max() > 0:
         study.figure(

@@ -197,6 +197,7 @@ def _report(
         partial(draw_losses, losses, _above(tried, runs), tried, title),
         "The mean loss so far by rounds and by payload, and how far each method's is above the reference's: a row for "
         "each step.",
+        hero=True,
     )
 
 

@@ -100,6 +100,7 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
         partial(figures.draw_errors, means, level, error, reach),
         f"The {above} by the share of lost frames, each lost by itself: a panel for each remedy, a line for each "
         "family of algorithms.",
+        hero=True,
     )
     if (means["burst"] > 1.0).any():
         study.figure(

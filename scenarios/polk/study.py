@@ -153,7 +153,9 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     title = f"{data}, {criterion} loss, {len(problem.graph)} agents{parted}"
     levels = {f"draw {row['seed']}": (f"{reference}, seed {row['seed']}", row[reference]) for row in rows}
     drawn = study.rounds[study.rounds["algorithm"].str.startswith("draw")]
-    study.figure("progress", partial(progress, drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.")
+    study.figure(
+        "progress", partial(progress, drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.", hero=True
+    )
     compared = study.rounds[study.rounds["algorithm"].str.startswith("c =")]
     if len(compared):
         drawing = partial(progress, compared, f"Constant penalties: {title}", {})

@@ -86,6 +86,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         partial(_draw, table, best, f"{size.data} data, {size.agents} agents{size.partition_title}"),
         "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
         "with all samples.",
+        hero=True,
     )
 
 

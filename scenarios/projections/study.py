@@ -307,6 +307,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
         "distance",
         partial(curves, rounds, Axis("limit_distance", log=True), axes, title),
         "How far the agents' estimates are from their limit, by transmissions, bits on the wire and simulated time.",
+        hero=True,
     )
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
     study.figure(

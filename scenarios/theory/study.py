@@ -253,7 +253,7 @@ def theory(study: Study, *, repeats: int = 3, rounds: int = 100) -> None:
         *(f"Without a number to compare in these runs: {each}." for each in left),
     )
     caption = "Each bound (dashed) and prediction (dotted) beside what was measured in one run."
-    study.figure("bounds", partial(_draw, drawn), caption)
+    study.figure("bounds", partial(_draw, drawn), caption, hero=True)
 
 
 def _draw(drawn: Mapping[str, Curve]) -> "Figure":

@@ -174,6 +174,7 @@ def _report(
         partial(errors, shown, best),
         "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
         "the minute; the grey line is one model fitted to all readings afterwards.",
+        hero=True,
     )
     method = next(iter(fields)).split()[0]
     drawn = {name: each for name, each in fields.items() if name.split()[0] in (method, _ALONE)}

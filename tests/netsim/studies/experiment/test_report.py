@@ -106,8 +106,8 @@ def test_page_begins_with_the_least_median_and_its_interval_over_the_seeds(resul
     row = found.summary().iloc[0]
     assert _answer(found, "All ended.") == [
         f"DKLA has the least median gap, {row['median_gap']:.3g}.",
-        f"{row['median_low']:.3g} to {row['median_high']:.3g}: 95 % interval of the median (order statistics, n = 6) over "
-        "the seeds. All ended.",
+        f"{row['median_low']:.3g} to {row['median_high']:.3g}: 95 % interval of the median (order statistics, n = 6) "
+        "over the seeds. All ended.",
     ]
     assert _answer(counting().run(), "All ended.") == ["All ended.", ""], "no error judges them"
 
