@@ -221,7 +221,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
 def _answer(study: Study, table: pd.DataFrame, agents: int, rounds: int) -> None:
     """Answer when the first battery is empty, for radios that listen always and that sleep; nothing if none is."""
     study.ask("How many rounds of learning does a battery last, and what does sleep change?")
-    parts, fields = [], {}
+    parts, fields = [], dict[str, Any]()
     for k, (radio, part) in enumerate(table.groupby("radio", sort=False)):
         known = part["first_death_rounds"].dropna()
         if len(known):

@@ -174,9 +174,9 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
     study.ask("How many bits of each element of a model should a frame carry?")
     if len(table) < 2:
         return
-    many = table.loc[table["bits"].idxmax()]
+    many = table.iloc[int(table["bits"].argmax())]
     few = table[table["frames"] == table["frames"].min()]
-    few = few.loc[few["bits"].idxmax()]
+    few = few.iloc[int(few["bits"].argmax())]
     answer(
         study,
         f"With {{bits:g}} bits an element a message takes {{frames:.3g}} frame{'s' * (few['frames'] != 1)}, and "

@@ -202,12 +202,12 @@ def _report(
 
 
 def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], count: int) -> None:
-    """Answer what gossip loses on the fewest links, at the largest step; nothing without a complete graph beside it."""
+    """Answer what gossip loses on fewer links, at the largest step; nothing without a complete graph beside it."""
     study.ask("What does gossip lose if few agents are linked?")
     found = differences[differences["about"] == _LINKS] if len(differences) else differences
     if found.empty:
         return
-    row = found.loc[found["eta"].idxmax()]
+    row = found.iloc[int(found["eta"].argmax())]
     half = row["± running_loss"] if count > 1 else 0.0
     answer(
         study,

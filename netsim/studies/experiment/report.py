@@ -15,7 +15,6 @@ from netsim.errors import one_line
 from netsim.studies.answer import filled
 from netsim.studies.columns import label, worst
 from netsim.studies.experiment.cells import METHOD, SEED
-from netsim.studies.experiment.results import BEST
 from netsim.studies.figures import fit_to_page
 from netsim.studies.formats import write_figure
 from netsim.studies.intervals import interval_text
@@ -85,7 +84,7 @@ def _answer(results: "Results", outcomes: str) -> list[str]:
     if not results.is_judged or len(list(results.with_one_error())) > 1:
         return [outcomes, ""]
     metric, table = results.metric, results.summary()
-    won = table[table["verdict"] == BEST]
+    won = table[table["verdict"] == "best"]
     if won.empty:
         return [outcomes, ""]
     name = str(won[METHOD].value_counts().index[0])
