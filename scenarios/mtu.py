@@ -179,7 +179,7 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
     few = few.iloc[int(few["bits"].argmax())]
     answer(
         study,
-        f"With {{bits:g}} bits an element a message takes {{frames:.3g}} frame{'s' * (few['frames'] != 1)}, and "
+        f"With {{bits:g}} bits an element a message takes {{frames:.3g}} frame{'' if few['frames'] == 1 else 's'}, and "
         "{arrived:.0f} % arrive for {mj:.3g} mJ a round; with {more:g} bits it takes {others:.3g}, and {less:.0f} % "
         "arrive for {spent:.3g} mJ.",
         f"Of an agent's messages, none sent again, and the energy of its frames. {of_one_run(study)}",

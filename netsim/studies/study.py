@@ -47,8 +47,9 @@ class Figures(UserDict[str, Any]):
     def __getitem__(self, name: str) -> "Figure":
         figure: Figure | Callable[[], Figure] = super().__getitem__(name)
         if callable(figure):
-            figure = self.data[name] = figure()
+            figure = figure()
             _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
+            self.data[name] = figure
         return figure
 
 
