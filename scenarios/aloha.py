@@ -15,6 +15,7 @@ import pandas as pd
 import netsim
 from netsim import Link, Network, Radio, topology
 from netsim.draw import Star
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.site import OwnSite
 from netsim.studies import Study
 from netsim.studies.figures import Figure, drawing, legend_below
@@ -164,6 +165,17 @@ def aloha(
         formula = _FORMULAS[name][1](load) if name in _FORMULAS else math.nan
         rows.append({"access": name, **ends, "carried_%": 100 * carried, "formula_%": 100 * formula})
     table = pd.DataFrame(rows).round({"carried_%": 2, "formula_%": 2})
+    csma, slotted, pure = table["carried_%"]
+    study.ask("How much of a shared channel's time carries frames that arrive, with each way to share it?")
+    answer(
+        study,
+        "At a load of {load:g} carrier sense carries {csma:.0f} % of the time, slotted ALOHA {slotted:.0f} %, and "
+        "ALOHA {pure:.0f} %.",
+        "{count} stations for {duration:g} s. The closed forms have {first:.1f} and {second:.1f} % for the two ALOHAs. "
+        f"{of_one_run(study)}",
+        **{"load": load, "csma": csma, "slotted": slotted, "pure": pure, "count": len(place.stations)},
+        **{"duration": duration, "first": table["formula_%"][1], "second": table["formula_%"][2]},
+    )
     study.table("carried", f"Frames, and the share of the time that carries them, at a load of {load:g}", table)
     points: list[dict[str, Any]] = []
     loads = sorted({*_LOADS, load})
@@ -179,7 +191,7 @@ def aloha(
     drawn = study.tables["throughput"] = pd.DataFrame(points)
     title = f"{len(place.stations)} stations, {place.name}, {duration:g} s at each load"
     caption = "What the channel carries, by offered load and for each way to share it, beside the closed forms."
-    study.figure("throughput", partial(_draw, drawn, title), caption)
+    study.figure("throughput", partial(_draw, drawn, title), caption, hero=True)
 
 
 def _spoke(agent: netsim.Agent) -> bool:

@@ -8,6 +8,7 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Number
 from netsim.links import latency as latencies
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -68,6 +69,13 @@ def averaging(
     study.run("averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50)
     rounds = study.rounds
     shown = rounds[rounds["round"].isin([1, 2, 5, 10, 20, 50])]
+    study.ask("How far do the values of sensors lie apart that average with their neighbours?")
+    answer(
+        study,
+        "After a round the largest value is {first:.3g} above the smallest, after {count} rounds {last:.2g}.",
+        f"{agents} agents that lose a share {loss:g} of the frames. {of_one_run(study)}",
+        **{"first": rounds["spread"].iloc[0], "last": rounds["spread"].iloc[-1], "count": len(rounds)},
+    )
     study.table(
         "by_round",
         "Spread of the values by round",
@@ -76,4 +84,9 @@ def averaging(
     apart = Axis("spread", log=True, label="spread: largest value less smallest")
     title = f"Gossip averaging, {agents} agents, loss {loss:g}"
     figure = partial(curves, rounds, apart, [Axis("round"), Axis("wire_bits")], title)
-    study.figure("spread", figure, "How far the largest value is from the smallest, by rounds and by bits on the wire.")
+    study.figure(
+        "spread",
+        figure,
+        "How far the largest value is from the smallest, by rounds and by bits on the wire.",
+        hero=True,
+    )

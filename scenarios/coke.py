@@ -13,12 +13,13 @@ import pandas as pd
 from netsim.agents import COKE, CTA, DKLA, Geometric
 from netsim.coders import Uniform
 from netsim.scenarios.published import published
+from netsim.scenarios.tasks.answers import answer, answer_least, of_one_run
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import notes_on
 from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER
 from netsim.scenarios.tasks.problems import Features, KernelRegression, OwnProblem, titled
-from netsim.scenarios.tasks.savings import called, cost_to_reach, draw_savings, ladder, saved_on_the_way
+from netsim.scenarios.tasks.savings import FINE, called, cost_to_reach, draw_savings, ladder, saved_on_the_way
 from netsim.scenarios.tasks.settings import TABLES, TEXT, PacedChannel, Prepared, Published, Rows, Wanted, published_row
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
@@ -188,10 +189,11 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     task, title = last.task, titled(last)
     rounds, best = study.rounds, study.centralised.get(task.error, math.nan)
     table = _by_round(rounds, data, [*["time_s"] * timed, *task.columns])
-    beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
-    study.table("by_round", f"Errors and cost by round{beside}", table)
     savings = _savings(rounds, data, task.error, best)
     error = Axis(task.error, log=True)
+    _answer(study, rounds, error, best)
+    beside = " (published_*: the paper's values)" if "published_train_mse" in table else ""
+    study.table("by_round", f"Errors and cost by round{beside}", table)
     if len(savings):
         study.table("cost_to_reach", f"Transmissions to reach a {error.text}", savings)
     study.note(*_notes(rounds, savings, error), *notes_on(study, task, {each.name: each.kind for each in played}))
@@ -199,21 +201,45 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
     axes = [Axis(column, log=True) for column in by]
     levels = {"centralised": best} if best == best else {}
+    # Where the curves coincide, the saving is their horizontal distance.
+    saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=f"What is saved, {title}")
     study.figure(
         "mse",
         partial(curves, finite, error, axes, f"{called(error)}, {title}", levels),
         f"The {called(error).lower()} of each algorithm by rounds{', simulated seconds' * timed}, transmissions and "
         "bits on the wire; the grey line is what a centralised solution with all samples reaches.",
+        hero=saving is None,
     )
-    # Where the curves coincide, the saving is their horizontal distance.
-    saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=f"What is saved, {title}")
     if saving is not None:
         study.figure(
             "saving",
             saving,
             "The fraction of DKLA's transmissions and bits that each algorithm saves until "
             "it reaches a given training error.",
+            hero=True,
         )
+
+
+def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> None:
+    """Answer what COKE saved on the way to the errors that it reached as DKLA did; else which algorithm ended best."""
+    levels = ladder(rounds, error.column, best, FINE)
+    saved = cost_to_reach(rounds, error.column, levels, saves={"saved": ("DKLA", "COKE")})
+    known = saved.dropna(subset=["saved"]) if "saved" in saved else saved[:0]
+    if known.empty:
+        answer_least(study, error.column)
+        return
+    study.ask("How many messages does censoring save on the way to the same error?")
+    ends = rounds.groupby("algorithm", sort=False).tail(1).set_index("algorithm")[error.column]
+    answer(
+        study,
+        "Until it reaches a {label} of {levels:.2g}, COKE saves {saved:.0f} % of the messages of DKLA.",
+        "Least to most, over {count} errors that both reached. At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
+        f"{of_one_run(study)}",
+        label=error.text,
+        levels=(float(known[error.column].max()), float(known[error.column].min())),
+        saved=(float(known["saved"].min()), float(known["saved"].max())),
+        **{"count": len(known), "plain": ends["DKLA"], "cheap": ends["COKE"]},
+    )
 
 
 def _notes(rounds: pd.DataFrame, savings: pd.DataFrame, error: Axis) -> Iterator[str]:

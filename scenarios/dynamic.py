@@ -12,6 +12,7 @@ import pandas as pd
 from netsim import BadInput
 from netsim.agents import FeatureMap, PowerLaw, RandomFourier
 from netsim.scenarios.data.streams import Kind, MovingTruth
+from netsim.scenarios.tasks.answers import answer_cheaper
 from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.online_task import (
     OnlineRegression,
@@ -235,11 +236,12 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     for column in ("dynamic_regret", "tracking_error"):
         if column in last:
             table[column] = last[column].to_numpy()
+    answer_cheaper(study, table, "DDKL", "QC-DDKL", "running_mse")
     study.table("ends", "At the end of the stream", table)
     study.note(*notes_on(study))
     study.note("Dynamic regret compares with each round's own minimiser, which fits its few samples, noise included.")
     for name, figure in _figures(rounds, data, main, by_bits).items():
-        study.figure(name, figure, _CAPTIONS[name])
+        study.figure(name, figure, _CAPTIONS[name], hero=name == "mse")
 
 
 def _figures(

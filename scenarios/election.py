@@ -12,6 +12,7 @@ from netsim import Link, Network, topology
 from netsim.draw import Badge, Role
 from netsim.links import latency as latencies
 from netsim.scenarios.flooding import ask
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import DataSeeds
@@ -100,14 +101,21 @@ def election(
         network = Network(graph, link, seed=seeds.network)
         study.run(name, network, team, [informed], rounds=2 * agents, sample=latency)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
-    know = (f"{row.algorithm} lets {row.informed:g} know, with {row.transmissions:,}" for row in last.itertuples())
-    study.ask(
-        "Do all agents of a ring learn who leads, if a message may be lost?",
-        f"Of {agents} agents, {', '.join(know)} messages, with loss {loss:g}.",
+    once, acked = (row for _, row in last.iterrows())
+    study.ask("Do all agents of a ring learn who leads, if a message may be lost?")
+    answer(
+        study,
+        "Of {agents} agents {once:g} know a leader where messages are sent once, {sent:,} of them, and {acked:g} where "
+        "they are acknowledged, with {more:,} messages.",
+        f"A frame is lost with probability {loss:g}. {of_one_run(study)}",
+        **{"agents": agents, "once": once["informed"], "sent": once["transmissions"]},
+        **{"acked": acked["informed"], "more": acked["transmissions"]},
     )
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
     study.table("at_the_end", f"Of {agents} agents on a ring", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     knowing = Axis("informed", label="agents that know a leader", counts=True)
     figure = partial(curves, study.rounds, knowing, axes, f"Election, {agents} agents, loss {loss:g}")
-    study.figure("informed", figure, "How many agents know a leader, by simulated time and by messages sent.")
+    study.figure(
+        "informed", figure, "How many agents know a leader, by simulated time and by messages sent.", hero=True
+    )

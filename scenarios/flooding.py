@@ -9,6 +9,7 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Edge, Number, Star
 from netsim.links import latency as latencies
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -119,13 +120,21 @@ def flooding(
         study.run(name, network, team, [informed], rounds=10, sample=latency)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
     shown = last[["algorithm", "informed", "transmissions", "lost", "time_s"]]
-    study.table("at_the_end", f"Of {agents} agents", shown)
-    told = (f"{row.algorithm} told {row.informed:g} with {row.transmissions:,}" for row in shown.itertuples())
-    study.ask(
-        "Who hears the news, and how many messages does that take?",
-        f"Of {agents} agents, {', '.join(told)} messages, with loss {loss:g}.",
+    ends = {f"{what}_{k}": row[what] for k, row in shown.iterrows() for what in ("informed", "transmissions")}
+    study.ask("Who hears the news, and how many messages does that take?")
+    answer(
+        study,
+        "Of {agents} agents, {informed_0:g} hear it by flooding, with {transmissions_0:,} messages, {informed_1:g} by "
+        "its tree with {transmissions_1:,}, and {informed_2:g} by the tree with acknowledgements, with "
+        "{transmissions_2:,}.",
+        f"A frame is lost with probability {loss:g}. {of_one_run(study)}",
+        agents=agents,
+        **ends,
     )
+    study.table("at_the_end", f"Of {agents} agents", shown)
     axes = [Axis("time_s"), Axis("transmissions", label="messages")]
     know = Axis("informed", label="agents that know", counts=True)
     figure = partial(curves, study.rounds, know, axes, f"Flooding, {agents} agents, loss {loss:g}")
-    study.figure("informed", figure, "How many agents know the news, by simulated time and by messages sent.")
+    study.figure(
+        "informed", figure, "How many agents know the news, by simulated time and by messages sent.", hero=True
+    )

@@ -13,6 +13,7 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Role, Star
 from netsim.studies import Study
+from netsim.studies.experiment.results import survival
 from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util import check
 
@@ -90,6 +91,18 @@ def generals(
         rows.append((last, *run.rounds.iloc[-1][["both", "alone"]], *expected, run.ledger.transmissions / wars))
     columns = ["messages", "both", "alone", "both expected", "alone expected", "sent a war"]
     table = pd.DataFrame(rows, columns=columns)
+    one, most = (table.iloc[place] for place in (0, -1))
+    study.ask("How often does one of two generals attack alone, however many messages they exchange?")
+    study.answer(
+        "With one message one attacks alone in {first:.1%} of the wars, with up to {messages} in {alone:.1%}; both "
+        "attack in {both:.1%} and in {least:.1%}.",
+        f"Of {wars:,} wars each with seed {seed}; the 95 % intervals of the shares alone (Clopper and Pearson) are "
+        f"{{first_ends:.1%}} and {{ends:.1%}}. A message is lost with probability {lost:.3g}.",
+        **{"messages": messages, "first": one["alone"], "alone": most["alone"]},
+        **{"both": one["both"], "least": most["both"]},
+        first_ends=survival(round(one["alone"] * wars), wars),
+        ends=survival(round(most["alone"] * wars), wars),
+    )
     study.table("by_messages", f"Shares of {wars} wars", table)
     study.figure(
         "shares",
@@ -97,6 +110,7 @@ def generals(
             _draw, table, wars, f"Two generals, a message lost with probability {lost:.3g}\nbars: two standard errors"
         ),
         "In which share of the wars both generals attack, and in which one alone, beside what theory expects.",
+        hero=True,
     )
 
 

@@ -13,6 +13,7 @@ from netsim import Energy, Link, Network, Radio
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.links.measured import Measured
 from netsim.links.measured import intel_lab as measured_lab
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, reliability_of
 from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, spent
@@ -202,7 +203,9 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     used = {name: spent(run, states, rate) for name, run in study.runs.items()}
     title = f"{titled(played[0]).replace(' agents', ' motes')}, {seeds.text}"
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
-    study.table("comparison", f"What each makes of the links ({title})", comparison(study, used))
+    table = comparison(study, used)
+    _answer(study, table.set_index("algorithm"))
+    study.table("comparison", f"What each makes of the links ({title})", table)
     study.tables["energy"] = pd.concat(
         [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
     )
@@ -218,6 +221,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         figure,
         "The training error by rounds, by the energy that a mote has spent, and by bits on the wire, on ideal links "
         "and on the lab's real ones.",
+        hero=True,
     )
     study.figure(
         "floor_plan",
@@ -225,6 +229,26 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         "The motes at their places, coloured by the energy that they spent; the darker and wider a link, the more of "
         "it is heard.",
     )
+
+
+def _answer(study: Study, table: pd.DataFrame) -> None:
+    """Answer what the first method loses over the real links, and with the remedy by which it loses least."""
+    method = str(table.index[0]).split()[0]
+    own = table[[name.split()[0] == method for name in table.index]]
+    known = own[np.isfinite(own["MSE / ideal"])].drop(index=f"{method} ideal")
+    study.ask("What do a building's real links cost in error, and which remedy mends it?")
+    if (real := f"{method} real") not in known.index:
+        return
+    text = "{method} ends at {times:.2f} times its training MSE of ideal links"
+    fields = {"method": method, "times": known.loc[real, "MSE / ideal"], "joules": known.loc[real, "mean_j"]}
+    if len(known) > 1:
+        best = known.drop(index=real)["MSE / ideal"].idxmin()
+        text += ", with {remedy} at {least:.2f} times, for {spent:.2g} J a mote instead of {joules:.2g} J"
+        fields |= {"remedy": best.split(" ", 1)[1], "least": known.loc[best, "MSE / ideal"]}
+        fields |= {"spent": known.loc[best, "mean_j"]}
+    else:
+        text += ", for {joules:.2g} J a mote"
+    answer(study, f"{text}.", of_one_run(study), **fields)
 
 
 def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -16,6 +16,7 @@ from netsim.agents import CodedSums
 from netsim.coders import Uniform
 from netsim.radio import DutyCycle, Energy
 from netsim.radio.energy import STATES
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.method import agents_of, played
 from netsim.scenarios.tasks.motes import cc2420, in_turn, milliampere_hours
@@ -202,6 +203,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
     ends = {name: deaths(run, batteries.period) for name, run in study.runs.items()}
     rows = [_row(name, run, ends[name], turns[name], batteries) for name, run in study.runs.items()]
     table = pd.DataFrame(rows)
+    _answer(study, table, len(task.nodes), rounds)
     study.table("lifetime", "Rounds, and days, until batteries are empty; mJ of an agent in a round, by state", table)
     study.note(task.yardsticks(study.centralised["train_mse"]), *_notes(table, rounds))
     for name, run in study.runs.items():
@@ -212,6 +214,27 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
         "alive",
         partial(_draw, ends, rounds, title),
         "How many batteries are not empty, by round: a panel for each way that radios are used.",
+        hero=True,
+    )
+
+
+def _answer(study: Study, table: pd.DataFrame, agents: int, rounds: int) -> None:
+    """Answer when the first battery is empty, for radios that listen always and that sleep; nothing if none is."""
+    study.ask("How many rounds of learning does a battery last, and what does sleep change?")
+    parts, fields = [], dict[str, Any]()
+    for k, (radio, part) in enumerate(table.groupby("radio", sort=False)):
+        known = part["first_death_rounds"].dropna()
+        if len(known):
+            fields[f"ends{k}"] = (known.min(), known.max())
+            parts.append(f"after {{ends{k}:,.0f}} rounds if a radio {radio}")
+        if outlast := len(part) - len(known):
+            fields |= {f"outlast{k}": outlast, f"of{k}": len(part)}
+            parts.append(f"with {{outlast{k}}} of {{of{k}}} algorithms not in {rounds:,} rounds if it {radio}")
+    answer(
+        study,
+        f"The first battery is empty {', '.join(parts)}.",
+        f"From algorithm to algorithm, {agents} agents. {of_one_run(study)}",
+        **fields,
     )
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from netsim import Network, Run, presets
 from netsim.coders import MOST_BITS, Coder, Exact, Float, Uniform
 from netsim.links import Reliability
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.batch_task import BatchSteps, BatchTask
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.method import played
@@ -150,6 +151,7 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: See
 def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, air: Air) -> None:
     table = pd.DataFrame([_row(study, algorithm, each, task.size, air) for each in bits])
     best = study.centralised["train_mse"]
+    _answer(study, table.dropna(subset=["arrived_%", "mj"]))
     study.table("by_bits", "Messages, frames, energy of frames by bits an element", table)
     study.note(task.yardsticks(best))
     study.note(*missed_notes(study.runs))
@@ -163,6 +165,26 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
         partial(_draw, table, task.size, air.loss, {"centralised": best, "target's variance": task.variance}, title),
         "What arrives, the error that is reached, and the energy of frames, by bits an element; at each grey line a "
         "message begins to fill another frame.",
+        hero=True,
+    )
+
+
+def _answer(study: Study, table: pd.DataFrame) -> None:
+    """Answer what arrives, for which energy, with the most bits that fit in the fewest frames, and with the most."""
+    study.ask("How many bits of each element of a model should a frame carry?")
+    if len(table) < 2:
+        return
+    many = table.iloc[int(table["bits"].argmax())]
+    few = table[table["frames"] == table["frames"].min()]
+    few = few.iloc[int(few["bits"].argmax())]
+    answer(
+        study,
+        f"With {{bits:g}} bits an element a message takes {{frames:.3g}} frame{'' if few['frames'] == 1 else 's'}, and "
+        "{arrived:.0f} % arrive for {mj:.3g} mJ a round; with {more:g} bits it takes {others:.3g}, and {less:.0f} % "
+        "arrive for {spent:.3g} mJ.",
+        f"Of an agent's messages, none sent again, and the energy of its frames. {of_one_run(study)}",
+        **{"bits": few["bits"], "frames": few["frames"], "arrived": few["arrived_%"], "mj": few["mj"]},
+        **{"more": many["bits"], "others": many["frames"], "less": many["arrived_%"], "spent": many["mj"]},
     )
 
 

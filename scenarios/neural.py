@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from netsim.coders import Float
+from netsim.scenarios.tasks.answers import answer_least
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.diagnosis import verdicts
 from netsim.scenarios.tasks.method import wanted
@@ -95,6 +96,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     known = rounds[np.isfinite(rounds["train_loss"])]
     counts = ["time_s", "transmissions", "payload_bits", "wire_bits"]
     last = rounds.groupby("algorithm", sort=False).tail(1)[["algorithm", *task.columns, "consensus_error", *counts]]
+    answer_least(study, "test_error")
     study.table("ends", "At the end (mean_model: the mean of all agents' models)", last)
     reached = cost_to_reach(known, "test_error", _ERRORS, cost="wire_bits", saves={})
     if len(reached):
@@ -109,7 +111,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         if len(known):
             title = f"{label.partition(' (')[0].capitalize()}: {about}"
             drawn = partial(_curves, known, Axis(column, log=name == "loss", label=label), by, title)
-            study.figure(name, drawn, f"The {what}, {whose}.")
+            study.figure(name, drawn, f"The {what}, {whose}.", hero=name == "error")
 
 
 def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> Figure:

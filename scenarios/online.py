@@ -10,6 +10,7 @@ import pandas as pd
 
 from netsim.agents import Geometric
 from netsim.scenarios.published import published
+from netsim.scenarios.tasks.answers import answer_cheaper
 from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.online_task import (
     OnlineRegression,
@@ -122,7 +123,9 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     data, errors = (problem.data, [task.error]) if of_data else (OTHER, list(task.columns))
     times, of = running_times(data, played), titled(played[-1])
     rounds, error = study.rounds, errors[0]
-    study.table("ends", "At the end of the stream", ends(study, "ODKLA", errors))
+    table = ends(study, "ODKLA", errors)
+    answer_cheaper(study, table, "ODKLA", "QC-ODKLA", error)
+    study.table("ends", "At the end of the stream", table)
     study.table("running_time", "Running time", times)
     if "published" in times:
         study.note(
@@ -140,6 +143,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         partial(curves, shown, scale, axes, f"Running error from round 20 on, {of}"),
         f"The {what} of all predictions so far, each made before its sample was learned from, by rounds, "
         "transmissions and payload.",
+        hero=True,
     )
     if "static_regret" not in rounds:
         return

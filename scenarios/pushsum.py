@@ -9,6 +9,7 @@ import numpy as np
 import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Number
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
 from netsim.studies.seeds import GraphSeeds
@@ -119,6 +120,15 @@ def pushsum(
         network = Network(graph, Link(loss=loss), seed=seeds.network)
         study.run(name, network, team, [wrong], rounds=rounds)
     last = study.rounds.groupby("algorithm", sort=False, as_index=False).last()
+    study.ask("Which way to average survives lost frames?")
+    metropolis, push, running = last["error"]
+    answer(
+        study,
+        "After {rounds:,} rounds the agent that is furthest off is {metropolis:.2g} from the mean with Metropolis "
+        "weights, {push:.2g} with push-sum, and {running:.2g} with running sums.",
+        f"{agents} agents that lose a share {loss:g} of the frames. {of_one_run(study)}",
+        **{"rounds": rounds, "metropolis": metropolis, "push": push, "running": running},
+    )
     study.table("at_the_end", f"After {rounds} rounds, the mean being {mean:g}", last[["algorithm", "error", "spread"]])
     error = Axis("error", log=True, label="largest distance from the mean")
     title = f"Averaging over lossy links, {agents} agents, loss {loss:g}"
@@ -126,4 +136,5 @@ def pushsum(
         "error",
         partial(curves, study.rounds, error, [Axis("round"), Axis("wire_bits")], title),
         "How far the agent that is furthest off is from the mean, by rounds and by bits on the wire.",
+        hero=True,
     )

@@ -156,6 +156,9 @@ VECTORS: Mapping[str, str] = {"paper": "pdf,svg"}
 _PAGE = 7.16 / 3.5
 """How many times as wide as a column a page's text is."""
 
+_WIDTH = 12.0
+"""Inches of a figure of report.html: at 1,200 pixels a text of 10 points has 14."""
+
 
 @contextmanager
 def style(name: str) -> Iterator[None]:
@@ -197,6 +200,39 @@ def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
     return page, max(float(found[1]), page * height / width)
 
 
+def fit_to_page(figures: "Sequence[Figure]") -> None:
+    """Give the figures of one page its width, and panels with one x label the same ends, so that they can be compared.
+
+    A figure without matplotlib's constrained layout, which a `drawing` has, keeps its size, and so do all where
+    ``figure.figsize`` is set.
+    """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    panels: dict[tuple[str, str], list[Axes]] = {}
+    for figure in figures:
+        laid_out = isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
+        if laid_out and unless_set("figure.figsize", None) is None:
+            width, height = figure.get_size_inches()
+            figure.set_size_inches(_WIDTH, height * min(1.0, _WIDTH / width))
+            if any(panel.get_aspect() != "auto" for panel in figure.axes):
+                # Else a matrix and its colour bar would stand apart.
+                figure.set_layout_engine("compressed")
+        for panel in figure.axes:
+            # Maps have their own scale, and categories none.
+            if (
+                panel.get_xlabel()
+                and panel.get_aspect() == "auto"
+                and panel.xaxis.units is None
+                and not panel.xaxis_inverted()
+            ):
+                panels.setdefault((panel.get_xlabel(), panel.get_xscale()), []).append(panel)
+    for alike in panels.values():
+        if len({panel.figure for panel in alike}) > 1:
+            ends = [end for panel in alike for end in panel.get_xlim()]
+            for panel in alike:
+                panel.set_xlim(min(ends), max(ends))
+
+
 def legend_below(figure: "Figure", columns: int | None = None, entries: "Mapping[str, Any] | None" = None) -> None:
     """Put a legend below the figure, by default in as many columns as fit its width: that of the first panel, or of
     ``entries``, handles by label.
@@ -217,7 +253,8 @@ def _columns_of(figure: "Figure", labels: Sequence[str]) -> int:
     size = font.get_size_in_points()
     # matplotlib's defaults in font sizes: handle length 2, gap to the text 0.8, column spacing 2.
     widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
-    room = 72 * figure.get_figwidth()
+    # A wider figure becomes as narrow as a report.
+    room = 72 * min(figure.get_figwidth(), _WIDTH)
     fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
     return next(fitting, 1)
 

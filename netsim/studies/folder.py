@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import numpy as np
 
 from netsim.errors import BadInput, NetsimError, one_line
+from netsim.studies.figures import fit_to_page
 from netsim.studies.formats import FIGURES, OF_EVERY_RUN, find_table, read_table, write_figure, write_table
 from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
@@ -28,6 +29,7 @@ from netsim.util.hashing import hash_seed
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from netsim.studies.study import Study
 
@@ -98,6 +100,8 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
         put(f"notes.{kind}", partial(write_table, table=remarks))
     for name, table in study.tables.items():
         put(f"{name}.{kind}", partial(write_table, table=table))
+    if study.formats.figures:
+        fit_to_page(_drawn(study))
     for name, ending in itertools.product(study.figures, study.formats.figures):
         put(f"{name}.{ending}", partial(_draw, name=name, study=study))
 
@@ -112,6 +116,15 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
     return failed
 
 
+def _drawn(study: "Study") -> "list[Figure]":
+    """Return a study's figures, without those that cannot be drawn: why not is told where they are written."""
+    figures = []
+    for name in study.figures:
+        with suppress(Exception):
+            figures.append(study.figures[name])
+    return figures
+
+
 def _draw(path: Path, name: str, study: "Study") -> None:
     """Write a figure; a warning becomes a note."""
     if warned := write_figure(path, study.figures[name]):
@@ -124,12 +137,15 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     last = study.rounds
     if "algorithm" in last:
         last = last.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
-    tables = [(f"{name}.{kind}", study.titles.get(name, name), table) for name, table in study.tables.items()]
+    # Those that were shown come before those that were only kept.
+    names = sorted(study.tables, key=lambda name: name not in study.titles)
+    tables = [(f"{name}.{kind}", study.titles.get(name, name), study.tables[name]) for name in names]
     tables.append((f"rounds.{kind}", "Last row of each algorithm (all rows are in the file)", last))
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = json_value(study.summary() | {"failed": failed})
     drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
-    captions = {name: study.caption(name) for name in drawn}
+    # The one beside the answer first.
+    captions = {name: study.caption(name) for name in sorted(drawn, key=lambda name: name != study.hero)}
     title, settings = f"netsim run {study.scenario}", json_value(_settings(study))
     return page(title, folder, settings, summary, tables, texts, captions, _replays(study))
 

@@ -1,13 +1,19 @@
-"""A run folder as one page: report.html, to read and to send: what was asked, figures, tables, notes, and the rest."""
+"""A run folder as one page, report.html: question, answer and one figure; tables, notes and all the rest are folded."""
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import shorten
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from netsim.studies.formats import NIGHT
+import numpy as np
+
+from netsim.studies import columns
+from netsim.studies.formats import FIGURES, NIGHT
+from netsim.studies.outcome import error_of
 from netsim.studies.terminal import text
 
 if TYPE_CHECKING:
@@ -16,8 +22,11 @@ if TYPE_CHECKING:
 NAME = "report.html"
 """The page's name in its folder."""
 
-_ROWS = 60
-"""Rows of a table that the page shows."""
+_ROWS, _WORDS = 60, 120
+"""Rows of a table that the page shows, and characters of a result in the line that opens a part."""
+
+# The ends of an interval, which are no results of their own.
+_END = re.compile(r"(^|_)(low|high|p|holm)$")
 
 _TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
@@ -36,24 +45,41 @@ _HEAD = """<!doctype html>
   :root {{ --ink: #e8e8e8; --paper: #161616; --line: #484848; --quiet: #ababab; --code: #262626 }}
 }}
 body {{ margin: 0 auto; max-width: 1200px; padding: 1rem 1.2rem 3rem; color: var(--ink); background: var(--paper);
-  font: 16px/1.45 system-ui, sans-serif }}
-h1 {{ font-size: 1.6rem; line-height: 1.25; max-width: 60rem; margin: .3rem 0 .6rem }}
-.answer {{ font-size: 1.15rem; max-width: 60rem; margin-top: 0 }}
+  font: 17px/1.5 system-ui, sans-serif }}
+h1 {{ font-size: clamp(1.3rem, 1.5vw + .6rem, 1.9rem); line-height: 1.25; margin: .6rem 0; text-wrap: balance }}
+h1:has(+ .answer) {{ font-weight: 450; color: var(--quiet) }}
+.answer {{ font-size: clamp(1.35rem, 1.8vw + .6rem, 2.2rem); line-height: 1.25; font-weight: 600;
+  margin: 0 0 1rem; text-wrap: pretty }}
+.answer small {{ display: block; margin-top: .4rem; font-size: 1.05rem; font-weight: 450; color: var(--quiet) }}
 a {{ color: inherit }}
-summary {{ margin-top: 2rem; font-size: 1.2rem; font-weight: 600; cursor: pointer }}
-h2 {{ font-size: 1.2rem; margin-top: 2rem }}
+h2 {{ font-size: 1.1rem; font-weight: 600 }}
+details {{ border-top: 1px solid var(--line) }}
+details:last-of-type {{ border-bottom: 1px solid var(--line) }}
+summary {{ display: flex; gap: .2rem 1rem; align-items: baseline; padding: .7rem 0; cursor: pointer; list-style: none }}
+summary::before {{ content: "▸"; color: var(--quiet) }}
+details[open] > summary::before {{ content: "▾" }}
+summary h2 {{ flex: 1 0; min-width: 50%; margin: 0 }}
+summary small {{ overflow: hidden; text-overflow: ellipsis; white-space: nowrap; color: var(--quiet) }}
 pre, code {{ background: var(--code); font: 14px/1.4 ui-monospace, monospace }}
 pre {{ padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere }}
 figure {{ margin: 1rem 0 }}
-img {{ max-width: 100%; height: auto; background: #fff }}
+img {{ width: 100%; height: auto; background: #fff }}
 @media (prefers-color-scheme: dark) {{ img[src^="data:image/png"] {{ {night} }} img {{ background: none }} }}
 figcaption, .quiet {{ color: var(--quiet) }}
 .wide {{ overflow-x: auto }}
-@media (max-width: 760px) {{ figure img {{ max-width: none; width: 760px }} }}
+@media (max-width: 760px) {{
+  figure img {{ width: 760px }}
+  summary {{ flex-wrap: wrap }}
+  summary h2 {{ min-width: 80% }}
+  summary small {{ flex-basis: 100%; padding-left: 1.6rem; white-space: normal }}
+}}
+@media print {{ details::details-content {{ content-visibility: visible; height: auto }} }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .5rem; text-align: right; white-space: nowrap }}
 th {{ white-space: normal; vertical-align: bottom }}
+table.names {{ margin: 1rem 0 }}
 table.names td, table.names th {{ text-align: left; white-space: normal; overflow-wrap: anywhere }}
+table.names th {{ min-width: 8.5rem }}
 .warning {{ border-left: 4px solid #b35900; padding: .3rem .8rem }}
 </style>
 </head>
@@ -74,49 +100,67 @@ def page(
 ) -> str:
     """Return the page of a run folder, or of an experiment; the same folder gives the same page.
 
-    Figures are those in the folder: a PNG is preferred, a PDF is named only. ``settings`` and ``summary`` are those of
-    the files; ``tables`` have the name of their file, a heading, and the table, of which a note in ``attrs["note"]``
-    follows. A table without a file is shown with all rows. ``texts`` go by their files' names, ``captions`` by the
-    figures'. ``replays`` has the addresses of the replay's page by the words of their links.
+    Figures are those of ``captions``, which go by their names in the folder; the first stands beside the answer. A PNG
+    is preferred, a PDF is named only. ``settings`` and ``summary`` are those of the files; ``tables`` have the name of
+    their file, a heading, and the table, of which a note in ``attrs["note"]`` follows. Without an answer the first of
+    them has its place. A table without a file is shown with all rows. ``texts`` go by their files' names. ``replays``
+    has the addresses of the replay's page by the words of their links.
     """
-    parts = [_HEAD.format(title=_safe(title), night=NIGHT)]
-    if settings.get("question"):
-        parts += [f'<p class="quiet">{_safe(title)}</p>', f"<h1>{_safe(settings['question'])}</h1>"]
-    else:
-        parts.append(f"<h1>{_safe(title)}</h1>")
-    if summary.get("answer"):
-        parts.append(f'<p class="answer">{_safe(summary["answer"])}</p>')
+    parts = [_HEAD.format(title=_safe(title), night=NIGHT), f"<h1>{_safe(settings.get('question') or title)}</h1>"]
+    shown = list(tables)
+    if answer := summary.get("answer"):
+        parts.append(f'<p class="answer">{_safe(answer)} <small>{_safe(summary.get("condition", ""))}</small></p>')
     if summary.get("partial"):
         parts.append(f'<p class="warning">Partial: {_safe(summary["partial"]["why"])}</p>')
-    parts += _figures(folder, captions)
     for name, why in summary.get("failed", {}).items():
         parts.append(f'<p class="warning">{_safe(name)} could not be made: {_safe(why)}</p>')
-    for each in tables:
-        parts += _table(*each)
-    if summary["notes"]:
-        parts += ["<h2>Notes</h2>", "<ul>", *(f"<li>{_safe(note)}</li>" for note in summary["notes"]), "</ul>"]
-    parts += _pairs("What was compared", settings["parts"]) if "parts" in settings else ()
-    parts += _again(settings, replays)
-    parts.append("<details><summary>Settings, and how it was made</summary>")
+    if shown and not answer:
+        parts += [f"<h2>{_safe(shown[0][1])}</h2>", *_table(*shown.pop(0))]
+    first, *figures = captions or [""]
+    parts += _figure(folder, first, captions[first]) if first else ()
+    for file, heading, table in shown:
+        parts += _folded(heading, _range(table, settings), _table(file, heading, table))
+    for name in figures:
+        parts += _folded(name.replace("_", " ").capitalize(), captions[name], _figure(folder, name, captions[name]))
+    if notes := summary["notes"]:
+        parts += _folded("Notes", notes[0], ["<ul>", *(f"<li>{_safe(note)}</li>" for note in notes), "</ul>"])
+    if "parts" in settings:
+        parts += _folded("What was compared", ", ".join(settings["parts"]), _pairs(settings["parts"]))
     for name, content in texts.items():
-        parts += [f"<h2>{_safe(name)}</h2>", f"<pre>{_safe(content)}</pre>"]
-    parts += _pairs("Settings", settings["parameters"])
-    shown = ("parameters", "parts", "scenario", "command", "question")
-    known = {name: value for name, value in settings.items() if name not in shown}
-    known |= {name: summary[name] for name in ("trace_hash",) if name in summary}
-    parts += _pairs("How it was made", known)
-    return "\n".join([*parts, "</details>", "</main>", "</body>", "</html>"]) + "\n"
+        parts += _folded(name, content.partition("\n")[0], [f"<pre>{_safe(content)}</pre>"])
+    parts += _folded("How it was made, and how to make it again", title, _made(settings, summary, replays))
+    return "\n".join([*parts, "</main>", "</body>", "</html>"]) + "\n"
 
 
-def _again(settings: Mapping[str, Any], replays: Mapping[str, str]) -> Iterator[str]:
-    """Yield the command that repeats the run, and the links to its replay."""
-    if "command" in settings or replays:
-        yield f"<h2>{'Watch it, and run' if replays else 'Run'} it again</h2>"
+def _folded(heading: str, result: str, inside: Iterable[str]) -> Iterator[str]:
+    """Yield a part of the page that is folded, with its result beside the heading."""
+    yield f"<details><summary><h2>{_safe(heading)}</h2> <small>{_safe(shorten(result, _WORDS))}</small></summary>"
+    yield from inside
+    yield "</details>"
+
+
+def _range(table: "pd.DataFrame", settings: Mapping[str, Any]) -> str:
+    """Return the range of what a table measured: an error, or the first fraction that differs; or its rows."""
+    given = {*settings["parameters"], *table.attrs.get("given", ())}
+    measures = {str(name): values for name, values in table.items() if values.dtype.kind == "f" and name not in given}
+    for name in filter(None, [error_of(measures), *measures]):
+        values = measures[name][np.isfinite(measures[name])]
+        if values.nunique() > 1 and not columns.counts(name) and not _END.search(name):
+            return f"{columns.label(name)}: {text(values.min())} to {text(values.max())}"
+    return f"{len(table):,} row{'s' * (len(table) != 1)}"
+
+
+def _made(settings: Mapping[str, Any], summary: Mapping[str, Any], replays: Mapping[str, str]) -> Iterator[str]:
+    """Yield the command that repeats the run, the links to its replay, its settings, and the versions that made it."""
+    if "command" in settings:
+        yield f"<pre>{_safe(settings['command'])}</pre>"
     if replays:
         links = ", ".join(f'<a href="{_safe(place)}">{_safe(words)}</a>' for words, place in replays.items())
         yield f"<p>Once <code>netsim replay</code> has written the page of this folder, replay.html: {links}.</p>"
-    if "command" in settings:
-        yield f"<pre>{_safe(settings['command'])}</pre>"
+    yield from _pairs(settings["parameters"])
+    shown = ("parameters", "parts", "scenario", "command", "question")
+    known = {name: value for name, value in settings.items() if name not in shown}
+    yield from _pairs(known | {name: summary[name] for name in ("trace_hash",) if name in summary})
 
 
 def _safe(value: Any) -> str:
@@ -124,26 +168,19 @@ def _safe(value: Any) -> str:
     return html.escape(str(value).encode(errors="backslashreplace").decode())
 
 
-def _figures(folder: Path, captions: Mapping[str, str]) -> Iterator[str]:
-    files = sorted(folder.glob("*.png")) + sorted(folder.glob("*.svg")) + sorted(folder.glob("*.pdf"))
-    seen = set()
-    for file in files:
-        if file.stem in seen:
-            continue
-        seen.add(file.stem)
-        caption = _safe(captions.get(file.stem, file.stem))
-        if file.suffix not in _TYPES:
-            yield f'<p class="quiet">{caption} The figure is in {_safe(file.name)}, which a page cannot show.</p>'
-            continue
-        data = base64.b64encode(file.read_bytes()).decode("ascii")
-        source = f"data:{_TYPES[file.suffix]};base64,{data}"
-        scroll = f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(file.stem)}">'
-        picture = f'{scroll}<img alt="{caption}" src="{source}"></div>'
-        yield f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+def _figure(folder: Path, name: str, caption: str) -> Iterator[str]:
+    file = next(path for kind in FIGURES if (path := folder / f"{name}.{kind}").exists())
+    caption = _safe(caption)
+    if file.suffix not in _TYPES:
+        yield f'<p class="quiet">{caption} The figure is in {_safe(file.name)}, which a page cannot show.</p>'
+        return
+    data = base64.b64encode(file.read_bytes()).decode("ascii")
+    scroll = f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(name)}">'
+    picture = f'{scroll}<img alt="{caption}" src="data:{_TYPES[file.suffix]};base64,{data}"></div>'
+    yield f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
 def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
-    yield f"<h2>{_safe(heading)}</h2>"
     # Who has no pointer scrolls it by the keyboard.
     yield f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(heading)}"><table>'
     # A long name is broken after an underscore, so that the table is no wider than its numbers.
@@ -159,8 +196,8 @@ def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
         yield f'<p class="quiet">{_safe(below)}</p>'
 
 
-def _pairs(heading: str, values: Mapping[str, Any]) -> Iterator[str]:
-    yield f'<h2>{_safe(heading)}</h2>\n<table class="names">'
+def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
+    yield '<table class="names">'
     for name, value in values.items():
         yield f"<tr><th>{_safe(name)}</th><td>{_safe(_listed(value))}</td></tr>"
     yield "</table>"

@@ -17,6 +17,7 @@ from netsim.engine.observers import Viewer
 from netsim.errors import chain
 from netsim.network import BACKEND, Agents, Network, played_by
 from netsim.run import Probe, Run
+from netsim.studies.answer import filled
 from netsim.studies.folder import check_algorithm, check_file_name, json_value
 from netsim.studies.folder import save as write_folder
 from netsim.studies.formats import Formats
@@ -46,8 +47,9 @@ class Figures(UserDict[str, Any]):
     def __getitem__(self, name: str) -> "Figure":
         figure: Figure | Callable[[], Figure] = super().__getitem__(name)
         if callable(figure):
-            figure = self.data[name] = figure()
+            figure = figure()
             _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure")
+            self.data[name] = figure
         return figure
 
 
@@ -85,8 +87,12 @@ class Study:
         to cite for each algorithm).
     session : netsim.live.server.ViewServer or None
         Server that shows the runs live.
-    question, answer : str
-        What the study asks, and what its results answer, a sentence each; "" if that is not said (see `ask`).
+    question : str
+        What the study asks (see `ask`).
+    answered, condition : str
+        What its results answer, and under which condition; "" if that is not said (see `answer`).
+    hero : str
+        The name of the figure that stands beside the answer; "": the first one.
     error : str or None
         The column by which runs are judged (`netsim.studies.outcome.Ending`): an error that starts above 0 and should
         fall. By default the first of `netsim.studies.columns.ERRORS` that a run has; "" judges none.
@@ -123,7 +129,7 @@ class Study:
         self.captions: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.origin: dict[str, Any] = {}
-        self.question = self.answer = ""
+        self.question = self.answered = self.condition = self.hero = ""
         self.error: str | None = None
         self.lost: dict[str, Outcome] = {}
         self.begin: Callable[[], object] = lambda: None
@@ -238,12 +244,34 @@ class Study:
                 self.notes.append(text)
                 self._reporter.line(text)
 
-    def ask(self, question: str, answer: str = "") -> None:
-        """Say what the study asks, in one sentence, and in another what its results answer, once they are known.
+    def ask(self, question: str) -> None:
+        """Say what the study asks, in one sentence, which heads report.html and the replay.
 
-        They head report.html and the replay. Without a question it is the first line of the study's docstring.
+        Without a question it is the first line of the study's docstring.
         """
-        self.question, self.answer = (" ".join(str(each).split()) for each in (question, answer))
+        self.question = " ".join(str(question).split())
+
+    def answer(self, text: str, condition: str = "", /, **fields: Any) -> None:
+        """Say what the results answer: printed, and the head of report.html. Nothing measured, no answer: do not call.
+
+        Parameters
+        ----------
+        text : str
+            A sentence with fields in braces as `str.format` has them, at least one of which is a number:
+            ``"{saved:.0f} % of the frames are saved."``.
+        condition : str
+            What the numbers hold for: over how many seeds or agents an interval is, and at which settings. It may have
+            fields, too.
+        fields
+            Numbers that were measured, intervals as pairs of numbers ("38 to 50", or one where both look alike), words.
+
+        Raises
+        ------
+        BadInput
+            For a field without a value, a value without a field, a number that is not finite, or a text without one.
+        """
+        self.answered, self.condition = filled(text, fields, condition)
+        self._reporter.line(" ".join(filter(None, (self.answered, self.condition))))
 
     def record(self, *chosen: Any, **more: Any) -> None:
         """Add the values chosen for unset parameters to the settings: dataclass fields and keyword arguments."""
@@ -274,7 +302,9 @@ class Study:
         self.titles[name] = title
         self._reporter.table(title, frame)
 
-    def figure(self, name: str, figure: "Figure | Callable[[], Figure]", caption: str = "") -> None:
+    def figure(
+        self, name: str, figure: "Figure | Callable[[], Figure]", caption: str = "", *, hero: bool = False
+    ) -> None:
         """Add a figure, saved as ``<name>.png`` or in the requested formats.
 
         Parameters
@@ -284,12 +314,22 @@ class Study:
             is saved: a sweep, which saves none, draws none.
         caption : str
             A sentence on what is drawn, for report.html; by default the figure's title.
+        hero : bool
+            Whether it is the one beside the answer in report.html, of all figures; by default the first is.
+
+        Raises
+        ------
+        BadInput
+            For a name that no file can have, what is no figure, or a second hero.
         """
         check_file_name("figure", name)
+        if hero and self.hero not in ("", name):
+            raise check.refuse("hero", name, f"one figure of a study, and {self.hero!r} is it")
         if not callable(figure):
             _check_has(f"figure {name!r}", figure, "savefig", "a matplotlib Figure, or a function that draws one")
         self.figures[name] = figure
         self.captions[name] = str(caption)
+        self.hero = name if hero else self.hero
 
     def caption(self, name: str) -> str:
         """Return the caption of a figure: the one that was given, else its title."""
@@ -391,7 +431,7 @@ class Study:
             "algorithms": algorithms,
             "centralised": {str(name): _summary_value(value) for name, value in self.centralised.items()},
             **({"constant": constant} if constant else {}),
-            **({"answer": self.answer} if self.answer else {}),
+            **{name: said for name, said in (("answer", self.answered), ("condition", self.condition)) if said},
             "trace_hash": self.trace_hash,
             "notes": self.notes,
         }

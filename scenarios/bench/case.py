@@ -7,6 +7,7 @@ from netsim import AgentError, BadInput, topology
 from netsim.scenarios.bench.methods import chosen_methods
 from netsim.scenarios.bench.problems import PROBLEMS, Suited
 from netsim.scenarios.bench.suite import AGENTS, NETWORKS, Links
+from netsim.scenarios.tasks.answers import answer_least
 from netsim.scenarios.tasks.diagnosis import diverged
 from netsim.scenarios.tasks.method import Task, agents_of, over_star
 from netsim.scenarios.tasks.theory import THEORY
@@ -76,6 +77,7 @@ def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
     chosen = cell.problem
     assert isinstance(chosen, Suited)
     error = Axis(chosen.error, True)
+    answer_least(study, chosen.error)
     shown = study.rounds[study.rounds[chosen.error] < 100]
     axes = [Axis("round", log=True), Axis("wire_bits", log=True)]
     title = f"{case}, {agents} agents, {cell.seeds.text}"
@@ -83,6 +85,7 @@ def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
         "error",
         partial(curves, shown, error, axes, title, {"target": chosen.target}),
         f"The {chosen.error_text} by rounds and by bits on the wire; the grey line is the target.",
+        hero=True,
     )
 
 

@@ -170,11 +170,37 @@ def _measured(results: Results, made: Experiment) -> pd.DataFrame:
     return frame.sort_values(KEYS, key=lambda column: column.map(order), kind="stable", ignore_index=True)
 
 
+def _answer(study: Study, table: pd.DataFrame) -> None:
+    """Answer which method reaches the target with the fewest bits in most cases; nothing if none reaches it."""
+    study.ask("What does it take to reach the target, and does it survive loss?")
+    reached = table[table["survived"] * 2 >= table["seeds"]].dropna(subset=["kbit"])
+    if reached.empty:
+        return
+    least = reached.loc[reached.groupby(["problem", "network"], sort=False)["kbit"].idxmin()]
+    name = str(least["method"].value_counts(sort=True).index[0])
+    own, won = table[table["method"] == name], least[least["method"] == name]
+    text = "{name} reaches the target in {survived:,} of {runs:,} runs"
+    if table["method"].nunique() > 1:
+        text += ", and in {won} of {cases} cases with the fewest bits"
+    text += ": an agent sends {kbit:.3g} kbit there."
+    cases = {"won": len(won), "cases": len(least)} if table["method"].nunique() > 1 else {}
+    ends = (
+        (won["kbit_low"].iloc[0], won["kbit_high"].iloc[0]) if len(won) == 1 else (won["kbit"].min(), won["kbit"].max())
+    )
+    of = "95 % interval of the geometric mean" if len(won) == 1 else "From case to case, geometric means"
+    study.answer(
+        text,
+        f"{of} over the seeds of {len(SEEDS)} that reach it, in cases in which half or more do.",
+        **{"name": name, "survived": own["survived"].sum(), "runs": own["seeds"].sum(), "kbit": ends, **cases},
+    )
+
+
 def _tell(study: Study, each: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]], reference: str) -> None:
     """Give the study its tables, figures and text."""
     study.tables["bench_runs"] = each
     study.origin["bench"]["runs_sha256"] = digest(each)
     table = summarised(each, refused)
+    _answer(study, table)
     study.table("bench", f"Suite {VERSION}: what it takes to reach the target, over {len(SEEDS)} seeds", table)
     compared = None
     if reference in set(each["method"]) and each["method"].nunique() > 1:

@@ -17,6 +17,7 @@ from netsim.scenarios.convergecast import measures
 from netsim.scenarios.convergecast.field import Layout, SensorField
 from netsim.scenarios.convergecast.figures import draw_by_hops, draw_tree
 from netsim.scenarios.convergecast.mote import MACS, ROUTING, SLOT, PartsMote, Reports, Tree, TreeMote
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import cc2420
 from netsim.scenarios.tasks.settings import numbers_in
@@ -226,6 +227,7 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
     by_hops = pd.concat(part.sort_values("hops") for _, part in by_hops.groupby("algorithm", sort=False))
     cost = list(by_run.columns).index("frames")
     lasting = by_run.iloc[:, [0, *range(cost, by_run.shape[1])]].merge(days, on="algorithm")
+    _answer(study, by_run.set_index("algorithm"), motes)
     study.table("by_run", "What arrives", by_run.iloc[:, :cost])
     routed = use.routing in ROUTING
     over = "over the best tree" if routed else "to the sink"
@@ -249,12 +251,39 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
         partial(draw_by_hops, by_hops, title),
         f"What arrives, how late, and what its frames cost, by hops {over}"
         f"{'' if all(way.acked for way in use.ways()) else '; dashed without acknowledgements'}.",
+        hero=True,
     )
     study.figure(
         "tree",
         partial(draw_tree, motes, layout, title, *(_parents(study) if routed else ())),
         f"{'The routes at the end' if routed else 'The tree'} on the map for the first and the last run, coloured by "
         f"what arrives and by the energy of frames{'; dashed where a mote had lost its route' if routed else ''}.",
+    )
+
+
+def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
+    """Answer what arrives and what its frames cost where radios sleep most, beside the run without acknowledgements."""
+    name = str(by_run.index[-1])
+    per_mote = motes.loc[motes["algorithm"] == name, "delivered_%"]
+    fields = {"arrived": by_run["delivered_%"][name], "mj": by_run["frames_mj"][name]}
+    text = f"{name[0].upper()}{name[1:]}: {{arrived:.0f}} % of the readings arrive"
+    if (plain := f"no {name}") in by_run.index:
+        awake = 100 * float(name.split()[-1])
+        text = (
+            f"With acknowledgements and radios awake for {awake:g} % of the time, {{arrived:.0f}} % of the readings "
+            "arrive, without them {less:.0f} %, for {mj:.0f} instead of {cheap:.0f} mJ of frames a mote"
+        )
+        fields |= {"less": by_run["delivered_%"][plain], "cheap": by_run["frames_mj"][plain]}
+    else:
+        text += ", for {mj:.0f} mJ of frames a mote"
+    study.ask("How many readings reach the sink, and what does that cost in energy?")
+    answer(
+        study,
+        f"{text}.",
+        "Of {readings:,} readings of {motes} motes; from mote to mote {least:.0f} %. One network. "
+        f"{of_one_run(study)}",
+        **{"readings": by_run["readings"][name], "motes": len(per_mote), "least": (per_mote.min(), per_mote.max())},
+        **fields,
     )
 
 

@@ -15,6 +15,7 @@ from netsim.scenarios.data.samples import DIGITS, ClassSamples
 from netsim.scenarios.data.streams import passes
 from netsim.scenarios.data.tables import deal, enough, training
 from netsim.scenarios.deep.maps import Shape, choose_times, kernels_in
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.classes import MEASURES, ClassTask, Criterion
 from netsim.scenarios.tasks.division import tell_division
 from netsim.scenarios.tasks.method import Task, played
@@ -226,8 +227,10 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
         f"{shapes[0].name} and {shapes[1].name} have {features:,} features each: models and messages are "
         f"{features:,} x {classes} matrices, {features * classes:,} trainable parameters."
     )
-    study.table("ends", "At the end", _ends(study, cases))
     savings, saved = _savings(rounds, cases)
+    table = _ends(study, cases)
+    _answer(study, table, savings)
+    study.table("ends", "At the end", table)
     if len(savings):
         study.table("cost_to_reach", "Transmissions to reach a training loss, in multiples of the optimum's", savings)
         study.note(*saved)
@@ -240,12 +243,35 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
         own = [case for case in cases if case.shape == shape]
         figure = partial(_curves, rounds, own, "train_loss", "training loss", f"{shape.name}, {title}")
         caption = f"The training loss on {shape.name}, for each method and its links."
-        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure, caption)
+        study.figure(f"train_loss_{shape.method.lower().replace('-', '_')}", figure, caption, hero=shape == shapes[0])
     first = [case for case in cases if case.links == cases[0].links]
     study.figure(
         "test_error",
         partial(_curves, errors, first, "test_error", "test error (1 − accuracy)", title),
         "The share of test samples that are misclassified, for each map and method.",
+    )
+
+
+def _answer(study: Study, ends: pd.DataFrame, savings: pd.DataFrame) -> None:
+    """Answer what COKE saves on ideal links, for each map, and how well it classifies."""
+    study.ask("Does censoring save messages of deep kernel maps, too?")
+    known = savings.dropna(subset=["COKE saves %"]) if "COKE saves %" in savings else savings[:0]
+    if known.empty:
+        return
+    parts, fields = [], {}
+    at_end = ends[(ends["links"] == "ideal") & (ends["method"] == "COKE")].set_index("map")["test_accuracy"]
+    for k, (name, part) in enumerate(known.groupby("map", sort=False)):
+        parts.append(f"{{saved{k}:.0f}} % of DKLA's messages with {name} (test accuracy {{right{k}:.3f}})")
+        fields[f"saved{k}"] = (part["COKE saves %"].min(), part["COKE saves %"].max())
+        fields[f"right{k}"] = at_end[name]
+    answer(
+        study,
+        f"COKE saves {' and '.join(parts)}.",
+        "Least to most, at {count} training losses that both reached, {times:g} times the optimum's, on ideal links. "
+        f"{of_one_run(study)}",
+        times=(known["times"].max(), known["times"].min()),
+        count=len(known["times"].unique()),
+        **fields,
     )
 
 

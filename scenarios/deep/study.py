@@ -19,9 +19,12 @@ from netsim.scenarios.deep.baselines import Baseline, ceiling, deep_network, sem
 from netsim.scenarios.deep.figures import confusion_figure, parameters_figure
 from netsim.scenarios.deep.maps import Shape, choose_times, draw_seed, kernels_in, shapes, whole_numbers
 from netsim.scenarios.published import published
+from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.classes import ClassTask, Criterion, RegressionTask, largest_share
 from netsim.scenarios.tasks.settings import Published
 from netsim.studies import Study
+from netsim.studies.columns import bounds, label
+from netsim.studies.intervals import confidence, interval_text
 from netsim.studies.seeds import DataSeed
 from netsim.util import check
 
@@ -220,6 +223,7 @@ def _report(
     table = _comparison(learned, others, theirs, metric)
     counts = f"{len(part.train_target):,} training and {len(part.test_target):,} test rows"
     title = f"{data}: {counts}; ± is the standard deviation over draws of the random frequencies"
+    _answer(study, learned, metric)
     study.table("comparison", title, table)
     remarks = dict.fromkeys(other.remark for other in others if other.remark)
     told = *_differences(data, rows, part, classes, theirs), *_counts(table, theirs)
@@ -229,6 +233,7 @@ def _report(
         partial(parameters_figure, table, theirs, metric, f"{data}: {rows:,} rows"),
         f"The {metric.replace('_', ' ').replace('mse', 'MSE')} by the parameters that were trained, ours filled, the "
         "published ones hollow.",
+        hero=True,
     )
     if classes:
         best = max(learned, key=lambda each: float(np.mean(_draws(learned, each.shape, metric))) - each.draw)
@@ -240,6 +245,37 @@ def _report(
         )
         study.tables["confusion"] = pd.DataFrame(best.confusion, columns=list(classes))
         study.tables["confusion"].insert(0, "true class", list(classes))
+
+
+def _answer(study: Study, learned: Sequence[Learned], metric: str) -> None:
+    """Answer what the best map of more layers achieves, and the best flat one, with their trained parameters."""
+    study.ask("Does a map of several layers predict better than a flat one, at as many parameters?")
+    sign = -1.0 if metric == "test_mse" else 1.0
+    fields: dict[str, Any] = {"label": label(metric), "count": len({each.draw for each in learned})}
+    for kind, flat in (("deep", False), ("flat", True)):
+        several = dict.fromkeys(each.shape for each in learned if (each.shape.method == "RF-KL") == flat)
+        if not several:
+            return
+        best = max(several, key=lambda shape: sign * float(_draws(learned, shape, metric).mean()))
+        values = _draws(learned, best, metric)
+        fields |= {kind: best.name, f"{kind}_value": float(values.mean()), f"{kind}_size": _size(learned, best)}
+        if len(values) > 1:
+            fields[f"{kind}_ends"] = bounds(metric).clip(*confidence(values))
+    condition = "{count} draw of the random frequencies, so no interval; one split of the rows."
+    if fields["count"] > 1:
+        condition = "Means over {count} draws of the random frequencies, best by them, with {deep_ends:.3g} and "
+        condition += f"{{flat_ends:.3g}}: {interval_text([fields['count']])}; one split of the rows."
+    answer(
+        study,
+        "The best map of several layers, {deep}, has a {label} of {deep_value:.3g} with {deep_size:,} parameters, the "
+        "best flat one, {flat}, {flat_value:.3g} with {flat_size:,}.",
+        condition,
+        **fields,
+    )
+
+
+def _size(learned: Sequence[Learned], shape: Shape) -> int:
+    return next(each.parameters for each in learned if each.shape == shape)
 
 
 def _comparison(

@@ -14,6 +14,7 @@ from netsim.agents import Always, Geometric, OnlineCost, Squared
 from netsim.coders import Float
 from netsim.scenarios.frontier.combinations import METHODS, ONLINE, REFERENCE, WITHIN, censor_of, coder_of, combinations
 from netsim.scenarios.frontier.figures import draw_frontier, draw_there
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.baselines import BASELINES
 from netsim.scenarios.tasks.batch_task import BatchTask
 from netsim.scenarios.tasks.diagnosis import missed
@@ -242,10 +243,21 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
     shown = ["method", "coder", "censor", *task.columns, "transmissions", "payload_bits", "wire_bits"]
+    study.ask("How few bits take a method to the error of one that sends all of its model in each round?")
+    name, best = cheapest(table, "payload_bits", task.error), study.centralised.get(task.error, math.nan)
+    if name is not None and not best > task.variance and (spent := float(table["payload_bits"][name])) > 0:
+        answer(
+            study,
+            "{name} ends within 1 % of {reference}'s {label} with {spent:,.0f} bits, 1/{times:.3g} of its "
+            "{whole:,.0f}.",
+            f"The fewest of {{count}} combinations, {{front}} of them on the Pareto front. {of_one_run(study)}",
+            **{"name": name, "reference": REFERENCE, "label": error.text, "spent": spent, "count": len(table)},
+            **{"times": table["payload_bits"].iloc[0] / spent, "whole": table["payload_bits"].iloc[0]},
+            front=len(front),
+        )
     study.table("front", f"Pareto front of {len(table)} combinations (all: combinations.csv)", front[shown])
     cheap = _cheapest_by_method(table, task.error)
     study.table("cheapest", "Each method's cheapest within 1 % of the reference", cheap)
-    best = study.centralised.get(task.error, math.nan)
     if not best > task.variance:
         unfinished = _unfinished(study.runs[REFERENCE], best, error)
         study.note(*filter(None, [unfinished]), *_winners(table, bool(unfinished), error))
@@ -268,6 +280,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         partial(draw_frontier, table, error, poor, title),
         "The error that each combination ends with, by its payload and by its bits on the wire, with the Pareto front "
         "as a line; below, those that end near the reference.",
+        hero=True,
     )
     if table["payload_bits_there"].max() > 0:
         study.figure(

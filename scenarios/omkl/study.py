@@ -27,6 +27,7 @@ from netsim.scenarios.omkl.task import (
     Streams,
     TwoClasses,
 )
+from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.classes import largest_share
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.settings import Channel
@@ -177,12 +178,13 @@ def _report(
     losses = study.tables["losses"] = _losses(runs)
     ends = _ends(tried, runs, final, agents)
     count = runs["repetition"].nunique()
+    differences = _differences(tried, final)
+    _answer(study, differences, {row.method: row.links for row in ends.itertuples()}, count)
     study.table("ends", f"At the end; means over {count} repetitions" if count > 1 else "At the end", ends)
     study.note(
         f"running_loss is the mean over agents and all rounds, tail_loss over the last {_TAIL:.0%} of the rounds, both "
         "of the combined prediction's logistic loss and its regulariser."
     )
-    differences = _differences(tried, final)
     if len(differences):
         title = f"Loss of a method less that of another, in pairs; ±: {interval_text([count])}"
         study.table("differences", title, differences)
@@ -195,6 +197,25 @@ def _report(
         partial(draw_losses, losses, _above(tried, runs), tried, title),
         "The mean loss so far by rounds and by payload, and how far each method's is above the reference's: a row for "
         "each step.",
+        hero=True,
+    )
+
+
+def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], count: int) -> None:
+    """Answer what gossip loses on fewer links, at the largest step; nothing without a complete graph beside it."""
+    study.ask("What does gossip lose if few agents are linked?")
+    found = differences[differences["about"] == _LINKS] if len(differences) else differences
+    if found.empty:
+        return
+    row = found.iloc[int(found["eta"].argmax())]
+    half = row["± running_loss"] if count > 1 else 0.0
+    answer(
+        study,
+        "On {few} links its running loss is {apart:+.2g} above that on {all} links, by {percent:+.2g} % in the mean.",
+        f"{interval_text([count])}, of the differences in pairs, at step {{eta:g}}; {{name}} beside {{against}}.",
+        **{"few": links[row["method"]], "all": links[row["against"]], "percent": row["running_loss %"]},
+        **{"eta": row["eta"], "name": row["method"], "against": row["against"]},
+        apart=(row["running_loss"] - half, row["running_loss"] + half),
     )
 
 

@@ -15,6 +15,7 @@ from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
 from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
 from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_of
+from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.savings import called
 from netsim.studies import Study
 from netsim.studies.experiment import Results
@@ -81,6 +82,7 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
     means = summarised(runs, errors)
     study.tables["runs"] = runs
     study.tables["means"] = means
+    _answer(study, means, error)
     for remedy in dict.fromkeys(means["remedy"]):
         kind = interval_text(pick(means, ABOVE_LOSS_FREE, remedy=remedy)["count"])
         shown = f"{REMEDIES[remedy].title}: {error.text} above loss-free (%) by frames lost, mean [{kind}]"
@@ -98,6 +100,7 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
         partial(figures.draw_errors, means, level, error, reach),
         f"The {above} by the share of lost frames, each lost by itself: a panel for each remedy, a line for each "
         "family of algorithms.",
+        hero=True,
     )
     if (means["burst"] > 1.0).any():
         study.figure(
@@ -116,6 +119,32 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
         partial(figures.draw_price, means, level, error, reach),
         f"What each remedy costs in bits on the wire, and the error above {ABOVE[level][0]} that it buys.",
     )
+
+
+def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
+    """Answer how far the family that suffers most is off at the priced share, and what its best remedy costs."""
+    share = nearest(means, _PRICED)
+    found = pick(means, ABOVE_LOSS_FREE, burst=1.0, loss=share)
+    found = found[np.isfinite(found["mean"])]
+    plain = found[found["remedy"] == NONE]
+    study.ask("What do lost frames do to learning, and what does the remedy cost?")
+    if plain.empty:
+        return
+    most = plain.loc[plain["mean"].idxmax()]
+    text = "With {share:g} % of the frames lost, {family} ends {off:.3g} % above its loss-free {label}"
+    fields = {"share": 100 * share, "family": most["family"], "off": most["mean"], "label": error.text}
+    rows, mended = [most], found[(found["family"] == most["family"]) & (found["remedy"] != NONE)]
+    if len(mended):
+        rows.append(best := mended.loc[mended["mean"].abs().idxmin()])
+        bits = pick(means, "wire_bits", burst=1.0, loss=share, family=most["family"]).set_index("remedy")["mean"]
+        text += ", with {remedy} {mended:.3g} %, for {times:.3g} times the bits"
+        fields |= {"remedy": REMEDIES[best["remedy"]].title, "mended": best["mean"]}
+        fields["times"] = bits[best["remedy"]] / bits[NONE]
+    kind = f"{interval_text([int(most['count'])])}, in pairs of seeds; independent losses."
+    if most["count"] > 1:
+        fields |= {f"ends{k}": (row["low"], row["high"]) for k, row in enumerate(rows)}
+        kind = f"{' and '.join(f'{{ends{k}:.3g}} %' for k in range(len(rows)))}: {kind}"
+    answer(study, f"{text}.", kind, **fields)
 
 
 def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:

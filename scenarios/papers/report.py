@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from netsim.scenarios.papers import claim
 from netsim.scenarios.papers.claim import Found, Judged, Paper
 from netsim.scenarios.papers.work import Runs
+from netsim.studies import Study
 from netsim.studies.results import interval_text
 
 _TITLE = "# What the papers report, and what netsim gets"
@@ -94,6 +95,23 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
         near_ones = {"printed numbers that agree": numbers, "within 10 % of our median": close}
         rows.append({"paper": paper.name, "claims": len(claims), **counts, **near_ones})
     return rows
+
+
+def answer(study: Study, papers: Mapping[Paper, Sequence[Judged]], seeds: int) -> None:
+    """Answer how many claims and printed numbers ours agree with; nothing if there is nothing of ours to compare."""
+    claims = [each for several in papers.values() for each in several if each.found]
+    printed = [each for each in claims if _is_printed(each)]
+    study.ask("Can what the papers report be repeated?")
+    if not claims:
+        return
+    text = "Of {count} claims {agree} agree, and {part} in part"
+    numbers = {"count": len(claims), "agree": sum(each.outcome == claim.AGREES for each in claims)}
+    numbers["part"] = sum(each.outcome == claim.IN_PART for each in claims)
+    if printed:
+        text += "; of {cells} printed numbers {near} lie within 10 % of our median"
+        numbers["cells"] = sum(len(each.found) for each in printed)
+        numbers["near"] = sum(each.near for each in printed)
+    study.answer(f"{text}.", f"Medians of {seeds} seeds, and intervals of a further run (Student's t).", **numbers)
 
 
 def _is_printed(each: Judged) -> bool:

@@ -58,6 +58,7 @@ def papers(
     found = {paper: [judged(claim, runs) for claim in paper.claims] for paper in wanted}
     captions = figures.draw(study, found, runs)
     study.text("reproduction", report.write(found, runs, repeats, captions, PAPERS))
+    report.answer(study, found, repeats)
     for paper, claims in found.items():
         if close := ", ".join(report.near(claims)):
             study.note(f"{paper.name}: printed numbers within 10 % of our median of {repeats} seeds: {close}.")

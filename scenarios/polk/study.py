@@ -16,12 +16,14 @@ from netsim.scenarios.data.textures import TEXTURES
 from netsim.scenarios.polk.figures import progress, surface
 from netsim.scenarios.polk.problems import BRODATZ, MIXTURES, Split, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, Trial, draw_problem
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.classes import largest_share, signs
 from netsim.scenarios.tasks.division import tell_streams
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel
 from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
+from netsim.studies.intervals import confidence, interval_text
 from netsim.studies.seeds import Seeds
 from netsim.util import check
 
@@ -126,6 +128,18 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     reference = problem.split.reference_name
     study.centralised = {"test_accuracy": float(np.mean([row[reference] for row in rows]))}
     study.constant = {"accuracy": largest_share(problem.split.test_labels)}
+    right, below = (np.array([row[name] for row in rows]) for name in ("accuracy", "points below"))
+    several = len(rows) > 1
+    study.ask("How well do agents classify that keep few samples each, and give raw inputs away for it?")
+    answer(
+        study,
+        "{right:.1f} % of the test samples are classified rightly, {below:.2g} points below {reference}, with "
+        "{order:.3g} samples kept an agent.",
+        f"{interval_text([len(rows)])} over problems that were drawn." if several else of_one_run(study),
+        right=confidence(100 * right) if several else 100 * float(right[0]),
+        below=confidence(below) if several else float(below[0]),
+        **{"reference": reference, "order": float(np.mean([row["model order"] for row in rows]))},
+    )
     study.table("draws", f"{data}, {criterion} loss", pd.DataFrame(rows))
     study.note("Requests carry raw inputs: they are the raw_data_bits of the payload_bits.")
     study.note("Disagreement is its mean over the last fifth of the rounds; missing replies count as the others do.")
@@ -139,7 +153,9 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
     title = f"{data}, {criterion} loss, {len(problem.graph)} agents{parted}"
     levels = {f"draw {row['seed']}": (f"{reference}, seed {row['seed']}", row[reference]) for row in rows}
     drawn = study.rounds[study.rounds["algorithm"].str.startswith("draw")]
-    study.figure("progress", partial(progress, drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.")
+    study.figure(
+        "progress", partial(progress, drawn, title, levels), f"{_PROGRESS}, for each problem that was drawn.", hero=True
+    )
     compared = study.rounds[study.rounds["algorithm"].str.startswith("c =")]
     if len(compared):
         drawing = partial(progress, compared, f"Constant penalties: {title}", {})

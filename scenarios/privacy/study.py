@@ -9,6 +9,7 @@ import pandas as pd
 from netsim import AgentError
 from netsim.scenarios.data.tables import training
 from netsim.scenarios.privacy.task import PrivacyTask, Projections, SharedSamples, compared
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Seeds
@@ -58,9 +59,20 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     assert isinstance(task, PrivacyTask)
     best, size = study.centralised[task.error], task.size
     table = _table(study, task, played)
-    study.table("given_away", "What each algorithm gives away", table)
     inputs, targets = training(task.parts)
     whole = len(targets) * (inputs.shape[1] + 1) * _SIZE
+    kept = table[(table["raw_data_bits"] == 0) & np.isfinite(table["test_mse"])].sort_values("test_mse", kind="stable")
+    study.ask("What does learning together give away, and what error does it buy?")
+    if len(kept):
+        answer(
+            study,
+            "{kept} of {count} algorithms send no raw data; of these {name} has the least test MSE, {error:.3g}, for "
+            "{bits:,} bits of models. A centre that gets all {whole:,} raw-data bits has {best:.3g}.",
+            of_one_run(study),
+            **{"kept": len(kept), "count": len(table), "name": kept["algorithm"].iloc[0], "whole": whole},
+            **{"error": kept["test_mse"].iloc[0], "bits": int(kept["model_bits"].iloc[0]), "best": best},
+        )
+    study.table("given_away", "What each algorithm gives away", table)
     study.note(
         f"All samples sent to a centre, once: {whole:,} raw-data bits, test MSE {best:.4g}; the target's variance is "
         f"{task.variance:.4g}.",
@@ -74,6 +86,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
         partial(_draw, table, best, f"{size.data} data, {size.agents} agents{size.partition_title}"),
         "The model bits and the raw-data bits that each algorithm sends, and its test error; the grey line is a centre "
         "with all samples.",
+        hero=True,
     )
 
 

@@ -20,6 +20,7 @@ from netsim.errors import BadInput
 from netsim.scenarios.data.choice import Columns
 from netsim.scenarios.projections.ensembles import FIELD, Drawn, Plane, grid, ground_of
 from netsim.scenarios.projections.figures import Picture, draw_field
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.mapping import choose_sigma
 from netsim.scenarios.tasks.settings import Channel, names_in
 from netsim.scenarios.tasks.theory import Promises
@@ -262,10 +263,10 @@ def _report(study: Study, task: ProjectionTask) -> None:
     ends = rounds.groupby("algorithm", sort=False).last().reset_index()
     columns = ["transmissions", "payload_bits", "wire_bits", "time_s", "turns", "limit_distance"]
     table = ends[["algorithm", *columns, "test_mse", "plane_mse"]]
+    costs = _costs(study, task)
+    _answer(study, costs)
     study.table("ends", f"At the end (at the start the limit is {task.start:.4g} away)", table)
-    study.table(
-        "cost_to_reach", "Cost to come near the limit, by share of the distance at the start", _costs(study, task)
-    )
+    study.table("cost_to_reach", "Cost to come near the limit, by share of the distance at the start", costs)
     known = "the true field" if task.drawn.ground.is_field else "the test rows"
     study.note(
         f"Test MSE: centralised {task.together:.4g}; limit {task.limit:.4g}; own examples only {task.alone:.4g}, or "
@@ -279,6 +280,25 @@ def _report(study: Study, task: ProjectionTask) -> None:
     _draw(study, task)
 
 
+def _answer(study: Study, costs: pd.DataFrame) -> None:
+    """Answer which order comes near the limit with the fewest messages; nothing if none comes so near."""
+    study.ask("In which order do projections come near their limit with the fewest messages?")
+    if costs.empty:
+        return
+    # The nearest that most of the orders came.
+    share = costs.groupby("share", sort=False).size().iloc[::-1].idxmax()
+    found = costs[costs["share"] == share].sort_values("transmissions", kind="stable")
+    answer(
+        study,
+        "The order {name} comes within {share:g} of the distance at the start with {least:,.0f} messages, in "
+        "{seconds:.3g} s; the {count} orders that come so near send {all:,.0f}.",
+        of_one_run(study),
+        **{"share": share, "name": found["algorithm"].iloc[0], "least": found["transmissions"].iloc[0]},
+        **{"seconds": found["time_s"].iloc[0], "count": len(found)},
+        all=(found["transmissions"].iloc[0], found["transmissions"].iloc[-1]),
+    )
+
+
 def _draw(study: Study, task: ProjectionTask) -> None:
     rounds, ensemble = study.rounds, task.ensemble
     axes = [Axis("transmissions", log=True), Axis("wire_bits", log=True), Axis("time_s", log=True)]
@@ -287,6 +307,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
         "distance",
         partial(curves, rounds, Axis("limit_distance", log=True), axes, title),
         "How far the agents' estimates are from their limit, by transmissions, bits on the wire and simulated time.",
+        hero=True,
     )
     levels = {"centralised": task.together, "limit": task.limit, "own examples only": task.alone}
     study.figure(

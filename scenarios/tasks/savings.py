@@ -10,7 +10,7 @@ from netsim.studies.figures import LABELS, Axis, Figure, drawing, legend_below, 
 
 _COSTS = ("transmissions", "wire_bits")
 _SAME = 1.0  # percentage points, too small to see
-_FINE = 200
+FINE = 200
 """Levels at which a saving is drawn, before rounding to two digits merges some."""
 
 
@@ -81,7 +81,7 @@ def draw_savings(
     if against not in names or len(names) < 2:
         return None
     saves = {f"saved {name}": (against, name) for name in names if name != against}
-    levels = ladder(rounds, column, best, _FINE)
+    levels = ladder(rounds, column, best, FINE)
     tables = {cost: cost_to_reach(rounds, column, levels, cost=cost, saves=saves) for cost in _COSTS}
     # What costs more than twice as much would squeeze the others, and one level alone gives no line.
     shown = [name for name in saves if any((table[name] > -100).sum() > 1 for table in tables.values())]

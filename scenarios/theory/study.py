@@ -230,6 +230,17 @@ def theory(study: Study, *, repeats: int = 3, rounds: int = 100) -> None:
             if len(found[0].bound) >= _DRAWN:
                 drawn.setdefault(each["theorem"], found[0])
     table = pd.DataFrame(rows)
+    ends = table["verdict"].value_counts()
+    study.ask("Do the papers' theorems hold in runs, and how close are their bounds?")
+    study.answer(
+        "Of {count} statements {good} hold, {tight} of them within twice of what was measured; {vacuous} hold and say "
+        "nothing, {printed} fail as they are printed, and {fails} others fail.",
+        f"{{runs:,}} runs of {rounds} rounds on {len(GRAPHS)} graphs with {seeds} seed{'s' * (seeds > 1)} each; a "
+        "verdict is on all runs of a statement.",
+        **{"count": len(table), "good": ends.get("holds", 0) + ends.get("tight", 0), "tight": ends.get("tight", 0)},
+        **{"vacuous": ends.get("vacuous", 0), "runs": table["runs"].sum()},
+        **{"printed": ends.get("printed form fails", 0), "fails": ends.get("fails", 0)},
+    )
     study.table("theorems", f"Theorems beside runs on {len(GRAPHS)} graphs × {seeds} seeds", table)
     study.note(
         "A bound holds if no round of any run exceeds it, and a prediction if each round is as predicted to 10⁻⁶. A "
@@ -242,7 +253,7 @@ def theory(study: Study, *, repeats: int = 3, rounds: int = 100) -> None:
         *(f"Without a number to compare in these runs: {each}." for each in left),
     )
     caption = "Each bound (dashed) and prediction (dotted) beside what was measured in one run."
-    study.figure("bounds", partial(_draw, drawn), caption)
+    study.figure("bounds", partial(_draw, drawn), caption, hero=True)
 
 
 def _draw(drawn: Mapping[str, Curve]) -> "Figure":

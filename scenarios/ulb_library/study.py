@@ -15,6 +15,7 @@ from netsim.agents import Always, Dual, OnlineCost, RandomFourier
 from netsim.coders import Exact, Float
 from netsim.links.measured import Measured
 from netsim.links.measured import ulb_library as measured_library
+from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
 from netsim.scenarios.tasks.method import REMEDIES, parse_remedies, played, reliability_of
 from netsim.scenarios.tasks.motes import numbered
@@ -161,7 +162,9 @@ def _report(
     """Show what was learned."""
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
     study.centralised = {"error_c": best}
-    study.table("ends", "Errors over the second half, °C, root mean square", _ends(study, rounds))
+    table = _ends(study, rounds)
+    _answer(study, table.set_index("algorithm")["elsewhere_c"], len(names), rounds)
+    study.table("ends", "Errors over the second half, °C, root mean square", table)
     share = _heard(measured, rounds)
     study.note(*_notes(study, readings, rounds, names, share, best))
     first = min(30, rounds // 2)
@@ -171,6 +174,7 @@ def _report(
         partial(errors, shown, best),
         "The error of a mote's model at its own place and at the others', minute by minute, before it learns from "
         "the minute; the grey line is one model fitted to all readings afterwards.",
+        hero=True,
     )
     method = next(iter(fields)).split()[0]
     drawn = {name: each for name, each in fields.items() if name.split()[0] in (method, _ALONE)}
@@ -182,6 +186,20 @@ def _report(
     )
     study.figure(
         "heard", partial(who_heard, share, names), "The share of its packets that each mote's neighbours heard."
+    )
+
+
+def _answer(study: Study, elsewhere: "pd.Series[float]", motes: int, rounds: int) -> None:
+    """Answer how well the first method predicts other motes' readings over what was heard, and a mote alone."""
+    method = str(elsewhere.index[0]).removesuffix(" ideal")
+    study.ask("How well do motes predict the temperature where the others are, over the packets that were heard?")
+    heard, ideal, alone = (elsewhere[name] for name in (f"{method} heard", f"{method} ideal", _ALONE))
+    answer(
+        study,
+        "By {method} within {heard:.3f} °C, over links that lose nothing within {ideal:.3f} °C; a mote that learns "
+        "alone within {alone:.3f} °C.",
+        f"Root mean square over {motes} motes and the second half of {rounds:,} minutes. {of_one_run(study)}",
+        **{"method": method, "heard": heard, "ideal": ideal, "alone": alone},
     )
 
 

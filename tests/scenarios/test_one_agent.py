@@ -24,6 +24,8 @@ ALONE: dict[str, dict[str, Any]] = {
     "neural": {"data": "digits", "rounds": 20},
     "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},
 }
+# Their answers compare what is sent, and an agent alone sends nothing.
+OF_MESSAGES = {"online", "dynamic", "omkl", "deep_network"}
 BETWEEN_AGENTS = {"election": 3, "frontier": 2, "privacy": 2}
 OF_ONE_AGENT = {"deep"}
 # They are two generals.
@@ -46,6 +48,9 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     assert study.runs
     for run in study.runs.values():
         assert run.ledger.link_messages == run.ledger.wire_bits == 0
+    assert study.question.endswith("?")
+    assert bool(study.answered) == (name not in OF_MESSAGES), "what was not measured is not answered"
+    assert study.hero in study.figures
     folder = study.save(tmp_path / "out")
     # All its figures are drawn, without a warning.
     assert load(folder)["summary"]["failed"] == {}

@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.core.records import ALL_CAUSES, totals_of
 from netsim.errors import one_line
-from netsim.studies.columns import label
+from netsim.studies.answer import filled
+from netsim.studies.columns import label, worst
 from netsim.studies.experiment.cells import METHOD, SEED
+from netsim.studies.figures import fit_to_page
 from netsim.studies.formats import write_figure
+from netsim.studies.intervals import interval_text
 from netsim.studies.methods_section import OfExperiment, methods_section
 from netsim.studies.outcome import DEAD
 from netsim.studies.page import page
@@ -47,24 +50,55 @@ def report(results: "Results", reference: str | None, title: str) -> str:
     settings |= {"command": about["command"]} if "command" in about else {}
     failed: dict[str, str] = {}
     notes = [*results.notes, *(f"Tuning: {each}" for each in about["tuning"].get("notes", ()))]
-    summary = {"answer": next(said.outcomes()), "notes": notes, "failed": failed}
+    answer, condition = _answer(results, next(said.outcomes()))
+    summary = {"answer": answer, "condition": condition, "notes": notes, "failed": failed}
     if len(results.cells) > _MOST_CELLS:
         notes.append(f"{len(results.cells):,} runs: no figure over the rounds is here; Results.figure draws it.")
     captions: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        drawn = _figures(results)
-        for number, (caption, draw) in enumerate(itertools.islice(drawn, _MOST_FIGURES), 1):
-            name = f"figure {number:02}"
+        several, drawn = _figures(results), {}
+        for number, (caption, draw) in enumerate(itertools.islice(several, _MOST_FIGURES), 1):
+            name = f"figure {number}"
             try:
-                write_figure(Path(folder, f"{name}.png"), draw())
-                captions[name] = caption
+                drawn[name], captions[name] = draw(), caption
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {one_line(error)}"
-        if next(drawn, None) is not None:
+        fit_to_page(list(drawn.values()))
+        for name, figure in drawn.items():
+            write_figure(Path(folder, f"{name}.png"), figure)
+        if next(several, None) is not None:
             notes.append("There are more figures than fit here; Results.figure draws them.")
         texts = {"For the methods section of a paper": methods_section(results)}
         named = about.get("command") or about["file"] or "netsim.Experiment"
-        return page(named, Path(folder), settings, summary, _tables(results, reference), texts, captions)
+        tables = list(_tables(results, reference))
+        for *_, table in tables:
+            table.attrs["given"] = results.keys
+        return page(named, Path(folder), settings, summary, tables, texts, captions)
+
+
+def _answer(results: "Results", outcomes: str) -> list[str]:
+    """Return which method has the least median error under most conditions, and its intervals over the seeds.
+
+    How the runs ended is said, too: alone, if no error judges them, if several do, or if no method survives.
+    """
+    if not results.is_judged or len(list(results.with_one_error())) > 1:
+        return [outcomes, ""]
+    metric, table = results.metric, results.summary()
+    won = table[table["verdict"] == "best"]
+    if won.empty:
+        return [outcomes, ""]
+    name = str(won[METHOD].value_counts().index[0])
+    own, several = won[won[METHOD] == name], len(won) > 1
+    medians, ends = own[f"median_{metric}"], own[["median_low", "median_high"]]
+    fields: dict[str, Any] = {"name": name, "medians": (medians.min(), medians.max())}
+    fields |= {"won": len(own), "count": len(won)} if several else {}
+    interval = interval_text(results.runs.groupby(results.by, sort=False, dropna=False).size(), of="median")
+    if np.isfinite(ends.to_numpy()).all():
+        fields["ends"] = ends["median_low"].min(), ends["median_high"].max()
+        interval = f"{{ends:.3g}}{' in all' * several}: {interval}"
+    text = f"{{name}} has the {'least' if worst(metric) > 0 else 'greatest'} median {label(metric)}"
+    text += " under {won} of {count} conditions" * several + ", {medians:.3g}."
+    return filled(text, fields, f"{interval} over the seeds. {table.attrs['note']} {outcomes}")
 
 
 def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":

@@ -50,6 +50,8 @@ def test_a_report(browser: chromium.Page, tmp_path: Path, width: int, scheme: st
     browser.look(width, 850, scheme)
     browser.open(tmp_path / "run" / "report.html", "true")
     assert wrong(browser) == []
+    browser.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    assert wrong(browser) == []
 
 
 def test_a_lab(browser: chromium.Page, width: int, scheme: str) -> None:

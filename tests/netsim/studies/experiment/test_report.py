@@ -13,7 +13,7 @@ import pytest
 
 from netsim import BadInput, Between, Link, Links, Method, sweep
 from netsim.agents import DKLA, DPSGD
-from netsim.studies.experiment.report import _figures
+from netsim.studies.experiment.report import _answer, _figures
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import settled
 from netsim.studies.methods_section import methods_section
@@ -93,6 +93,23 @@ def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: R
     assert "numpy" in page
     assert page.count("<img") == page.count("<figcaption>") == 2, "over the noise, and over the rounds"
     assert "could not be made" not in page
+
+
+def test_page_begins_with_the_least_median_and_its_interval_over_the_seeds(results: Results, page: str) -> None:
+    medians = results.summary().query("method == 'DKLA'")["median_gap"]
+    reach = f"{medians.min():.3g} to {medians.max():.3g}"
+    first = html.unescape(page.partition("<details>")[0])
+    assert f'<p class="answer">DKLA has the least median gap under 4 of 4 conditions, {reach}. <small>no 95 % ' in first
+    assert "interval of the median, which takes 6 (n = 2) over the seeds. With 2 seeds and 3 methods" in first
+    methods = {"DKLA": METHODS["DKLA"], "small": Method(DPSGD, eta=1e-4)}
+    found = small(methods=methods, seeds=range(6), rounds=3).run()
+    row = found.summary().iloc[0]
+    assert _answer(found, "All ended.") == [
+        f"DKLA has the least median gap, {row['median_gap']:.3g}.",
+        f"{row['median_low']:.3g} to {row['median_high']:.3g}: 95 % interval of the median (order statistics, n = 6) "
+        "over the seeds. All ended.",
+    ]
+    assert _answer(counting().run(), "All ended.") == ["All ended.", ""], "no error judges them"
 
 
 def test_dead_runs_are_in_the_figures(results: Results) -> None:

@@ -1,0 +1,64 @@
+"""The sentence in which a study answers its question: a text with fields, of which numbers were measured in the run."""
+
+import math
+import numbers
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from netsim.util import check
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Two numbers, of which both ends are shown, or one where both look alike."""
+
+    ends: tuple[float, float]
+
+    def __format__(self, form: str) -> str:
+        return " to ".join(dict.fromkeys(format(end, form) for end in self.ends))
+
+
+def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
+    """Return a text and others with their fields filled in, each on one line.
+
+    Parameters
+    ----------
+    text : str
+        With fields in braces as `str.format` has them, one of which at least is a number or an interval.
+    fields : mapping
+        By the names of fields: numbers that were measured, intervals as pairs of numbers, and words.
+
+    Raises
+    ------
+    BadInput
+        For a field without a value, a value without a field, a number that is not finite, a format that does not fit
+        its value, or a ``text`` without a number.
+    """
+    try:
+        names = [
+            [part[1] for part in string.Formatter().parse(each) if part[1] is not None] for each in (text, *others)
+        ]
+    except ValueError as error:
+        raise check.refuse("answer", text, f"a text with fields in braces ({error})") from None
+    used = sorted({name for several in names for name in several})
+    for name in used:
+        check.one_of("field of the answer", name, list(fields) or ["the fields with values, and there are none"])
+    if not any(map(_ends, map(fields.get, names[0]))):
+        raise check.refuse("answer", text, "a text with a number that was measured, as a field")
+    for name, value in fields.items():
+        check.one_of("value for the answer", name, used)
+        if not all(map(math.isfinite, _ends(value))):
+            raise check.refuse(f"answer: {name}", value, "finite; what was not measured answers nothing")
+    shown = {name: _Interval(value) if len(_ends(value)) == 2 else value for name, value in fields.items()}
+    try:
+        return [" ".join(each.format_map(shown).split()) for each in (text, *others)]
+    except (ValueError, TypeError) as error:
+        raise check.refuse("answer", text, f"a text whose formats its values have ({error})") from None
+
+
+def _ends(value: Any) -> tuple[float, ...]:
+    """Return a number, or the ends of an interval; nothing for what is neither."""
+    ends = value if isinstance(value, tuple) and len(value) == 2 else (value,)
+    return ends if all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in ends) else ()
