@@ -233,7 +233,7 @@ def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> Non
     answer(
         study,
         "Until it reaches a {label} of {levels:.2g}, COKE saves {saved:.0f} % of the messages of DKLA.",
-        "Least to most, over {count} errors that both reached. At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
+        "Least to most, over the errors that both reached ({count}). At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
         f"{of_one_run(study)}",
         label=error.text,
         levels=(float(known[error.column].max()), float(known[error.column].min())),

@@ -198,12 +198,12 @@ class Drawings {
   // Logs in rows, index below index: solid what stands for ever, dashed what does not yet.
   drawStrips(context, stage, t) {
     const { index, most, agents, terms } = this.rows, { states, meta, look, player, page } = this.page, { left, top, cell, pitch } = stage.strips, { u } = stage, x0 = left + 2.6 * u;
-    const say = (text, x, y, size, colour, style = "600") => {
+    const say = (text, x, y, size, colour, style = "600", widest = undefined) => {
       context.font = stage.font(size, style);
       context.textAlign = "center";
       context.textBaseline = "middle";
       context.fillStyle = colour;
-      context.fillText(text, x, y);
+      context.fillText(text, x, y, widest);
       context.textBaseline = "alphabetic";
     };
     let shift = 0;
@@ -236,7 +236,7 @@ class Drawings {
         context.strokeRect(...box);
         context.setLineDash([]);
         const ink = fixed ? inkOn(colour) : look.ink, size = Math.min(1.15, (0.6 * cell) / u), letters = Math.max(2, Math.floor(cell / (0.65 * size * u)));
-        say(clipped(text, letters), x + cell / 2, y + (term ? 0.4 : 0.5) * pitch, size, ink, fixed ? "650" : "450");
+        say(clipped(text, letters), x + cell / 2, y + (term ? 0.4 : 0.5) * pitch, size, ink, fixed ? "650" : "450", 0.82 * cell);
         if (term) say(`t${term}`, x + cell / 2, y + 0.74 * pitch, Math.min(0.8, (0.4 * cell) / u), ink, "400");
       }
       if (page.shown.length > 1 && page.differs(meta.agents[agent], t, [states.names[index]])) {
