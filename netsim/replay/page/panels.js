@@ -208,7 +208,7 @@ class Difference {
     if (panel.hidden) return;
     const row = (what, cells, tag = "td") => {
       const made = element("tr");
-      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell)));
+      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {})));
       return made;
     };
     const letters = [...LETTERS.slice(0, page.shown.length)], show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
