@@ -134,28 +134,21 @@ class Events {
     return counts;
   }
 
-  // The next time after t at which a kept frame starts or ends; NaN if there is none.
-  later(t) {
-    let start = countUpTo(this.start, t), end = countUpTo(this.ends, t);
-    while (start < this.count && !this.keeps(start)) start++;
-    while (end < this.count && !this.keeps(this.order[end])) end++;
-    const next = Math.min(start < this.count ? this.start[start] : Infinity, end < this.count ? this.ends[end] : Infinity);
-    return next < Infinity ? next : NaN;
+  // The next time after t, or the last one before, of sorted times of rows, of those that are kept; NaN if there is none.
+  nearest(times, rowOf, t, forward) {
+    let at = countUpTo(times, t, !forward) - (forward ? 0 : 1);
+    while (at >= 0 && at < this.count && !this.keeps(rowOf(at))) at += forward ? 1 : -1;
+    return at >= 0 && at < this.count && times[at] < Infinity ? times[at] : NaN;
   }
 
-  earlier(t) {
-    let start = countUpTo(this.start, t, true) - 1, end = countUpTo(this.ends, t, true) - 1;
-    while (start >= 0 && !this.keeps(start)) start--;
-    while (end >= 0 && !this.keeps(this.order[end])) end--;
-    const last = Math.max(start >= 0 ? this.start[start] : -Infinity, end >= 0 ? this.ends[end] : -Infinity);
-    return last > -Infinity ? last : NaN;
-  }
-
-  // The next end of a kept frame after t, or the last one before; NaN if there is none.
+  // The next end, or the last one; and the next start or end.
   ending(t, forward) {
-    let at = countUpTo(this.ends, t, !forward) - (forward ? 0 : 1);
-    while (at >= 0 && at < this.count && !this.keeps(this.order[at])) at += forward ? 1 : -1;
-    return at >= 0 && at < this.count && this.ends[at] < Infinity ? this.ends[at] : NaN;
+    return this.nearest(this.ends, (at) => this.order[at], t, forward);
+  }
+
+  event(t, forward) {
+    const found = [this.nearest(this.start, (at) => at, t, forward), this.ending(t, forward)].filter((time) => !Number.isNaN(time));
+    return found.length ? Math[forward ? "min" : "max"](...found) : NaN;
   }
 }
 

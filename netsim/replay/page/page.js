@@ -196,7 +196,7 @@ class Page extends Run {
   choosesOn(stage) {
     stage.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
       const thing = stage.thingAt(x, y);
-      if (thing && stage.run === this) this.pursue(...thing);
+      if (thing && (stage.run === this || thing.length === 1)) this.pursue(...thing);
       else if (!thing) this.choose(stage.pick(x, y));
     });
   }

@@ -31,11 +31,15 @@ class StatePanel {
     bar.hidden = states.shown < 0 || Boolean(states.category) || !(states.list[states.shown].high >= states.list[states.shown].low);
     if (bar.hidden) return;
     const { low, high, log } = states.range(states.momentary ? states.at(t) : null), one = high <= low;
-    const texts = one ? [short(low, 7), "", ""] : [low <= high ? short(low, 4) : "", log ? "logarithmic" : "", low <= high ? short(high, 4) : ""];
-    bar.querySelectorAll("span").forEach((each, i) => setText(each, texts[i]));
+    // Hops have a field for each.
+    const steps = states.isTree && !states.momentary && high < 12 ? high + 1 : 0, place = bar.querySelector("div");
+    const texts = steps ? Array.from({ length: steps }, (_, i) => String(i)) : one ? [short(low, 7), "", ""] : [low <= high ? short(low, 4) : "", log ? "logarithmic" : "", low <= high ? short(high, 4) : ""];
+    if (place.children.length !== texts.length) place.replaceChildren(...texts.map(() => element("span")));
+    [...place.children].forEach((each, i) => setText(each, texts[i]));
+    bar.classList.toggle("steps", steps > 0);
     // One value has one colour, not a scale.
     bar.classList.toggle("one", one && !states.momentary);
-    const stops = Array.from({ length: 11 }, (_, i) => this.page.look.number(i / 10));
+    const stops = Array.from({ length: steps || 11 }, (_, i) => this.page.look.number(i / ((steps || 11) - 1 || 1)) + (steps ? ` ${(100 * i) / steps}% ${(100 * (i + 1)) / steps}%` : ""));
     bar.querySelector("i").style.background = one && !states.momentary ? stops[5] : `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
@@ -208,7 +212,7 @@ class Difference {
     if (panel.hidden) return;
     const row = (what, cells, tag = "td") => {
       const made = element("tr");
-      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell)));
+      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {})));
       return made;
     };
     const letters = [...LETTERS.slice(0, page.shown.length)], show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));

@@ -195,8 +195,8 @@ class Stage {
     drawings.drawEdges(context, this, t);
     if (trail) this.drawTrail(context, t);
     const drawn = this.drawFrames(context, t, rows);
-    this.drawAgents(context, t);
     const { marks, shown } = this.drawMarks(context, t);
+    this.drawAgents(context, t);
     this.drawLabels(context, t, rows);
     this.drawNotes(context, t);
     if (this.strips) drawings.drawStrips(context, this, t);
@@ -448,9 +448,15 @@ class Stage {
     this.run.look.write(context, text, left, at + 0.36 * high, 0.3 * this.u, colour);
   }
 
-  // What frames under way are, beside them, where there is room: what is routine only if little else flies.
+  // Why frames were lost, and what others are, beside them, where there is room: what is routine only if little else flies.
   drawLabels(context, t, rows) {
-    const { look, events } = this.run;
+    const { look, events } = this.run, { said } = this;
+    context.font = this.font(1.05);
+    if (said.size <= 3) for (const [why, [x, y, strong]] of said) {
+      context.globalAlpha = strong;
+      this.label(context, look.cause(why).words, x, y, 0.9 * this.u, look.colours[why]);
+    }
+    context.globalAlpha = 1;
     if (rows.length > MOST_LABELLED) return;
     context.font = this.font(1.05, "500");
     for (const row of rows) {
@@ -499,12 +505,8 @@ class Stage {
       look.mark(context, cause[row], this.atX, this.atY, (shown > 400 ? 0.3 : 0.5) * u);
       if (!said.has(cause[row])) said.set(cause[row], [this.atX, this.atY, context.globalAlpha]);
     }
-    context.font = this.font(1.05);
-    if (said.size <= 3) for (const [why, [x, y, strong]] of said) {
-      context.globalAlpha = strong;
-      this.label(context, look.cause(why).words, x, y, 0.9 * u, look.colours[why]);
-    }
     context.globalAlpha = 1;
+    this.said = said;
     return { marks, shown };
   }
 

@@ -37,8 +37,8 @@ function instantOf(page) {
   const { events, player: { time }, span, columns } = page, changes = columns["state times"] || [];
   if (!(time > 0)) return "0";
   // Faults happen before all else at their instant: at the next event is early enough, at the last one too early.
-  const seen = countUpTo(changes, time), later = events.later(time), next = Math.min(later > time ? later : Infinity, seen < changes.length ? changes[seen] : Infinity);
-  const before = events.earlier(Math.min(next, span * 2)), last = Math.max(before >= 0 ? before : -1, seen ? changes[seen - 1] : -1);
+  const seen = countUpTo(changes, time), later = events.event(time, true), next = Math.min(later > time ? later : Infinity, seen < changes.length ? changes[seen] : Infinity);
+  const before = events.event(Math.min(next, span * 2), false), last = Math.max(before >= 0 ? before : -1, seen ? changes[seen - 1] : -1);
   for (let digits = Math.max(0, 2 - Math.floor(Math.log10(span))); digits < 17; digits++) {
     for (const rounded of [Math.round, (value) => Math.floor(value) + 1]) {
       const found = Number((rounded(time * 10 ** digits) / 10 ** digits).toFixed(digits));
