@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.ipv6 import SixLowpan, Stack
+from netsim.links.capacity import Capacity
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.radio.energy import EnergyAccount
@@ -33,6 +35,7 @@ from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.shared import Shared
+from netsim.transport.sharing import Sharing
 from netsim.util import check, draws
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class Settings:
     deployment: "Deployment | None" = None
     compute: Mapping[Hashable, Latency] | None = None
     stack: SixLowpan | None = None
+    capacity: Capacity | None = None
     until: float | None = None
     sample: float | None = None
     trace: bool = False
@@ -147,6 +151,11 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
     run.own = own = _skewed_shared(settings, shared)
     _add_stack(run)
+    if settings.capacity is not None:
+        links = [link for name in names for link in _links(settings, name, neighbors[name])]
+        sharing = Sharing(settings.capacity, loop, tally, names, senders, receivers, links, copy_context())
+        for each in run.all_shared:
+            each.sharing = sharing
     neighbor_inboxes = _build_inboxes(run, names)
     inboxes = run.inboxes
     run.outboxes, run.contexts, run.medium = {}, {}, None

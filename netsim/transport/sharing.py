@@ -1,0 +1,196 @@
+"""Carry frames over links between nodes with capacities: a frame leaves when the transfers that share them let it.
+
+On the path agent → outbox → link → inbox → agent, this module is the link. Other links' frames have known departures as
+soon as they are offered. Here later frames of other agents may delay them, so timers follow the transfers.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextvars import Context
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.clock.clock import Loop
+from netsim.core import BroadcastPath, Frame, Tally
+from netsim.core.records import QUEUE_FULL
+from netsim.links.capacity import Capacity, Fluid, Transfer
+from netsim.links.link import Link
+from netsim.transport.link_stages import LinkStages
+from netsim.transport.path import Bursts
+from netsim.transport.transmitter import Departure, Transmitter, time_tolerance
+
+if TYPE_CHECKING:
+    from netsim.transport.inbox import Inbox, RemoteEndpoint
+    from netsim.transport.outbox import Wiring
+    from netsim.transport.shared import Shared
+
+__all__ = ["SharedStages", "Sharing"]
+
+
+class Sharing:
+    """The transfers of one run, and the timer of the next event among them.
+
+    Parameters
+    ----------
+    capacity : Capacity
+        The capacities of the nodes.
+    loop : Loop
+        The run's loop.
+    tally : Tally
+        Counts the frames.
+    names : sequence
+        The agents' names, by number.
+    senders, receivers : int arrays, shape (links,)
+        The ends of each link.
+    links : sequence of Link
+        The settings of each link.
+    context : Context
+        The context of the timers, which belong to no agent.
+
+    Attributes
+    ----------
+    limited : bool array, shape (links,)
+        Whether a link has an end with a capacity.
+    """
+
+    def __init__(
+        self,
+        capacity: Capacity,
+        loop: Loop,
+        tally: Tally,
+        names: Sequence[Hashable],
+        senders: NDArray[np.int64],
+        receivers: NDArray[np.int64],
+        links: Sequence[Link],
+        context: Context,
+    ) -> None:
+        limits = np.array([each.get(name, np.inf) for each in (capacity.uplink, capacity.downlink) for name in names])
+        ends = np.stack([senders, receivers + len(names)])
+        most = np.array([np.inf if link.rate is None else link.rate for link in links], dtype=np.float64)
+        self.limited = np.isfinite(limits[ends]).any(axis=0)
+        self._fluid = Fluid(ends, limits, most, capacity.sharing)
+        self._loop, self._tally, self._context = loop, tally, context
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_planned = False
+
+    def is_full(self, link: int, settings: Link, bits: int, now: float) -> bool:
+        """Return whether a link's queue has no room for ``bits`` more at the time ``now`` (s)."""
+        self._advance(now)
+        held = [transfer.bits for transfer in self._fluid.held(link, now + time_tolerance(now))]
+        too_many = settings.queue is not None and len(held) >= settings.queue
+        return too_many or (settings.queue_bits is not None and sum(held) + bits > settings.queue_bits)
+
+    def offer(self, transfer: Transfer) -> None:
+        """Begin a transfer, or let it wait for those before it on its link."""
+        self._advance(transfer.offered)
+        self._fluid.offer(transfer)
+        self._plan()
+
+    def stop(self) -> None:
+        """Stop all transfers, because the run is over; in a trace, one that has not begun leaves now at the earliest."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for transfer in self._fluid.under_way() if self._tally.keeps else ():
+            self._note(transfer, max(transfer.start, transfer.offered))
+
+    def under_way(self) -> Iterator[tuple[int, int]]:
+        """Yield the key and the kind's number of each frame that has not left."""
+        return ((transfer.key, transfer.kind) for transfer in self._fluid.under_way())
+
+    def _advance(self, now: float) -> None:
+        # Change all transfers before any frame leaves: its arrival may make an agent send.
+        for transfer, time in self._fluid.advance(now):
+            if self._tally.keeps:
+                self._note(transfer, transfer.start)
+            transfer.leave(transfer, transfer.ends(time))
+
+    def _note(self, transfer: Transfer, time: float) -> None:
+        self._tally.left(time, transfer.key, transfer.number, transfer.bits)
+
+    def _plan(self) -> None:
+        """Set the timer when nothing else happens at this instant: so many frames at once cost one computation."""
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.clock.at_instant_end(self._set_timer)
+
+    def _set_timer(self) -> None:
+        self._is_planned = False
+        if self._timer is not None:
+            self._timer.cancel()
+        # Before all else at its time, for frames that arrive then must be in the inboxes.
+        self._timer = self._loop.call_first_at(self._fluid.next(), self._on_timer, self._context)
+
+    def _on_timer(self) -> None:
+        self._advance(self._loop.now())
+        self._plan()
+
+
+class SharedStages(LinkStages):
+    """Carries an agent's frames over its links, of which some share capacities with those of other agents.
+
+    The parameters are those of `LinkStages`, the run's `Sharing`, and the ``subscribers`` of the agent's outbox.
+    """
+
+    def __init__(
+        self,
+        path: BroadcastPath,
+        wiring: "Wiring",
+        shared: "Shared",
+        agents: Sequence[Hashable],
+        down: set[int],
+        bursts: Bursts,
+        subscribers: "dict[int, Inbox | RemoteEndpoint]",
+    ) -> None:
+        super().__init__(path, wiring, shared, agents, down, bursts)
+        assert shared.sharing is not None
+        self._sharing, self._subscribers = shared.sharing, subscribers
+        # Of a limited link only the budget and the fragments: its rate and its queue are part of the transfers.
+        ports = {
+            id(link): replace(link, rate=None, queue=None, queue_bits=None)
+            for link in wiring.links
+        }
+        self._ports = {
+            index: Transmitter(ports[id(link)], shared.rounds.period, shared.rounds.offset)
+            for index, link in enumerate(wiring.links)
+            if self._sharing.limited[wiring.first + index]
+        }
+
+    def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
+        port = self._ports.get(link_index or 0)
+        if port is None or link_index in self._down:
+            return super()._transmit(now, link_index, size)
+        fragments = port.fragments(size)
+        assert link_index is not None
+        link = self._wiring.links[link_index]
+        if self._sharing.is_full(self._wiring.first + link_index, link, sum(fragments), now):
+            return Departure(QUEUE_FULL, now, (), 0)
+        return self._offered(now, port, fragments, ends_known=False)
+
+    def _depart(
+        self,
+        link_index: int,
+        number: int,
+        kind: int,
+        frame: Frame,
+        sent: Departure,
+        delay: float | None,
+        deadline: float,
+        now: float,
+    ) -> None:
+        if sent.ends:
+            super()._depart(link_index, number, kind, frame, sent, delay, deadline, now)
+            return
+        fragments = self._ports[link_index].fragments(len(frame.data))
+
+        def leave(transfer: Transfer, ends: list[float]) -> None:
+            departure = replace(sent, start=transfer.start, ends=ends)
+            LinkStages._depart(self, link_index, number, kind, frame, departure, delay, deadline, ends[-1])
+            if link_index in self._subscribers:
+                self._subscribers[link_index].watch()
+
+        link, key = self._wiring.first + link_index, self._frame_key(link_index, number)
+        self._sharing.offer(Transfer(link, fragments, sent.start, now, number, key, kind, leave))
