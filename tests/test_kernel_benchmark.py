@@ -131,9 +131,9 @@ def test_without_privileges_one_line_gives_the_reason(
 
 def test_a_part_that_is_left_out_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     rows, left_out = {"tbf: netsim": {"frames": 5, "p95_us": math.nan}}, {"random": "there is no command nft"}
-    benchmark.show(rows, {}, left_out, argparse.Namespace(json=False, repeats=2))
+    benchmark.show([rows], left_out, argparse.Namespace(json=False, repeats=2))
     assert capsys.readouterr().out.splitlines()[-1] == "random: skipped: there is no command nft"
-    benchmark.show(rows, {}, left_out, argparse.Namespace(json=True))
+    benchmark.show([rows], left_out, argparse.Namespace(json=True))
     found = json.loads(capsys.readouterr().out)
     assert (found["tbf: netsim"], found["skipped"]) == ({"frames": 5, "p95_us": None}, left_out)
 
