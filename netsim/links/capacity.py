@@ -97,6 +97,11 @@ class Transfer:
         """The bits of all fragments."""
         return sum(self.fragments)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether its first bit has left."""
+        return bool(self._times)
+
     def note(self, time: float, left: float) -> None:
         """Note that ``left`` bits are left at a time (s) at which the speed changes."""
         self._times.append(time)

@@ -91,11 +91,11 @@ class Sharing:
         self._plan()
 
     def stop(self) -> None:
-        """Stop all transfers, because the run is over; in a trace, one that has not begun leaves now at the earliest."""
+        """Stop all transfers, because the run is over; in a trace, those that have not begun leave no earlier."""
         if self._timer is not None:
             self._timer.cancel()
         for transfer in self._fluid.under_way() if self._tally.keeps else ():
-            self._note(transfer, max(transfer.start, transfer.offered))
+            self._note(transfer, transfer.start if transfer.has_begun else self._loop.now())
 
     def under_way(self) -> Iterator[tuple[int, int]]:
         """Yield the key and the kind's number of each frame that has not left."""
@@ -149,10 +149,7 @@ class SharedStages(LinkStages):
         assert shared.sharing is not None
         self._sharing, self._subscribers = shared.sharing, subscribers
         # Of a limited link only the budget and the fragments: its rate and its queue are part of the transfers.
-        ports = {
-            id(link): replace(link, rate=None, queue=None, queue_bits=None)
-            for link in wiring.links
-        }
+        ports = {id(link): replace(link, rate=None, queue=None, queue_bits=None) for link in wiring.links}
         self._ports = {
             index: Transmitter(ports[id(link)], shared.rounds.period, shared.rounds.offset)
             for index, link in enumerate(wiring.links)
