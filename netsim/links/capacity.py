@@ -8,7 +8,7 @@ import itertools
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
+from netsim.links.link import Link
 from netsim.util import check, tables
 from netsim.util.typing import Vector
 
 __all__ = ["PROFILE", "Capacity", "Fluid", "Transfer", "fair", "in_order"]
 
 Indices = NDArray[np.int64]
+Limits = NDArray[np.float64]
 
 PROFILE = ("uplink", "downlink", "seconds", "communication", "computation", "active", "inactive")
 """The columns that a file of devices may have beside ``node`` (`netsim.Profile`)."""
@@ -46,6 +48,10 @@ class Capacity:
                 raise check.refuse("sharing", sharing, "left out without an uplink or a downlink")
             return None
         return cls(_by_node("uplink", uplink, graph), _by_node("downlink", downlink, graph), sharing)
+
+    def limits(self, nodes: Iterable[Hashable]) -> Limits:
+        """Return the nodes' uplinks and downlinks, shape (2, nodes); infinite without a limit."""
+        return np.array([[each.get(node, math.inf) for node in nodes] for each in (self.uplink, self.downlink)])
 
 
 def _by_node(name: str, value: Any, graph: "nx.Graph[Any]") -> dict[Hashable, float]:
@@ -123,19 +129,32 @@ class Fluid:
 
     Parameters
     ----------
-    ends : int array, shape (2, links)
-        The indices in ``limits`` of each link's uplink and downlink.
-    limits : float array
-        The capacities in bits per second; infinite without a limit.
-    most : float array, shape (links,)
-        The links' own rates in bits per second; infinite without a rate.
+    senders, receivers : int arrays, shape (links,)
+        The ends of each link.
+    limits : float array, shape (2, nodes)
+        The nodes' uplinks and downlinks in bits per second; infinite without a limit.
+    settings : sequence of Link
+        The settings of each link, whose rates are constant.
     sharing : {"fair", "fifo"}
         How transfers share a capacity: `fair` or `in_order`.
+
+    Attributes
+    ----------
+    limited : bool array, shape (links,)
+        Whether a link has an end with a limit.
     """
 
-    def __init__(self, ends: Indices, limits: Vector, most: Vector, sharing: str) -> None:
-        links = len(most)
-        self._ends, self._limits, self._most, self._fill = ends, limits, most, _FILL[sharing]
+    def __init__(
+        self, senders: Indices, receivers: Indices, limits: Limits, settings: Sequence[Link], sharing: str
+    ) -> None:
+        links = len(settings)
+        self._ends, self._limits, self._fill = (
+            np.stack([senders, receivers + limits.shape[1]]),
+            limits.ravel(),
+            _FILL[sharing],
+        )
+        self._most = np.array([math.inf if link.rate is None else link.rate for link in settings], dtype=np.float64)
+        self.limited = np.isfinite(self._limits[self._ends]).any(axis=0)
         self._queues: dict[int, deque[Transfer]] = {}
         # Of the first transfer on each link: whether it moves, when it was offered, the number of its transmission, its
         # speed since a time, the bits left at that time, and the time of its next event.

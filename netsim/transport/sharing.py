@@ -5,19 +5,14 @@ soon as they are offered. Here later frames of other agents may delay them, so t
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from netsim.clock.clock import Loop
-from netsim.core import BroadcastPath, Frame, Tally
+from netsim.core import BroadcastPath, Frame
 from netsim.core.records import QUEUE_FULL
-from netsim.links.capacity import Capacity, Fluid, Transfer
+from netsim.links.capacity import Fluid, Transfer
 from netsim.links.link import Link
 from netsim.transport.link_stages import LinkStages
 from netsim.transport.path import Bursts
@@ -36,18 +31,10 @@ class Sharing:
 
     Parameters
     ----------
-    capacity : Capacity
-        The capacities of the nodes.
-    loop : Loop
-        The run's loop.
-    tally : Tally
-        Counts the frames.
-    names : sequence
-        The agents' names, by number.
-    senders, receivers : int arrays, shape (links,)
-        The ends of each link.
-    links : sequence of Link
-        The settings of each link.
+    fluid : Fluid
+        The transfers.
+    shared : Shared
+        The state that the run's agents share.
     context : Context
         The context of the timers, which belong to no agent.
 
@@ -57,23 +44,9 @@ class Sharing:
         Whether a link has an end with a capacity.
     """
 
-    def __init__(
-        self,
-        capacity: Capacity,
-        loop: Loop,
-        tally: Tally,
-        names: Sequence[Hashable],
-        senders: NDArray[np.int64],
-        receivers: NDArray[np.int64],
-        links: Sequence[Link],
-        context: Context,
-    ) -> None:
-        limits = np.array([each.get(name, np.inf) for each in (capacity.uplink, capacity.downlink) for name in names])
-        ends = np.stack([senders, receivers + len(names)])
-        most = np.array([np.inf if link.rate is None else link.rate for link in links], dtype=np.float64)
-        self.limited = np.isfinite(limits[ends]).any(axis=0)
-        self._fluid = Fluid(ends, limits, most, capacity.sharing)
-        self._loop, self._tally, self._context = loop, tally, context
+    def __init__(self, fluid: Fluid, shared: "Shared", context: Context) -> None:
+        self.limited, self._fluid, self._context = fluid.limited, fluid, context
+        self._loop, self._tally = shared.loop, shared.tally
         self._timer: asyncio.TimerHandle | None = None
         self._is_planned = False
 

@@ -294,7 +294,7 @@ def test_what_cannot_be_is_refused_in_one_line(settings: dict[str, Any], line: s
 
 def test_several_processes_in_real_time_are_refused() -> None:
     agents = {node: Listener() for node in range(3)}
-    with pytest.raises(BadInput, match="^uplink, downlink: must be left out for agents in several processes"):
+    with pytest.raises(BadInput, match=r"^uplink, downlink: must be left out for agents in several processes"):
         network(uplink=1e6).run(agents, transport=UDP("127.0.0.1:9000", {"127.0.0.1:9001": [2]}))  # type: ignore[arg-type]
 
 
