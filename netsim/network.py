@@ -31,6 +31,7 @@ from netsim.links.capacity import Capacity
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.links.rate import Rate
+from netsim.profile import Profile
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
@@ -99,8 +100,8 @@ class Network:
         `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
     uplink, downlink : float, mapping or path, optional
         Bits per second of a node, which all that it sends, or that is sent to it, shares: a number for all nodes,
-        {node: number}, or a csv file with the columns node and uplink, or downlink. A node that is left out has no
-        limit. The ``rate`` of a link limits that link besides. Only on wires.
+        {node: number}, or a csv file with the columns node and uplink, or downlink (`netsim.Profile`). A node that is
+        left out has no limit. The ``rate`` of a link limits that link besides. Only on wires.
     sharing : {"fair", "fifo"}
         Whether the frames under way share a node's capacity max-min fairly, or each, in the order in which they were
         sent, takes all that earlier ones leave.
@@ -228,7 +229,7 @@ class Network:
         self, uplink: Capacities | None, downlink: Capacities | None, sharing: str
     ) -> Capacity | None:
         """Return the nodes' capacities; raise BadInput for a medium or a rate with which they cannot be shared."""
-        capacity = Capacity.of(self.graph, uplink, downlink, sharing)
+        capacity = Capacity.of(self.graph, _limits("uplink", uplink), _limits("downlink", downlink), sharing)
         if capacity is None:
             return None
         name = "uplink" if downlink is None else "downlink"
@@ -678,6 +679,17 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
         raise check.refuse("seed", seed, "a whole number >= 0, or two: of agents and of links")
     agents, links = (check.integer(f"seed[{place}]", each, low=0) for place, each in enumerate(seed))
     return agents, links
+
+
+def _limits(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
+    """Return capacities, those in a file as numbers."""
+    if not isinstance(value, str | Path):
+        return value
+    found = getattr(Profile.read(value), name)
+    if not found:
+        raise check.refuse(name, str(value), f"a csv file with a column {name} or communication")
+    limits: float | Mapping[Any, float] = found.get(None, found)
+    return limits
 
 
 def _time_model(name: str, value: float | Latency) -> Latency:

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -19,16 +18,13 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.links.link import Link
-from netsim.util import check, tables
+from netsim.util import check
 from netsim.util.typing import Vector
 
-__all__ = ["PROFILE", "Capacity", "Fluid", "Transfer", "fair", "in_order"]
+__all__ = ["Capacity", "Fluid", "Transfer", "fair", "in_order"]
 
 Indices = NDArray[np.int64]
 Limits = NDArray[np.float64]
-
-PROFILE = ("uplink", "downlink", "seconds", "communication", "computation", "active", "inactive")
-"""The columns that a file of devices may have beside ``node`` (`netsim.Profile`)."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +51,6 @@ class Capacity:
 
 
 def _by_node(name: str, value: Any, graph: "nx.Graph[Any]") -> dict[Hashable, float]:
-    if isinstance(value, str | Path):
-        rows = tables.rows(value, ["node", name], PROFILE)
-        value = {tables.name(where, row, "node"): tables.number(where, row, name) for where, row in rows if row[name]}
     if not isinstance(value, Mapping):
         return {} if value is None else dict.fromkeys(graph, check.finite(name, value, above=0))
     for node in value:

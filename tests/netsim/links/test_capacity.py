@@ -301,9 +301,13 @@ def test_several_processes_in_real_time_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("node\n0\n", r"devices.csv, line 1: must have a column 'uplink'; it has node"),
+        ("node\n0\n", r"devices.csv: must have a row that says something of a device; it has none"),
+        (
+            "node,downlink\n0,1e6\n",
+            r"uplink = '.*devices.csv': must be a csv file with a column uplink or communication",
+        ),
         ("node,uplink\n0,fast\n", r"devices.csv, line 2: uplink = 'fast': must be a number"),
-        ("node,uplink\n0,-3\n", r"uplink\[0\] = -3.0: must be a number > 0"),
+        ("node,uplink\n0,-3\n", r"devices.csv, line 2: uplink = -3.0: must be a number > 0"),
         ("node,uplink\n9,1e6\n", r"uplink: must have nodes of the graph as keys; 9 is none"),
         ("node,uplink,speed\n0,1e6,2\n", r"devices.csv, line 1: column = 'speed': must be one of .*"),
     ],
