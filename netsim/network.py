@@ -229,7 +229,7 @@ class Network:
         self, uplink: Capacities | None, downlink: Capacities | None, sharing: str
     ) -> Capacity | None:
         """Return the nodes' capacities; raise BadInput for a medium or a rate with which they cannot be shared."""
-        capacity = Capacity.of(self.graph, _limits("uplink", uplink), _limits("downlink", downlink), sharing)
+        capacity = Capacity.of(self.graph, limits_of("uplink", uplink), limits_of("downlink", downlink), sharing)
         if capacity is None:
             return None
         name = "uplink" if downlink is None else "downlink"
@@ -681,7 +681,7 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
     return agents, links
 
 
-def _limits(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
+def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
     """Return capacities, those in a file as numbers."""
     if not isinstance(value, str | Path):
         return value

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from netsim import BadInput, Link, Network, Profile, topology
+from netsim import BadInput, Link, Links, Network, Profile, Setup, topology
 from netsim.clock.compute import ComputeTimes
 from netsim.faults import Crash
+from netsim.studies.seeds import Seeds
 from netsim.testing import Listener, Talker
 
 
@@ -34,6 +35,17 @@ def test_a_file_without_names_is_of_all_nodes(file: Path) -> None:
     assert [(fault.agent, fault.at, fault.until) for fault in found["faults"]] == [
         (node, *times) for node in "ab" for times in ((2.0, 3.0), (4.0, None))
     ]
+
+
+def test_an_experiments_links_take_what_a_network_takes(file: Path) -> None:
+    file.write_text("node,uplink,seconds,active,inactive\n0,1e6,0.1,0,5\n")
+    ring, given = topology.ring(3), Profile.read(file).of(range(3))
+    links = Links(**given, sharing="fifo")
+    network = links.network(Setup(Seeds(), graph=ring))
+    assert (network.capacity, network.compute) == (Network(ring, **given, sharing="fifo").capacity, given["compute"])
+    assert Links(uplink=file).uplink == {0: 1e6}
+    assert not Links(uplink=file).ideal
+    assert Links().ideal
 
 
 def test_a_device_hears_nothing_while_it_is_offline(file: Path) -> None:
