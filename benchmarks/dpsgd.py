@@ -47,7 +47,7 @@ def train(name: str, rounds: int, capacities: bool = False) -> tuple[float, floa
     graph, minima = graph_of(name), targets()
     agents = {node: Learner(minima[node], weight_of(graph, node), rounds) for node in graph}
     # All differ, so that hardly two frames leave at one instant, and all arrive within the round.
-    bits = {node: (8 + node / 8) * 32 * PARAMETERS / 0.1 for node in graph} if capacities else None
+    bits = {node: (40 * degree + node) * 32 * PARAMETERS for node, degree in graph.degree} if capacities else None
     link = Link(latency=latency.uniform(0.01, 0.05))
     network = Network(graph, link, round_period=0.1, seed=1, uplink=bits, downlink=bits)
     start = time.process_time()

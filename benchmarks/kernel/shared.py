@@ -74,11 +74,11 @@ def _trial(ends: Ends) -> Vector:
     left = crossing.departed + 8 * (sizes + ON_WIRE) / RATE
     offered = np.maximum.accumulate(crossing.offered)
     star = topology.star(1 + len(FLOWS))
-    agents = {0: _Sender(offered, sizes)} | {i: _Receiver(n) for i, n in enumerate(FLOWS.values(), 1)}
-    Network(star, Link(header_bits=8 * ON_WIRE), uplink={0: RATE}).run(agents)
+    receivers = {i: _Receiver(n) for i, n in enumerate(FLOWS.values(), 1)}
+    Network(star, Link(header_bits=8 * ON_WIRE), uplink={0: RATE}).run({0: _Sender(offered, sizes), **receivers})
     kernel = [left[sizes == size].max() for size in FLOWS]
-    here = [agents[i].last for i in range(1, 1 + len(FLOWS))]
-    return np.array([kernel, here]) - offered[0]
+    found: Vector = np.array([kernel, [each.last for each in receivers.values()]]) - offered[0]
+    return found
 
 
 def _commands() -> list[str]:

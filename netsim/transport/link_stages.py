@@ -73,7 +73,7 @@ class LinkStages:
         self, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool, deadline: float
     ) -> tuple[int, int]:
         """Send a frame over each link separately; return how many links accepted it, and the wire bits."""
-        wiring, tally, size, now = self._wiring, self._tally, len(frame.data), frame.sent_at
+        wiring, tally, size, now = self._wiring, self._tally, frame.size(), frame.sent_at
         on_radio = wiring.radio is not None
         delays = self._broadcast_path.delays() if to_all else ()
         # A radio transmits a frame once for all links. It does not transmit if all of them are cut.

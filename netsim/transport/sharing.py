@@ -154,7 +154,7 @@ class SharedStages(LinkStages):
         if sent.ends:
             super()._depart(link_index, number, kind, frame, sent, delay, deadline, now)
             return
-        fragments = self._ports[link_index].fragments(len(frame.data))
+        fragments = self._ports[link_index].fragments(frame.size())
 
         def leave(transfer: Transfer, ends: list[float]) -> None:
             departure = replace(sent, start=transfer.start, ends=ends)
