@@ -48,7 +48,7 @@ class Sharing:
         self.limited, self._fluid, self._context = fluid.limited, fluid, context
         self._loop, self._tally = shared.loop, shared.tally
         self._timer: asyncio.TimerHandle | None = None
-        self._is_planned = False
+        self._is_planned = self._is_over = False
 
     def is_full(self, link: int, settings: Link, bits: int, now: float) -> bool:
         """Return whether a link's queue has no room for ``bits`` more at the time ``now`` (s)."""
@@ -65,6 +65,7 @@ class Sharing:
 
     def stop(self) -> None:
         """Stop all transfers, because the run is over; in a trace, those that have not begun leave no earlier."""
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         for transfer in self._fluid.under_way() if self._tally.keeps else ():
@@ -92,6 +93,8 @@ class Sharing:
 
     def _set_timer(self) -> None:
         self._is_planned = False
+        if self._is_over:
+            return
         if self._timer is not None:
             self._timer.cancel()
         # Before all else at its time, for frames that arrive then must be in the inboxes.

@@ -10,7 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from netsim import BadInput, Link, Network, Radio, Run, latency, loss, rate, topology
+from netsim import AgentError, BadInput, Link, Network, Radio, Run, latency, loss, rate, topology
+from netsim.clock.clock import new_loop
 from netsim.distributed import UDP
 from netsim.faults import Crash, LinkDown
 from netsim.links import Budget, Reliability
@@ -229,6 +230,26 @@ def test_frames_that_the_end_cuts_off_are_in_flight() -> None:
     assert counts(played) == {"in_flight": 4}
     left = sorted(frames_of(played.trace).columns["depart"].tolist())
     assert left == [0.0, 0.0, 1.5, 1.5]
+
+
+def test_the_books_are_closed_when_the_run_is_over() -> None:
+    """The loop may go on, and other runs on it."""
+
+    async def fail(me: Actor) -> None:
+        await asyncio.sleep(1.0)
+        raise ValueError
+
+    async def both() -> None:
+        agents = {0: Talker([(1.0, MEGABIT)]), 1: Actor(fail)}
+        with pytest.raises(AgentError) as caught:
+            await Network(topology.path(2), Link(loss=1.0), uplink=1e6).run_async(agents)
+        await asyncio.sleep(10)
+        played = caught.value.run
+        assert counts(played) == {"in_flight": 1}
+        assert not played.ledger.table()["lost"].any()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(both())
 
 
 def test_agents_elsewhere_change_no_digit() -> None:
