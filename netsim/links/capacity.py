@@ -103,6 +103,8 @@ class Transfer:
 
     def note(self, time: float, left: float) -> None:
         """Note that ``left`` bits are left at a time (s) at which the speed changes."""
+        if left == self.bits:
+            self.start = time
         self._times.append(time)
         self._sent.append(self.bits - left)
 

@@ -152,6 +152,13 @@ def test_times_are_those_of_progressive_filling(seed: int) -> None:
     assert near(found, by_recursion(offers, up, down, rates))
 
 
+def test_a_trace_tells_when_the_first_bit_of_a_frame_left() -> None:
+    offers: Offers = {(0, i): [(0.0, 125_000)] for i in range(1, 4)}
+    shared, in_order = (run(topology.star(4), offers, uplink=1e6, sharing=sharing) for sharing in ("fair", "fifo"))
+    assert frames_of(shared.trace).columns["depart"].tolist() == [0.0, 0.0, 0.0]
+    assert frames_of(in_order.trace).columns["depart"].tolist() == pytest.approx([0.0, 1.0, 2.0])
+
+
 def test_earlier_frames_go_first_in_a_fifo() -> None:
     # Both ends have limits: what the first leaves of one, the second takes, and the third what both leave.
     offers: Offers = {(0, 2): [(0.0, 125_000)], (1, 2): [(0.1, 125_000)], (1, 3): [(0.2, 125_000)]}
