@@ -23,6 +23,11 @@ __all__ = ["LinkStages"]
 _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _ACCEPTED = 0
 
+Leg = tuple[int, int, int, Frame, float, float | None]
+"""A frame's way over one link: the link's index, the numbers of the transmission and of its kind, the frame, the time
+(s) from which it may be late, and its delay (s) if a broadcast of one fragment over a simple link (negative: lost).
+"""
+
 
 @dataclass(eq=False, repr=False)
 class LinkStages:
@@ -88,7 +93,7 @@ class LinkStages:
             if tally.keeps and sent.ends and (to_all or sent.start > now):
                 tally.left(sent.start, self._frame_key(link_index, number), number, sent.bits)
             delay = delays[link_index] if delays and wiring.links[link_index].is_simple else None
-            self._depart(link_index, number, kind_id, frame, sent, delay, deadline, now)
+            self._depart((link_index, number, kind_id, frame, deadline, delay), sent, now)
             wire = sent.bits if on_radio else wire + sent.bits
             if to_all and not on_radio:
                 tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
@@ -112,40 +117,19 @@ class LinkStages:
             return Departure(_CAUSES[cause], now, (), 0)
         return Departure(_ACCEPTED, start, ends if ends_known else (), sum(fragments))
 
-    def _depart(
-        self,
-        link_index: int,
-        number: int,
-        kind: int,
-        frame: Frame,
-        sent: Departure,
-        delay: float | None,
-        deadline: float,
-        now: float,
-    ) -> None:
-        """Carry a frame that has left over one link; ``now`` (s) is when it counts as lost if it is.
-
-        ``delay`` (s) is that of a broadcast of one fragment over a simple link; negative if the frame is lost.
-        """
+    def _depart(self, leg: Leg, sent: Departure, now: float) -> None:
+        """Carry a frame that has left; it may count as lost, at the time ``now`` (s)."""
+        link_index, *_, delay = leg
         if delay is not None and len(sent.ends) == 1:
             copies = [(sent.ends[0] + delay, False)] if delay >= 0.0 else []
         else:
             copies = self._path(link_index).carry(sent.ends)
         copies = [] if self._bursts.loses(link_index) else self._bursts.delayed(link_index, copies)
-        self._arrive(link_index, number, kind, frame, copies, sent, deadline, now)
+        self._arrive(leg, copies, sent, now)
 
-    def _arrive(
-        self,
-        link_index: int,
-        number: int,
-        kind: int,
-        frame: Frame,
-        copies: Copies,
-        sent: Departure,
-        deadline: float,
-        now: float,
-    ) -> None:
+    def _arrive(self, leg: Leg, copies: Copies, sent: Departure, now: float) -> None:
         """Put a frame's copies into the neighbour's inbox, or count the cause of their drop."""
+        link_index, number, kind, frame, deadline, _ = leg
         wiring, tally, path = self._wiring, self._tally, self._broadcast_path
         key = self._frame_key(link_index, number)
         if not copies:

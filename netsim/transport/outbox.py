@@ -353,5 +353,5 @@ class Outbox:
             return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
         if self._stages is None:
             common = path, self._wiring, self._shared, self._agents, self.down, self.bursts
-            self._stages = SharedStages(*common, self.subscribers) if self._shares else LinkStages(*common)
+            self._stages = SharedStages(*common, subscribers=self.subscribers) if self._shares else LinkStages(*common)
         return self._stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)

@@ -5,22 +5,19 @@ soon as they are offered. Here later frames of other agents may delay them, so t
 """
 
 import asyncio
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import Context
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from netsim.core import BroadcastPath, Frame
 from netsim.core.records import QUEUE_FULL
 from netsim.links.capacity import Fluid, Transfer
 from netsim.links.link import Link
-from netsim.transport.link_stages import LinkStages
-from netsim.transport.path import Bursts
+from netsim.transport.link_stages import Leg, LinkStages
 from netsim.transport.transmitter import Departure, Transmitter, time_tolerance
 
 if TYPE_CHECKING:
     from netsim.transport.inbox import Inbox, RemoteEndpoint
-    from netsim.transport.outbox import Wiring
     from netsim.transport.shared import Shared
 
 __all__ = ["SharedStages", "Sharing"]
@@ -105,65 +102,46 @@ class Sharing:
         self._plan()
 
 
+@dataclass(eq=False, repr=False)
 class SharedStages(LinkStages):
     """Carries an agent's frames over its links, of which some share capacities with those of other agents.
 
-    The parameters are those of `LinkStages`, the run's `Sharing`, and the ``subscribers`` of the agent's outbox.
+    Its parameters are those of `LinkStages` and the ``subscribers`` of the agent's outbox.
     """
 
-    def __init__(
-        self,
-        path: BroadcastPath,
-        wiring: "Wiring",
-        shared: "Shared",
-        agents: Sequence[Hashable],
-        down: set[int],
-        bursts: Bursts,
-        subscribers: "dict[int, Inbox | RemoteEndpoint]",
-    ) -> None:
-        super().__init__(path, wiring, shared, agents, down, bursts)
+    subscribers: "dict[int, Inbox | RemoteEndpoint]" = field(default_factory=dict)
+
+    def __post_init__(self, shared: "Shared") -> None:
+        super().__post_init__(shared)
         assert shared.sharing is not None
-        self._sharing, self._subscribers = shared.sharing, subscribers
+        self._sharing, first, rounds = shared.sharing, self._wiring.first, shared.rounds
         # Of a limited link only the budget and the fragments: its rate and its queue are part of the transfers.
-        ports = {id(link): replace(link, rate=None, queue=None, queue_bits=None) for link in wiring.links}
         self._ports = {
-            index: Transmitter(ports[id(link)], shared.rounds.period, shared.rounds.offset)
-            for index, link in enumerate(wiring.links)
-            if self._sharing.limited[wiring.first + index]
+            index: Transmitter(replace(link, rate=None, queue=None, queue_bits=None), rounds.period, rounds.offset)
+            for index, link in enumerate(self._wiring.links)
+            if self._sharing.limited[first + index]
         }
 
     def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
         port = self._ports.get(link_index or 0)
-        if port is None or link_index in self._down:
+        if port is None or link_index is None or link_index in self._down:
             return super()._transmit(now, link_index, size)
-        fragments = port.fragments(size)
-        assert link_index is not None
-        link = self._wiring.links[link_index]
+        fragments, link = port.fragments(size), self._wiring.links[link_index]
         if self._sharing.is_full(self._wiring.first + link_index, link, sum(fragments), now):
             return Departure(QUEUE_FULL, now, (), 0)
         return self._offered(now, port, fragments, ends_known=False)
 
-    def _depart(
-        self,
-        link_index: int,
-        number: int,
-        kind: int,
-        frame: Frame,
-        sent: Departure,
-        delay: float | None,
-        deadline: float,
-        now: float,
-    ) -> None:
+    def _depart(self, leg: Leg, sent: Departure, now: float) -> None:
         if sent.ends:
-            super()._depart(link_index, number, kind, frame, sent, delay, deadline, now)
+            super()._depart(leg, sent, now)
             return
-        fragments = self._ports[link_index].fragments(frame.size())
+        index, number, kind, frame, *_ = leg
 
         def leave(transfer: Transfer, ends: list[float]) -> None:
-            departure = replace(sent, start=transfer.start, ends=ends)
-            LinkStages._depart(self, link_index, number, kind, frame, departure, delay, deadline, ends[-1])
-            if link_index in self._subscribers:
-                self._subscribers[link_index].watch()
+            LinkStages._depart(self, leg, replace(sent, start=transfer.start, ends=ends), ends[-1])
+            if index in self.subscribers:
+                self.subscribers[index].watch()
 
-        link, key = self._wiring.first + link_index, self._frame_key(link_index, number)
+        key, fragments = self._frame_key(index, number), self._ports[index].fragments(frame.size())
+        link = self._wiring.first + index
         self._sharing.offer(Transfer(link, fragments, sent.start, now, number, key, kind, leave))
