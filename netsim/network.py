@@ -232,7 +232,7 @@ class Network:
         capacity = Capacity.of(self.graph, limits_of("uplink", uplink), limits_of("downlink", downlink), sharing)
         if capacity is None:
             return None
-        name = "uplink" if downlink is None else "downlink"
+        name = "downlink" if uplink is None else "uplink"
         if self.medium != "wires":
             raise BadInput(f"{name}: must be left out but for medium = 'wires'; a radio has one rate for all it sends")
         for each in (self.link, *self.links.values()):
