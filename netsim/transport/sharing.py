@@ -116,8 +116,10 @@ class SharedStages(LinkStages):
         assert shared.sharing is not None
         self._sharing, first, rounds = shared.sharing, self._wiring.first, shared.rounds
         # Of a limited link only the budget and the fragments: its rate and its queue are part of the transfers.
+        bare = {id(each): each for each in self._wiring.links}
+        bare = {number: replace(each, rate=None, queue=None, queue_bits=None) for number, each in bare.items()}
         self._ports = {
-            index: Transmitter(replace(link, rate=None, queue=None, queue_bits=None), rounds.period, rounds.offset)
+            index: Transmitter(bare[id(link)], rounds.period, rounds.offset)
             for index, link in enumerate(self._wiring.links)
             if self._sharing.limited[first + index]
         }
