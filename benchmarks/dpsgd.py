@@ -4,7 +4,7 @@ Both compute θ_i ← Σ_n w θ_n − η ∇R_i(θ_i) with the same numpy operat
 its CRC, delays it on each link, counts it and hands it to the neighbours. Each measurement is a process of its own,
 which gives its CPU seconds and its peak of memory; the two take turns. By default both keep the memory that they
 freed (malloc's thresholds are raised): fresh pages from the system may cost as much as all else. With ``--plain`` they
-do not.
+do not. With ``--capacities`` each agent has an uplink of its own, which its frames share, and so its downlink.
 """
 
 import math
@@ -42,31 +42,34 @@ class Learner(netsim.Agent):
         self.model -= step
 
 
-def train(name: str, rounds: int) -> tuple[float, float]:
+def train(name: str, rounds: int, capacities: bool = False) -> tuple[float, float]:
     """Return the CPU seconds of the run, and the sum of all parameters, as `benchmarks.dpsgd_loop.train` does."""
     graph, minima = graph_of(name), targets()
     agents = {node: Learner(minima[node], weight_of(graph, node), rounds) for node in graph}
-    network = Network(graph, Link(latency=latency.uniform(0.01, 0.05)), round_period=0.1, seed=1)
+    # All differ, so that hardly two frames leave at one instant, and all arrive within the round.
+    bits = {node: (40 * degree + node) * 32 * PARAMETERS for node, degree in graph.degree} if capacities else None
+    link = Link(latency=latency.uniform(0.01, 0.05))
+    network = Network(graph, link, round_period=0.1, seed=1, uplink=bits, downlink=bits)
     start = time.process_time()
     network.run(agents)
     seconds = time.process_time() - start
     return seconds, float(sum(agent.model.sum(dtype=np.float64) for agent in agents.values()))
 
 
-def measured(module: str, graph: str, rounds: int, keeps: bool) -> list[float]:
+def measured(module: str, keeps: bool, *settings: object) -> list[float]:
     """Return CPU seconds, the sum of parameters and the peak memory (MB) of a process."""
     kept = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if keeps else {}
-    train = f"{module}.train({graph!r}, {rounds})"
+    train = f"{module}.train(*{settings!r})"
     call = f"[*{train}, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3]"
     return list(map(float, apart(module, call, kept)))
 
 
-def compared(graph: str, rounds: int, repeats: int, keeps: bool) -> dict[str, float]:
+def compared(graph: str, rounds: int, repeats: int, keeps: bool, capacities: bool) -> dict[str, float]:
     """Return the medians of both and their ratios."""
     found: dict[str, list[list[float]]] = {"loop": [], "netsim": []}
     for _ in range(repeats):
-        found["loop"].append(measured("dpsgd_loop", graph, rounds, keeps))
-        found["netsim"].append(measured("dpsgd", graph, rounds, keeps))
+        found["loop"].append(measured("dpsgd_loop", keeps, graph, rounds))
+        found["netsim"].append(measured("dpsgd", keeps, graph, rounds, capacities))
     # Frames arrive in another order than that of the loop.
     assert math.isclose(found["loop"][0][1], found["netsim"][0][1], rel_tol=1e-6)
     loop, emulated = ([statistics.median(column) for column in zip(*rows, strict=True)] for rows in found.values())
@@ -87,9 +90,10 @@ def main() -> None:
     """Run the benchmark."""
     command = parser(__doc__, repeats=5, rounds=10)
     command.add_argument("--plain", action="store_true", help="leave malloc's thresholds as they are")
+    command.add_argument("--capacities", action="store_true", help="let frames share the capacities of their ends")
     chosen = command.parse_args()
     rows = {
-        name: compared(name, chosen.rounds, chosen.repeats, not chosen.plain)
+        name: compared(name, chosen.rounds, chosen.repeats, not chosen.plain, chosen.capacities)
         for name in ("ring", "random, 6 neighbours")
     }
     show(rows, chosen.json, f"D-PSGD, {len(graph_of('ring'))} agents × {PARAMETERS:,} float32 × {chosen.rounds} rounds")

@@ -34,6 +34,7 @@ from .ipv6 import SixLowpan
 from .links import Link, latency, loss, rate
 from .mote import Mote, Part
 from .network import Network
+from .profile import Profile
 from .radio import Energy, Radio, presets
 from .recorder import Recorder
 from .round_agent import RoundAgent, StateAgent
@@ -78,6 +79,7 @@ __all__ = [
     "Network",
     "Part",
     "Problem",
+    "Profile",
     "Radio",
     "Recorder",
     "RoundAgent",

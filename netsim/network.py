@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import networkx as nx
@@ -26,8 +27,11 @@ from netsim.faults import ClockSkew, Fault, Faults
 from netsim.faults.words import append
 from netsim.ipv6 import SixLowpan
 from netsim.links import latency
+from netsim.links.capacity import Capacity
 from netsim.links.latency import Latency
 from netsim.links.link import Link
+from netsim.links.rate import Rate
+from netsim.profile import Profile
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
 Medium = Literal["wires", "radio"] | Radio
 Compute = float | Latency | Mapping[Any, float | Latency]
+Capacities = float | str | Path | Mapping[Any, float]
 Agents = Mapping[Any, Agent]
 
 # Lower bounds on the memory (bytes) per agent and per directed link; measurements gave 5,700 and 220.
@@ -93,6 +98,13 @@ class Network:
         their name. Other kinds may be sent, too.
     stack : SixLowpan, optional
         `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
+    uplink, downlink : float, mapping or path, optional
+        Bits per second of a node, which all that it sends, or that is sent to it, shares: a number for all nodes,
+        {node: number}, or a csv file with the columns node and uplink, or downlink (`netsim.Profile`). A node that is
+        left out has no limit. The ``rate`` of a link limits that link besides. Only on wires.
+    sharing : {"fair", "fifo"}
+        Whether the frames under way share a node's capacity max-min fairly, or each, in the order in which they were
+        sent, takes all that earlier ones leave.
 
     Attributes
     ----------
@@ -123,6 +135,9 @@ class Network:
         compute: Compute | None = None,
         kinds: Sequence[str] = (),
         stack: SixLowpan | None = None,
+        uplink: Capacities | None = None,
+        downlink: Capacities | None = None,
+        sharing: Literal["fair", "fifo"] = "fair",
     ) -> None:
         (check_connected if check.flag("connected", connected) else check_graph)(graph)
         nodes, edges = len(graph), graph.number_of_edges()
@@ -168,6 +183,7 @@ class Network:
             if not isinstance(medium, Radio):
                 raise check.refuse("stack", stack, "left out but for medium = netsim.Radio(...)")
             stack.must_fit(len(graph), self.link, self.links)
+        self.capacity = self._checked_capacity(uplink, downlink, sharing)
         self.deployment: Deployment | None = None
         self.scenery: dict[Hashable, Callable[[], Agent]] = {}
         self._running: Runtime | None = None
@@ -209,6 +225,21 @@ class Network:
                 raise BadInput(f"compute: must have the nodes of the graph as keys; {node!r} is in one of them only")
         return {node: _time_model(f"compute[{node!r}]", compute[node]) for node in self.graph}
 
+    def _checked_capacity(
+        self, uplink: Capacities | None, downlink: Capacities | None, sharing: str
+    ) -> Capacity | None:
+        """Return the nodes' capacities; raise BadInput for a medium or a rate with which they cannot be shared."""
+        capacity = Capacity.of(self.graph, limits_of("uplink", uplink), limits_of("downlink", downlink), sharing)
+        if capacity is None:
+            return None
+        name = "downlink" if uplink is None else "uplink"
+        if self.medium != "wires":
+            raise BadInput(f"{name}: must be left out but for medium = 'wires'; a radio has one rate for all it sends")
+        for each in (self.link, *self.links.values()):
+            if isinstance(each.rate, Rate):
+                raise check.refuse("rate", each.rate, f"a number of bits per second with {name}")
+        return capacity
+
     def _check_override(self, ends: Any, link: Any) -> None:
         if not (isinstance(ends, tuple) and len(ends) == 2 and self.graph.has_edge(*ends)):
             raise check.refuse("links", ends, "keyed by (sender, receiver) pairs that are edges of the graph")
@@ -244,6 +275,7 @@ class Network:
             self.deployment,
             self.compute,
             self.stack,
+            self.capacity,
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:
@@ -647,6 +679,17 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
         raise check.refuse("seed", seed, "a whole number >= 0, or two: of agents and of links")
     agents, links = (check.integer(f"seed[{place}]", each, low=0) for place, each in enumerate(seed))
     return agents, links
+
+
+def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
+    """Return capacities, those in a file as numbers."""
+    if not isinstance(value, str | Path):
+        return value
+    found = getattr(Profile.read(value), name)
+    if not found:
+        raise check.refuse(name, str(value), f"a csv file with a column {name} or communication")
+    limits: float | Mapping[Any, float] = found.get(None, found)
+    return limits
 
 
 def _time_model(name: str, value: float | Latency) -> Latency:

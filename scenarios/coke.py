@@ -20,7 +20,17 @@ from netsim.scenarios.tasks.method import names_of, wanted
 from netsim.scenarios.tasks.own import OTHER
 from netsim.scenarios.tasks.problems import Features, KernelRegression, OwnProblem, titled
 from netsim.scenarios.tasks.savings import FINE, called, cost_to_reach, draw_savings, ladder, saved_on_the_way
-from netsim.scenarios.tasks.settings import TABLES, TEXT, PacedChannel, Prepared, Published, Rows, Wanted, published_row
+from netsim.scenarios.tasks.settings import (
+    TABLES,
+    TEXT,
+    PacedChannel,
+    Prepared,
+    Published,
+    Rows,
+    Wanted,
+    is_timed,
+    published_row,
+)
 from netsim.scenarios.tasks.theory import THEORY
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Seeds
@@ -181,7 +191,7 @@ def _conventions(problem: KernelRegression, gradient: float | None, censor: Geom
 
 def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, censor: Geometric) -> None:
     study.record(eta=compared.eta, gradient=compared.gradient)
-    last, data, timed = played[-1], OTHER, getattr(played[-1].cell.network, "compute", None) is not None
+    last, data, timed = played[-1], OTHER, is_timed(played[-1].cell.network)
     if isinstance(problem := last.cell.problem, KernelRegression):
         data = problem.data
         given = [each.given["censor"] for each in played if "censor" in each.given]

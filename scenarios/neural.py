@@ -15,7 +15,7 @@ from netsim.scenarios.tasks.diagnosis import verdicts
 from netsim.scenarios.tasks.method import wanted
 from netsim.scenarios.tasks.neural import NetworkModel, NeuralLearning, NeuralSamples
 from netsim.scenarios.tasks.savings import cost_to_reach
-from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted
+from netsim.scenarios.tasks.settings import NetworkSize, PacedChannel, Wanted, is_timed
 from netsim.studies import Study
 from netsim.studies.experiment import Experiment, Method, Seeds
 from netsim.studies.experiment.study import Played, study_of
@@ -102,7 +102,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     if len(reached):
         study.table("bits_to_reach", "Bits on the wire to reach a test error", reached)
     study.note(*verdicts(study.runs, "train_loss", lambda name: "--eta"))
-    by = ["round", *["time_s"] * (getattr(channel, "compute", None) is not None), "wire_bits"]
+    by = ["round", *["time_s"] * is_timed(channel), "wire_bits"]
     whose = "a mean over the agents' models; where there are few algorithms also that of the mean of the models"
     for name, column, label, what in (
         ("error", "test_error", "test error (share misclassified)", "share of test samples that are misclassified"),

@@ -24,6 +24,7 @@ from benchmarks.kernel import __main__ as benchmark
 from benchmarks.kernel import mapping, namespaces
 from benchmarks.kernel.mapping import Books, Setting
 from benchmarks.kernel.namespaces import RECEIVER, SENDER, Ends, Unavailable
+from benchmarks.kernel.shared import uplink
 from benchmarks.kernel.trial import (
     bursts,
     check_books,
@@ -131,9 +132,9 @@ def test_without_privileges_one_line_gives_the_reason(
 
 def test_a_part_that_is_left_out_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     rows, left_out = {"tbf: netsim": {"frames": 5, "p95_us": math.nan}}, {"random": "there is no command nft"}
-    benchmark.show(rows, {}, left_out, argparse.Namespace(json=False, repeats=2))
+    benchmark.show([rows], left_out, argparse.Namespace(json=False, repeats=2))
     assert capsys.readouterr().out.splitlines()[-1] == "random: skipped: there is no command nft"
-    benchmark.show(rows, {}, left_out, argparse.Namespace(json=True))
+    benchmark.show([rows], left_out, argparse.Namespace(json=True))
     found = json.loads(capsys.readouterr().out)
     assert (found["tbf: netsim"], found["skipped"]) == ({"frames": 5, "p95_us": None}, left_out)
 
@@ -195,6 +196,19 @@ def test_a_random_drop_of_the_kernel_has_its_rate(ends: Ends) -> None:
     came = len(through_kernel(ends, setting, evenly(2000, 2e-5, 60)).order)
     # Six standard deviations.
     assert abs(came - 1600) < 6 * math.sqrt(2000 * 0.2 * 0.8)
+
+
+@pytest.mark.slow
+def test_flows_share_an_uplink_as_htbs_classes_do(ends: Ends) -> None:
+    for _ in range(3):
+        # As above: a machine that is busy elsewhere may be late once.
+        try:
+            rows = uplink(ends, repeats=1)
+        except Unavailable as why:
+            pytest.skip(str(why))
+        if max(abs(row["percent"]) for row in rows.values()) < 1:
+            break
+    assert all(abs(row["percent"]) < 1 for row in rows.values()), rows
 
 
 def test_what_the_kernel_lacks_is_named_and_not_in_the_way(ends: Ends) -> None:

@@ -10,13 +10,14 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from benchmarks.kernel import mapping
 from benchmarks.kernel.namespaces import Ends, Unavailable, become_root, open_ends
+from benchmarks.kernel.shared import uplink
 from benchmarks.kernel.trial import Plan, Row, bursts, evenly, losses, poisson, times
 from benchmarks.kernel.wire import Disagreement
 from benchmarks.report import columns, parser
@@ -36,7 +37,7 @@ TRAFFIC: dict[str, Callable[..., Plan]] = {
     "poisson 1.3": partial(poisson, load=1.3),
 }
 DROPS = {"random 1%": mapping.random_drop(10), "random 10%": mapping.random_drop(100)}
-PARTS = (*SETTINGS, "random")
+PARTS = (*SETTINGS, "uplink", "random")
 # For the drops, how many times as many frames, this far apart (s): a rate needs many, and no time.
 _MANY, _EVERY, _SMALL = 20, 4e-5, 100
 
@@ -58,7 +59,7 @@ def main() -> None:
         become_root()
         show(*measured(chosen), chosen)
     except Unavailable as why:
-        show({}, {}, {"all": str(why)}, chosen)
+        show([], {"all": str(why)}, chosen)
     except (Disagreement, OSError) as error:
         sys.exit(f"kernel: {error}")
     except KeyboardInterrupt:
@@ -66,21 +67,24 @@ def main() -> None:
         sys.exit(130)
 
 
-def measured(chosen: argparse.Namespace) -> tuple[Rows, Rows, dict[str, str]]:
-    """Return the rows of times and those of losses, and why a part was left out."""
+def measured(chosen: argparse.Namespace) -> tuple[list[Rows], dict[str, str]]:
+    """Return the rows of times, of flows that share an uplink and of losses, and why a part was left out."""
     timed: Rows = {}
     lost: Rows = {}
+    flows: Rows = {}
     left_out: dict[str, str] = {}
     with open_ends() as ends:
         for part in chosen.parts:
             try:
                 if part == "random":
                     lost |= drops(ends, chosen)
+                elif part == "uplink":
+                    flows |= uplink(ends, chosen.repeats)
                 else:
                     timed |= queue(ends, part, chosen)
             except Unavailable as why:
                 left_out[part] = str(why)
-    return timed, lost, left_out
+    return [timed, flows, lost], left_out
 
 
 def queue(ends: Ends, part: str, chosen: argparse.Namespace) -> Rows:
@@ -100,21 +104,22 @@ def drops(ends: Ends, chosen: argparse.Namespace) -> Rows:
     return {f"{name}: {whose}": row for name, rows in found.items() for whose, row in rows.items()}
 
 
-def show(timed: Rows, lost: Rows, left_out: Mapping[str, str], chosen: argparse.Namespace) -> None:
+def show(found: Sequence[Rows], left_out: Mapping[str, str], chosen: argparse.Namespace) -> None:
     """Print what was found, or in one line why there is nothing."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if chosen.json:
         # NaN is no JSON.
         finite = {
             name: {key: value if np.isfinite(value) else None for key, value in row.items()}
-            for name, row in (timed | lost).items()
+            for rows in found
+            for name, row in rows.items()
         }
         print(json.dumps(({"kernel": where} if finite else {}) | finite | {"skipped": left_out}))
-    elif not timed and not lost:
+    elif not any(found):
         print(f"kernel: skipped: {'; '.join(dict.fromkeys(left_out.values()))}")
     else:
         print(f"{where}: netsim against the kernel, and the kernel against itself; medians of {chosen.repeats} runs")
-        for rows in filter(None, (timed, lost)):
+        for rows in filter(None, found):
             print(f"\n{columns(rows)}")
         for part, why in left_out.items():
             print(f"{part}: skipped: {why}")

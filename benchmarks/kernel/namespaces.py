@@ -23,6 +23,7 @@ _ADDRESS = {SENDER: "10.0.0.1", RECEIVER: "10.0.0.2"}
 _HARDWARE = {SENDER: "02:00:00:00:00:01", RECEIVER: "02:00:00:00:00:02"}
 _PORT = 9000
 _PATIENCE = 10  # Seconds for one command
+_SEND_BUFFER, _RECEIVE_BUFFER, _BUFFER = 32, 33, 1 << 25  # SO_SNDBUFFORCE and SO_RCVBUFFORCE of asm-generic/socket.h
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
 _HERE = "/proc/thread-self/ns/net"
 
@@ -115,6 +116,10 @@ class Ends:
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with self.inside(RECEIVER):
             receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with contextlib.suppress(PermissionError):
+            # Frames that wait in a queue count as the socket's, and a full one would hold the next ones back.
+            sender.setsockopt(socket.SOL_SOCKET, _SEND_BUFFER, _BUFFER)
+            receiver.setsockopt(socket.SOL_SOCKET, _RECEIVE_BUFFER, _BUFFER)
         receiver.bind((_ADDRESS[RECEIVER], _PORT))
         sender.connect((_ADDRESS[RECEIVER], _PORT))
         return sender, receiver

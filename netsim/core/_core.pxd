@@ -146,7 +146,7 @@ cdef class Frame:
     # frame's bytes. The content begins after the type number. 0 for all other payloads.
     cdef int extension
     cdef bytes whole(self)
-    cdef int64_t size(self)
+    cpdef int64_t size(self)
     cdef const char* elements(self)
     cdef void fetch(self) noexcept
     cdef object checksum(self)

@@ -426,7 +426,7 @@ cdef class Frame:
         """Return the joined bytes of the frame. Do not store them, because a long vector would then be held twice."""
         return self.written if self.vector is None else self.head + self.vector + self.trailer
 
-    cdef int64_t size(self):
+    cpdef int64_t size(self):
         """Return the frame's size in bytes."""
         if self.vector is None:
             return PyBytes_GET_SIZE(self.written)

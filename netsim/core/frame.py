@@ -120,6 +120,10 @@ class Frame:
         """The frame's bytes as they crossed the link."""
         return self._data
 
+    def size(self) -> int:
+        """Return the number of the frame's bytes; `data` may first have to join them."""
+        return len(self.data)
+
     @property
     def payload(self) -> Any:
         """The message, decoded at the first read."""

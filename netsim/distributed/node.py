@@ -67,6 +67,8 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
         raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
     if settings.kinds:
         raise check.refuse("kinds", settings.kinds, "left out for agents in several processes")
+    if settings.capacity is not None:
+        raise BadInput("uplink, downlink: must be left out for agents in several processes in real time")
     if settings.compute is not None:
         raise BadInput("compute: must be left out for agents in several processes in real time")
     hosts = sorted([transport.here, *transport.peers])

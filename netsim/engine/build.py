@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.ipv6 import SixLowpan, Stack
+from netsim.links.capacity import Capacity, Fluid
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.radio.energy import EnergyAccount
@@ -33,6 +35,7 @@ from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.shared import Shared
+from netsim.transport.sharing import Sharing
 from netsim.util import check, draws
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class Settings:
     deployment: "Deployment | None" = None
     compute: Mapping[Hashable, Latency] | None = None
     stack: SixLowpan | None = None
+    capacity: Capacity | None = None
     until: float | None = None
     sample: float | None = None
     trace: bool = False
@@ -144,9 +148,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     run.ledger.keeps_trace = settings.trace
     run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
     run.loop, run.rounds = loop, _round_clock(run, loop)
-    run.shared = shared = Shared(loop, tally, run.rounds, kinds=settings.kinds)
-    run.own = own = _skewed_shared(settings, shared)
-    _add_stack(run)
+    shared, own = _add_shared(run, tally)
+    _add_sharing(run, neighbors, senders, receivers)
     neighbor_inboxes = _build_inboxes(run, names)
     inboxes = run.inboxes
     run.outboxes, run.contexts, run.medium = {}, {}, None
@@ -254,13 +257,29 @@ def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]
     return own
 
 
-def _add_stack(run: "Runtime") -> None:
+def _add_shared(run: "Runtime", tally: Tally) -> tuple[Shared, dict[Hashable, Shared]]:
+    """Make the state that agents share, and, by name, that of each agent with a skewed clock."""
     settings = run.settings
+    run.shared = Shared(run.loop, tally, run.rounds, kinds=settings.kinds)
+    run.own = _skewed_shared(settings, run.shared)
     if settings.stack is not None and settings.link.mtu is not None:
         agents = {name: run.agents[name] for name in settings.graph}
         stack = Stack(settings.stack, agents, settings.kinds, settings.link.mtu)
         for shared in run.all_shared:
             shared.stack = stack
+    return run.shared, run.own
+
+
+def _add_sharing(
+    run: "Runtime", neighbors: Mapping[Hashable, Sequence[Hashable]], senders: _Indices, receivers: _Indices
+) -> None:
+    settings, shared = run.settings, run.shared
+    if settings.capacity is not None:
+        links = [link for name in neighbors for link in _links(settings, name, neighbors[name])]
+        limits = settings.capacity.limits(neighbors)
+        sharing = Sharing(Fluid(senders, receivers, limits, links, settings.capacity.sharing), shared, copy_context())
+        for each in run.all_shared:
+            each.sharing = sharing
 
 
 def _outbox(

@@ -365,6 +365,8 @@ class Runtime:
             self.medium.stop()
             self.result.air = self.medium.airtime
             self.result.air.scenery = self.tasks.scenery
+        if self.shared.sharing:
+            self.shared.sharing.stop()
         for inbox in self.inboxes.values():
             inbox.stop()
         self._settle(math.nextafter(self.loop.now(), math.inf))
@@ -572,5 +574,6 @@ class Runtime:
     def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.inboxes.values():
             yield from inbox.arrivals.under_way()
-        if self.medium:
-            yield from self.medium.under_way()
+        for each in (self.medium, self.shared.sharing):
+            if each:
+                yield from each.under_way()

@@ -61,6 +61,8 @@ def must_split(settings: Settings, result: Run, workers: int) -> None:
         raise check.refuse("workers", workers, f"from 1 to {len(settings.graph)}, the number of agents")
     if isinstance(settings.medium, Radio):
         raise BadInput(f"{because} on a netsim.Radio: what agents share on the air is in one process")
+    if settings.capacity is not None and settings.capacity.downlink:
+        raise BadInput(f"{because} with a downlink, which frames of several workers share")
     if settings.viewer is not None:
         raise BadInput(f"{because} with --watch, which shows the runs of one process")
     if all(least_latency(link.latency_model) for link in (settings.link, *settings.links.values())):

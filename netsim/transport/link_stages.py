@@ -13,7 +13,7 @@ from netsim.core.framing import damaged
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
 from netsim.transport.path import Bursts, Copies, Path
 from netsim.transport.shared import Shared
-from netsim.transport.transmitter import Departure, transmitters_of
+from netsim.transport.transmitter import Departure, Transmitter, transmitters_of
 
 if TYPE_CHECKING:
     from netsim.transport.outbox import Wiring
@@ -22,6 +22,11 @@ __all__ = ["LinkStages"]
 
 _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _ACCEPTED = 0
+
+Leg = tuple[int, int, int, Frame, float, float | None]
+"""A frame's way over one link: the link's index, the numbers of the transmission and of its kind, the frame, the time
+(s) from which it may be late, and its delay (s) if a broadcast of one fragment over a simple link (negative: lost).
+"""
 
 
 @dataclass(eq=False, repr=False)
@@ -73,7 +78,7 @@ class LinkStages:
         self, number: int, kind_id: int, frame: Frame, link_indices: Sequence[int], to_all: bool, deadline: float
     ) -> tuple[int, int]:
         """Send a frame over each link separately; return how many links accepted it, and the wire bits."""
-        wiring, tally, size, now = self._wiring, self._tally, len(frame.data), frame.sent_at
+        wiring, tally, size, now = self._wiring, self._tally, frame.size(), frame.sent_at
         on_radio = wiring.radio is not None
         delays = self._broadcast_path.delays() if to_all else ()
         # A radio transmits a frame once for all links. It does not transmit if all of them are cut.
@@ -85,14 +90,10 @@ class LinkStages:
                 tally.ended(now, self._frame_key(link_index, number), kind_id, sent.cause)
                 continue
             taken += 1
-            if tally.keeps and (to_all or sent.start > now):
+            if tally.keeps and sent.ends and (to_all or sent.start > now):
                 tally.left(sent.start, self._frame_key(link_index, number), number, sent.bits)
-            if delays and wiring.links[link_index].is_simple and len(sent.ends) == 1:
-                copies = [(sent.ends[0] + delays[link_index], False)] if delays[link_index] >= 0.0 else []
-            else:
-                copies = self._path(link_index).carry(sent.ends)
-            copies = [] if self._bursts.loses(link_index) else self._bursts.delayed(link_index, copies)
-            self._arrive(link_index, number, kind_id, frame, copies, sent, deadline)
+            delay = delays[link_index] if delays and wiring.links[link_index].is_simple else None
+            self._depart((link_index, number, kind_id, frame, deadline, delay), sent, now)
             wire = sent.bits if on_radio else wire + sent.bits
             if to_all and not on_radio:
                 tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
@@ -106,27 +107,33 @@ class LinkStages:
         if transmitter is None:
             settings = self._wiring.radio or self._wiring.links[link_index or 0]
             return Departure(_ACCEPTED, now, (now,), 8 * size + settings.header_bits)
-        fragments = transmitter.fragments(size)
+        return self._offered(now, transmitter, transmitter.fragments(size))
+
+    def _offered(
+        self, now: float, transmitter: Transmitter, fragments: list[int], ends_known: bool = True
+    ) -> Departure:
         cause, start, ends = transmitter.accept(now, fragments)
         if cause:
             return Departure(_CAUSES[cause], now, (), 0)
-        return Departure(_ACCEPTED, start, ends, sum(fragments))
+        return Departure(_ACCEPTED, start, ends if ends_known else (), sum(fragments))
 
-    def _arrive(
-        self,
-        link_index: int,
-        number: int,
-        kind: int,
-        frame: Frame,
-        copies: Copies,
-        sent: Departure,
-        deadline: float,
-    ) -> None:
+    def _depart(self, leg: Leg, sent: Departure, now: float) -> None:
+        """Carry a frame that has left; it may count as lost, at the time ``now`` (s)."""
+        link_index, *_, delay = leg
+        if delay is not None and len(sent.ends) == 1:
+            copies = [(sent.ends[0] + delay, False)] if delay >= 0.0 else []
+        else:
+            copies = self._path(link_index).carry(sent.ends)
+        copies = [] if self._bursts.loses(link_index) else self._bursts.delayed(link_index, copies)
+        self._arrive(leg, copies, sent, now)
+
+    def _arrive(self, leg: Leg, copies: Copies, sent: Departure, now: float) -> None:
         """Put a frame's copies into the neighbour's inbox, or count the cause of their drop."""
+        link_index, number, kind, frame, deadline, _ = leg
         wiring, tally, path = self._wiring, self._tally, self._broadcast_path
         key = self._frame_key(link_index, number)
         if not copies:
-            tally.ended(frame.sent_at, key, kind, LOST)
+            tally.ended(now, key, kind, LOST)
         for copy, (time, corrupted) in enumerate(copies):
             if copy:
                 # A second copy gets its own transmission number, because both copies may arrive at the same time, and

@@ -18,6 +18,7 @@ from netsim.errors import AgentError, RunOver
 from netsim.links.link import Link
 from netsim.transport.path import Bursts
 from netsim.transport.shared import Shared
+from netsim.transport.sharing import SharedStages
 from netsim.transport.stages import LinkStages
 from netsim.util import check, draws
 from netsim.util.draws import Keys
@@ -106,9 +107,11 @@ class Outbox:
     _last_send_time: float = -1.0
     _rounds_differ: bool = False
     # None until a frame cannot take the fast path, `_broadcast_path`.
-    _stages: LinkStages | None = None
+    _stages: LinkStages | SharedStages | None = None
     _link_index_of: dict[Hashable, int] | None = None
     _broadcast_path: BroadcastPath = field(init=False)
+    # Whether a link has an end with a capacity.
+    _shares: bool = field(init=False)
     _fast_path_allowed: bool = field(init=False)
     _uses_fast_path: bool = field(init=False)
 
@@ -140,6 +143,9 @@ class Outbox:
                 and not any(link.has_port for link in transmitters)
             )
         )
+        ends = slice(wiring.first, wiring.first + len(wiring.links))
+        self._shares = shared.sharing is not None and bool(shared.sharing.limited[ends].any())
+        self._fast_path_allowed = self._fast_path_allowed and not self._shares
         self._uses_fast_path = self._fast_path_allowed
         for link_index, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.subscribers, link_index)
@@ -346,5 +352,6 @@ class Outbox:
         if self._take is not None:
             return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
         if self._stages is None:
-            self._stages = LinkStages(path, self._wiring, self._shared, self._agents, self.down, self.bursts)
+            common = path, self._wiring, self._shared, self._agents, self.down, self.bursts
+            self._stages = SharedStages(*common, subscribers=self.subscribers) if self._shares else LinkStages(*common)
         return self._stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)

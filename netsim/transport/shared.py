@@ -11,6 +11,7 @@ from netsim.core.frame import FrameEncoder
 
 if TYPE_CHECKING:
     from netsim.ipv6.stack import Stack
+    from netsim.transport.sharing import Sharing
 
 __all__ = ["Shared"]
 
@@ -39,6 +40,8 @@ class Shared:
         Whether ``over`` or ``on_send`` is set, so that senders need to test only one flag.
     stack : Stack or None
         Makes the frames in place of the encoder, if the network has a stack.
+    sharing : Sharing or None
+        The transfers between nodes with capacities, if the network has such nodes.
     """
 
     loop: Loop
@@ -54,6 +57,7 @@ class Shared:
     looks: bool = False
     on_send: Callable[[Hashable], None] | None = None
     stack: "Stack | None" = None
+    sharing: "Sharing | None" = None
 
     def __post_init__(self, kinds: Sequence[str]) -> None:
         self.encoder = FrameEncoder(kinds)

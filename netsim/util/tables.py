@@ -110,7 +110,9 @@ def rows(
         raise BadInput(f"{failed}: must be a csv file ({one_line(error)})") from None
     found = [(line, cells) for line, cells in found if any(cells)]
     if not found:
-        raise BadInput(f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed)}; it is empty")
+        raise BadInput(
+            f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed or optional)}; it is empty"
+        )
     if _UNNAMED.fullmatch(found[0][1][0]) and len(found[0][1]) > 1:
         # pandas writes its row numbers as an unnamed first column.
         found = [(line, cells[1:]) for line, cells in found]

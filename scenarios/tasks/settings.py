@@ -1,7 +1,7 @@
 """Parameters that several studies share: the links, the sizes of network and model, and a paper's settings."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import networkx as nx
 
-from netsim import BadInput, Link, Network, latency, loss, topology
+from netsim import BadInput, Link, Network, Profile, latency, loss, topology
 from netsim.agents.maps.features import Form
 from netsim.network import Compute, Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition
 from netsim.scenarios.published import published
-from netsim.util import check, tables
+from netsim.util import check
 
 if TYPE_CHECKING:
     from netsim.studies.experiment.setup import Setup
@@ -54,6 +54,9 @@ class Channel:
     reliability : str
         What links do about frames that do not arrive: "none"; "ack" and "nack" send them again; "keyframe": whole
         states now and then.
+    profile : str
+        A csv file of devices, a node's in the row of its name: uplink and downlink (bit/s; with --medium wires),
+        seconds of a step, active and inactive (from when to when it is online). Also with FedScale's columns.
     """
 
     IDLE: ClassVar[Mapping[str, tuple[str, Any]]] = {"burst": ("loss", 0.0), "slot": ("loss", 0.0)}
@@ -68,11 +71,12 @@ class Channel:
     medium: str = "radio"
     round_period: float = 1.0
     reliability: str = "none"
+    profile: str | None = None
 
     @property
     def ideal(self) -> bool:
         """Whether every frame arrives at once."""
-        return not (self.loss or self.latency or self.rate or self.budget)
+        return not (self.loss or self.latency or self.rate or self.budget or self.profile)
 
     def topology(self, setup: "Setup") -> None:
         """Return None: as a network of an experiment, it takes the problem's graph."""
@@ -88,6 +92,7 @@ class Channel:
         units = {"loss": "", "latency": " s", "rate": " bit/s", "budget": " bits a round"}
         parts = [f"{name} {value:g}{unit}" for name, unit in units.items() if (value := getattr(self, name))]
         parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
+        parts += [f"profile {Path(self.profile).name}"] if self.profile else []
         return "".join(f", {part}" for part in parts)
 
     def times(self) -> Compute | None:
@@ -105,7 +110,12 @@ class Channel:
         )
         link = Link(loss=losses, latency=self.latency, rate=self.rate, budget=self.budget, reliability=self.reliability)
         medium = cast(Medium, check.one_of("medium", self.medium, ("radio", "wires")))
-        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed, compute=self.times())
+        given = {} if self.profile is None else Profile.read(self.profile).of(graph)
+        if (times := self.times()) is not None:
+            if "compute" in given:
+                raise check.refuse("compute", times, "left out with a profile that has seconds or computation")
+            given["compute"] = times
+        return Network(graph, link, round_period=self.round_period, medium=medium, seed=seed, **given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +125,9 @@ class PacedChannel(Channel):
     Parameters
     ----------
     compute : str
-        Seconds that each step of an agent takes: a number; "lognormal:MEDIAN:SIGMA", drawn for each agent and step; or
-        "trace:FILE", a csv file with a column seconds and perhaps node, used from the start again after its last row. A
-        round waits for the slowest agent, and lasts --round-period longer than it. By default steps take no time.
+        Seconds that each step of an agent takes: a number, or "lognormal:MEDIAN:SIGMA", drawn for each agent and step;
+        measured ones are in a --profile. A round waits for the slowest agent, and lasts --round-period longer than it.
+        By default steps take no time.
     """
 
     compute: str | None = None
@@ -127,33 +137,30 @@ class PacedChannel(Channel):
         """What a figure's title says of links that are not ideal, and of compute times."""
         if self.compute is None:
             return super().title
-        kind, mark, rest = self.compute.partition(":")
-        return f"{super().title}, compute {kind}{mark}{Path(rest).name}"
+        return f"{super().title}, compute {self.compute}"
 
     def times(self) -> Compute | None:
         """Return the compute times; raises BadInput for a text that names none."""
         return None if self.compute is None else compute_times(self.compute)
 
 
+def is_timed(network: object) -> bool:
+    """Return whether devices of a network differ in what takes time, so that seconds tell more than rounds."""
+    return any(getattr(network, name, None) is not None for name in ("compute", "capacity", "profile"))
+
+
 def compute_times(text: str) -> Compute:
     """Return the compute times of a network that a text names; raises BadInput for a text that names none."""
     kind, _, rest = text.partition(":")
-    if kind != "trace" or not rest:
-        try:
-            numbers = [float(each) for each in (rest.split(":") if rest else [text])]
-        except ValueError:
-            numbers = []
-        if kind == "lognormal" and len(numbers) == 2:
-            return latency.lognormal(*numbers)
-        if len(numbers) != 1 or rest:
-            raise check.refuse("compute", text, "seconds, lognormal:MEDIAN:SIGMA or trace:FILE")
-        return check.finite("compute", numbers[0], low=0)
-    found: dict[Hashable, list[float]] = {}
-    for where, row in tables.rows(rest, ["seconds"], ["node"]):
-        node = tables.name(where, row, "node") if "node" in row else None
-        found.setdefault(node, []).append(tables.number(where, row, "seconds"))
-    traces = {node: latency.trace(seconds) for node, seconds in found.items()}
-    return traces.get(None, traces) if traces else latency.trace([])
+    try:
+        numbers = [float(each) for each in (rest.split(":") if rest else [text])]
+    except ValueError:
+        numbers = []
+    if kind == "lognormal" and len(numbers) == 2:
+        return latency.lognormal(*numbers)
+    if len(numbers) != 1 or rest:
+        raise check.refuse("compute", text, "seconds or lognormal:MEDIAN:SIGMA")
+    return check.finite("compute", numbers[0], low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

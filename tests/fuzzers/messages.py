@@ -176,12 +176,17 @@ def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) 
     for row in played.ended:
         if row["event"] not in ("delivered", "late"):
             continue
+        link, capacity = played.link(row["sender"], row["receiver"]), played.network.capacity
+        if capacity is not None and link.duplicate:
+            continue  # A frame is copied as it leaves, when its sender may have sent others.
         # A second copy has a number of its own, between its sending's and the next's.
         mine = made[row["sender"]]
         call = mine[bisect_right(mine, row["message"], key=itemgetter(0)) - 1][1]
         assert (call.sender, call.kind) == (row["sender"], row["kind"]), (row, call)
-        link = played.link(row["sender"], row["receiver"])
-        least = (link.latency_model.fixed or 0.0) + (frame_bits(call, link)[0] / link.rate if link.rate else 0.0)
+        rates = [link.rate or math.inf]
+        if capacity is not None:
+            rates += [capacity.uplink.get(row["sender"], math.inf), capacity.downlink.get(row["receiver"], math.inf)]
+        least = (link.latency_model.fixed or 0.0) + frame_bits(call, link)[0] / min(rates)
         assert row["time_s"] - call.at >= least - TINY * row["time_s"], (row, call)
         receiver = played.agents[row["receiver"]]
         # What comes of rounds in which the receiver takes no part any more is its own affair.

@@ -177,19 +177,32 @@ def a_network(rng: Rng) -> Network:
     for _ in range(rng.integers(0, 4) if ends else 0):
         own = port if medium == "radio" else at_the_sender(rng, period)
         links[ends[rng.integers(len(ends))]] = Link(**in_numpy(rng, own | on_the_way(rng, period)))
+    link, limit, seed = Link(**in_numpy(rng, port | way)), pick(rng, None, None, None, 1, 4), int(rng.integers(2**31))
     network = Network(
         graph,
-        Link(**in_numpy(rng, port | way)),
+        link,
         links=links,
         round_period=period,
         medium=medium,
-        inbox_limit=pick(rng, None, None, None, 1, 4),
-        seed=int(rng.integers(2**31)),
+        inbox_limit=limit,
+        seed=seed,
         connected=False,
+        **(some_capacities(np.random.default_rng(seed), graph, period) if medium == "wires" else {}),
     )
     for _ in range(rng.integers(0, 4)):
         happen(rng, network, ends)
     return network
+
+
+def some_capacities(rng: Rng, graph: "nx.Graph[Any]", period: float) -> dict[str, Any]:
+    """Return capacities of some nodes in one direction or both, or of none, that take a frame a share of a round."""
+    found: dict[str, Any] = {}
+    for name in ("uplink", "downlink"):
+        bits = [float(rng.choice([500, 2000, 5000, 1e5])) / period for _ in graph]
+        some = {node: each for node, each in zip(graph, bits, strict=True) if rng.random() < 0.5}
+        found |= {name: pick(rng, None, None, bits[0], some)}
+    is_given = any(each is not None for each in found.values())
+    return found | {"sharing": pick(rng, "fair", "fair", "fifo") if is_given else "fair"}
 
 
 def happen(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> None:

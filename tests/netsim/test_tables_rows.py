@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from netsim import Deployment
+from netsim import Deployment, Profile
 from netsim.errors import BadInput
 from netsim.links import from_table
 from netsim.mobility import from_csv
 from netsim.radio import Walls
-from netsim.scenarios.tasks.settings import compute_times
 from netsim.util import tables
 from tests.parts import every
 
@@ -45,7 +44,7 @@ READERS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "positions": (Deployment.from_csv, "name,x,y\n", "0,1,2\n"),
     "moves": (from_csv, "time,name,x,y\n", "0,0,1,2\n"),
     "walls": (Walls.from_csv, "x1,y1,x2,y2,loss_db\n", "0,0,1,1,3\n"),
-    "compute": (lambda path: compute_times(f"trace:{path}"), "seconds\n", "0.5\n"),
+    "profile": (Profile.read, "node,seconds\n", "0,0.5\n"),
     "links": (from_table, "sender,receiver,reception\n", "0,1,0.5\n"),
 }
 

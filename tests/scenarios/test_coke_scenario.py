@@ -194,7 +194,7 @@ SMALL = {"rounds": 12, "agents": 5, "features": 10, "algorithms": "D-PSGD,AD-PSG
 def test_compute_times_show_in_seconds_and_only_where_they_are_given(tmp_path: Path) -> None:
     times = tmp_path / "times.csv"
     times.write_text("node,seconds\n# the second is slow\n0,0.25\n1,2.5\n2,0.25\n3,0.25\n4,0.25\n1,1.5\n")
-    plain, timed = run(**SMALL), run(**SMALL, compute=f"trace:{times}")
+    plain, timed = run(**SMALL), run(**SMALL, profile=str(times))
     both = [study.rounds[study.rounds["algorithm"] == "D-PSGD"] for study in (plain, timed)]
     assert both[0]["train_mse"].tolist() == both[1]["train_mse"].tolist()
     assert both[0]["time_s"].tolist() == [0.5 * k for k in range(1, 13)]
@@ -208,6 +208,15 @@ def test_compute_times_show_in_seconds_and_only_where_they_are_given(tmp_path: P
     assert "time_s" in timed.tables["by_round"]
 
 
+def test_frames_are_late_where_a_profiles_uplinks_are_slow(tmp_path: Path) -> None:
+    file, given = tmp_path / "devices.csv", {**SMALL, "algorithms": "D-PSGD", "rounds": 5, "medium": "wires"}
+    # Ten numbers of 64 bits, and some bytes more, to two or three neighbours in half a second.
+    file.write_text("\n".join(["node,uplink", *(f"{node},{2000 if node else 1e6}" for node in range(5))]))
+    every, some = (run(**given, **more).rounds.iloc[-1] for more in ({}, {"profile": str(file)}))
+    assert every["late"] == 0 < some["late"]
+    assert 0 < some["delivered"] < every["delivered"]
+
+
 def test_drawn_compute_times_are_the_same_for_all_methods() -> None:
     study = run(**SMALL, compute="lognormal:0.1:1")
     first, second = (part["time_s"].tolist() for _, part in study.rounds.groupby("algorithm"))
@@ -219,14 +228,12 @@ def test_drawn_compute_times_are_the_same_for_all_methods() -> None:
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
-        ("fast", "compute = 'fast': must be seconds, lognormal:MEDIAN:SIGMA or trace:FILE"),
+        ("fast", "compute = 'fast': must be seconds or lognormal:MEDIAN:SIGMA"),
         ("lognormal:0.1", "compute = 'lognormal:0.1': must be seconds"),
         ("lognormal:0.1:-1", "sigma = -1.0: must be a number >= 0"),
         ("-0.1", "compute = -0.1: must be a number >= 0"),
         ("nan", "compute = nan: must be a number"),
-        ("trace:nowhere.csv", "file = 'nowhere.csv': must be an existing file"),
-        ("trace:", "compute = 'trace:': must be seconds, lognormal:MEDIAN:SIGMA or trace:FILE"),
-        ("trace", "compute = 'trace': must be seconds, lognormal:MEDIAN:SIGMA or trace:FILE"),
+        ("trace:times.csv", "compute = 'trace:times.csv': must be seconds or lognormal:MEDIAN:SIGMA"),
     ],
 )
 def test_a_text_that_names_no_compute_times_is_refused(compute: str, message: str) -> None:
@@ -237,15 +244,16 @@ def test_a_text_that_names_no_compute_times_is_refused(compute: str, message: st
 def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
     times = tmp_path / "times.csv"
     for text, message in (
-        ("node,seconds\n0,1\n", "compute: must have the nodes of the graph as keys; 1 is in one of them only"),
-        ("node,seconds\n", "seconds = .*: must be at least one delay"),
-        ("time\n1\n", "must have a column 'seconds'"),
+        ("node,seconds\n9,1\n", "compute: must have the nodes of the graph as keys; 9 is in one of them only"),
+        ("node,seconds\n", "times.csv: must have a row that says something of a device; it has none"),
+        ("time\n1\n", "times.csv, line 1: column = 'time': must be one of node, uplink"),
         ("seconds\nsoon\n", "seconds = 'soon': must be a number"),
-        ("seconds\n-1\n", "at least one delay, none of them negative"),
+        ("seconds\n-1\n", "times.csv, line 2: seconds = -1.0: must be a number >= 0"),
+        ("node,uplink\n0,1e6\n", "uplink: must be left out but for medium = 'wires'"),
     ):
         times.write_text(text)
         with pytest.raises(BadInput, match=message):
-            run(**SMALL, compute=f"trace:{times}")
+            run(**SMALL, profile=str(times))
 
 
 # --- sweeps -----------------------------------------------------------------------------------------------------------

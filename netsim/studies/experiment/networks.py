@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import networkx as nx
 
@@ -12,7 +12,7 @@ from netsim.errors import BadInput
 from netsim.faults import Fault
 from netsim.links.link import Link
 from netsim.links.measured import Measured
-from netsim.network import Compute, Medium, Network
+from netsim.network import Capacities, Compute, Medium, Network, limits_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.setup import Ends, Setup
@@ -46,7 +46,7 @@ class Links:
     graph : networkx.Graph or callable, optional
         The graph, or a function of the graph's seed that returns one. Default: the problem's. The keyword arguments of
         functions have paths, as the fields of dataclasses have.
-    medium, round_period, compute, faults
+    medium, round_period, compute, faults, uplink, downlink, sharing
         As of `netsim.Network`.
     """
 
@@ -56,17 +56,23 @@ class Links:
     round_period: float = 1.0
     compute: Compute | None = None
     faults: Sequence[Fault] = ()
+    uplink: Capacities | None = None
+    downlink: Capacities | None = None
+    sharing: Literal["fair", "fifo"] = "fair"
 
     def __post_init__(self) -> None:
         if not isinstance(self.link, Link) and (not callable(self.link) or inspect.isclass(self.link)):
             raise check.refuse("link", self.link, "a netsim.Link, or a function of Ends")
         if self.graph is not None and not isinstance(self.graph, nx.Graph) and not callable(self.graph):
             raise check.refuse("graph", self.graph, "a networkx.Graph, or a function of the seed")
+        # What a file says, not its name, is what results depend on.
+        check.put(self, uplink=limits_of("uplink", self.uplink), downlink=limits_of("downlink", self.downlink))
 
     @property
     def ideal(self) -> bool:
         """Whether every frame arrives at once."""
-        return self.link == Link() and self.medium in ("wires", "radio") and not self.faults
+        limited = self.uplink is not None or self.downlink is not None
+        return self.link == Link() and self.medium in ("wires", "radio") and not self.faults and not limited
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
         """Return the graph, or None if it is the problem's."""
@@ -98,6 +104,9 @@ class Links:
             seed=setup.seeds.network,
             faults=self.faults,
             compute=self.compute,
+            uplink=self.uplink,
+            downlink=self.downlink,
+            sharing=self.sharing,
         )
 
 

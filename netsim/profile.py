@@ -1,0 +1,113 @@
+"""Profiles of devices: how fast each computes, sends and receives, and when it is online, from a csv file."""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from netsim.errors import BadInput
+from netsim.faults import Crash
+from netsim.links import latency
+from netsim.util import check, tables
+
+__all__ = ["Profile"]
+
+# FedScale's names and units: kbit/s both ways, and milliseconds.
+_CAPACITIES = ("uplink", "downlink", "communication")
+_COLUMNS = (*_CAPACITIES, "seconds", "computation", "active", "inactive")
+
+Times = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What devices can do and when they are there, by node; the key None stands for all nodes.
+
+    Attributes
+    ----------
+    uplink, downlink : mapping
+        Bits per second.
+    seconds : mapping
+        The compute times of a node's steps (s), in their order.
+    online : mapping
+        The times (s) from and to which a node is online, in their order. A node that is missing always is.
+    """
+
+    uplink: Mapping[Hashable, float]
+    downlink: Mapping[Hashable, float]
+    seconds: Mapping[Hashable, list[float]]
+    online: Mapping[Hashable, Times]
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Profile":
+        """Read a csv file, whose columns docs/compute.md lists.
+
+        Raises
+        ------
+        BadInput
+            If the file is missing, has no column but ``node``, an unknown one or one of two that say the same, or a
+            cell cannot be used.
+        """
+        found: tuple[dict[Hashable, Any], ...] = ({}, {}, {}, {})
+        uplink, downlink, seconds, online = found
+        for where, row in tables.rows(path, [], ["node", *_COLUMNS]):
+            _must_say_something(where, row)
+            node = tables.name(where, row, "node") if "node" in row else None
+            cells = {name: tables.number(where, row, name) for name in _COLUMNS if row.get(name)}
+            for name, value in cells.items():
+                bounds = {"above" if name in _CAPACITIES else "low": 0.0}
+                check.finite(f"{where}: {name}", value, **bounds)
+            for limits, name in ((uplink, "uplink"), (downlink, "downlink")):
+                if name in cells or "communication" in cells:
+                    limits[node] = cells[name] if name in cells else 1e3 * cells["communication"]
+            if "seconds" in cells or "computation" in cells:
+                each = cells["seconds"] if "seconds" in cells else cells["computation"] / 1e3
+                seconds.setdefault(node, []).append(each)
+            if "active" in cells or "inactive" in cells:
+                times = online.setdefault(node, [])
+                times.append(_span(where, cells, times))
+        if not any(found):
+            raise BadInput(f"{Path(path).name}: must have a row that says something of a device; it has none")
+        return cls(*found)
+
+    def of(self, graph: Iterable[Hashable]) -> dict[str, Any]:
+        """Return what it says as arguments of `netsim.Network`: ``uplink``, ``downlink``, ``compute`` and ``faults``.
+
+        A node of which it has no times computes in no time. One that is offline is down (`netsim.faults.Crash`), and
+        keeps its state.
+        """
+        found: dict[str, Any] = {}
+        for name, limits in (("uplink", self.uplink), ("downlink", self.downlink)):
+            if limits:
+                found[name] = limits.get(None, limits)
+        if self.seconds:
+            models = {node: latency.trace(each) for node, each in self.seconds.items()}
+            zero = dict.fromkeys(graph, 0.0)
+            found["compute"] = models.get(None, zero | models)
+        if self.online:
+            found["faults"] = [Crash(*each, keeps_state=True) for each in self._offline(graph)]
+        return found
+
+    def _offline(self, graph: Iterable[Hashable]) -> Iterator[tuple[Hashable, float, float | None]]:
+        for node in graph if None in self.online else self.online:
+            times = self.online.get(None, self.online.get(node, []))
+            if times[0][0] > 0:
+                yield node, 0.0, times[0][0]
+            yield from ((node, one[1], other[0]) for one, other in pairwise(times) if one[1] < other[0])
+            yield node, times[-1][1], None
+
+
+def _must_say_something(where: str, row: Mapping[str, str]) -> None:
+    for one, other in (("uplink", "communication"), ("downlink", "communication"), ("seconds", "computation")):
+        if one in row and other in row:
+            raise BadInput(f"{where}: must have one of the columns {one} and {other}, which say the same; it has both")
+
+
+def _span(where: str, cells: Mapping[str, float], before: Times) -> tuple[float, float]:
+    low = before[-1][1] if before else 0.0
+    for name in ("active", "inactive"):
+        if name not in cells:
+            raise BadInput(f"{where}: must have a time in {name}, too; it is empty")
+        low = check.finite(f"{where}: {name}", cells[name], **({"low": low} if name == "active" else {"above": low}))
+    return cells["active"], cells["inactive"]

@@ -1,0 +1,149 @@
+"""Carry frames over links between nodes with capacities: a frame leaves when the transfers that share them let it.
+
+On the path agent → outbox → link → inbox → agent, this module is the link. Other links' frames have known departures as
+soon as they are offered. Here later frames of other agents may delay them, so timers follow the transfers.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextvars import Context
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from netsim.core.records import QUEUE_FULL
+from netsim.links.capacity import Fluid, Transfer
+from netsim.links.link import Link
+from netsim.transport.link_stages import Leg, LinkStages
+from netsim.transport.transmitter import Departure, Transmitter, time_tolerance
+
+if TYPE_CHECKING:
+    from netsim.transport.inbox import Inbox, RemoteEndpoint
+    from netsim.transport.shared import Shared
+
+__all__ = ["SharedStages", "Sharing"]
+
+
+class Sharing:
+    """The transfers of one run, and the timer of the next event among them.
+
+    Parameters
+    ----------
+    fluid : Fluid
+        The transfers.
+    shared : Shared
+        The state that the run's agents share.
+    context : Context
+        The context of the timers, which belong to no agent.
+
+    Attributes
+    ----------
+    limited : bool array, shape (links,)
+        Whether a link has an end with a capacity.
+    """
+
+    def __init__(self, fluid: Fluid, shared: "Shared", context: Context) -> None:
+        self.limited, self._fluid, self._context = fluid.limited, fluid, context
+        self._loop, self._tally = shared.loop, shared.tally
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_planned = self._is_over = False
+
+    def is_full(self, link: int, settings: Link, bits: int, now: float) -> bool:
+        """Return whether a link's queue has no room for ``bits`` more at the time ``now`` (s)."""
+        self._advance(now)
+        held = [transfer.bits for transfer in self._fluid.held(link, now + time_tolerance(now))]
+        too_many = settings.queue is not None and len(held) >= settings.queue
+        return too_many or (settings.queue_bits is not None and sum(held) + bits > settings.queue_bits)
+
+    def offer(self, transfer: Transfer) -> None:
+        """Begin a transfer, or let it wait for those before it on its link."""
+        self._advance(transfer.offered)
+        self._fluid.offer(transfer)
+        self._plan()
+
+    def stop(self) -> None:
+        """Stop all transfers, because the run is over; in a trace, those that have not begun leave no earlier."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for transfer in self._fluid.under_way() if self._tally.keeps else ():
+            self._note(transfer, transfer.start if transfer.has_begun else self._loop.now())
+
+    def under_way(self) -> Iterator[tuple[int, int]]:
+        """Yield the key and the kind's number of each frame that has not left."""
+        return ((transfer.key, transfer.kind) for transfer in self._fluid.under_way())
+
+    def _advance(self, now: float) -> None:
+        # Change all transfers before any frame leaves: its arrival may make an agent send.
+        for transfer, time in self._fluid.advance(now):
+            if self._tally.keeps:
+                self._note(transfer, transfer.start)
+            transfer.leave(transfer, transfer.ends(time))
+
+    def _note(self, transfer: Transfer, time: float) -> None:
+        self._tally.left(time, transfer.key, transfer.number, transfer.bits)
+
+    def _plan(self) -> None:
+        """Set the timer when nothing else happens at this instant: so many frames at once cost one computation."""
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.clock.at_instant_end(self._set_timer)
+
+    def _set_timer(self) -> None:
+        self._is_planned = False
+        if self._is_over:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        # Before all else at its time, for frames that arrive then must be in the inboxes.
+        self._timer = self._loop.call_first_at(self._fluid.next(), self._on_timer, self._context)
+
+    def _on_timer(self) -> None:
+        self._advance(self._loop.now())
+        self._plan()
+
+
+@dataclass(eq=False, repr=False)
+class SharedStages(LinkStages):
+    """Carries an agent's frames over its links, of which some share capacities with those of other agents.
+
+    Its parameters are those of `LinkStages` and the ``subscribers`` of the agent's outbox.
+    """
+
+    subscribers: "dict[int, Inbox | RemoteEndpoint]" = field(default_factory=dict)
+
+    def __post_init__(self, shared: "Shared") -> None:
+        super().__post_init__(shared)
+        assert shared.sharing is not None
+        self._sharing, first, rounds = shared.sharing, self._wiring.first, shared.rounds
+        # Of a limited link only the budget and the fragments: its rate and its queue are part of the transfers.
+        bare = {id(each): each for each in self._wiring.links}
+        bare = {number: replace(each, rate=None, queue=None, queue_bits=None) for number, each in bare.items()}
+        self._ports = {
+            index: Transmitter(bare[id(link)], rounds.period, rounds.offset)
+            for index, link in enumerate(self._wiring.links)
+            if self._sharing.limited[first + index]
+        }
+
+    def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
+        port = self._ports.get(link_index or 0)
+        if port is None or link_index is None or link_index in self._down:
+            return super()._transmit(now, link_index, size)
+        fragments, link = port.fragments(size), self._wiring.links[link_index]
+        if self._sharing.is_full(self._wiring.first + link_index, link, sum(fragments), now):
+            return Departure(QUEUE_FULL, now, (), 0)
+        return self._offered(now, port, fragments, ends_known=False)
+
+    def _depart(self, leg: Leg, sent: Departure, now: float) -> None:
+        if sent.ends:
+            super()._depart(leg, sent, now)
+            return
+        index, number, kind, frame, *_ = leg
+
+        def leave(transfer: Transfer, ends: list[float]) -> None:
+            LinkStages._depart(self, leg, replace(sent, start=transfer.start, ends=ends), ends[-1])
+            if index in self.subscribers:
+                self.subscribers[index].watch()
+
+        key, fragments = self._frame_key(index, number), self._ports[index].fragments(frame.size())
+        link = self._wiring.first + index
+        self._sharing.offer(Transfer(link, fragments, sent.start, now, number, key, kind, leave))
