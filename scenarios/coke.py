@@ -243,8 +243,8 @@ def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> Non
     answer(
         study,
         "Until it reaches a {label} of {levels:.2g}, COKE saves {saved:.0f} % of the messages of DKLA.",
-        "Least to most, over the errors that both reached ({count}). At the end DKLA has {plain:.3g} and COKE {cheap:.3g}. "
-        f"{of_one_run(study)}",
+        "Least to most, over the errors that both reached ({count}). At the end DKLA has {plain:.3g} and COKE "
+        f"{{cheap:.3g}}. {of_one_run(study)}",
         label=error.text,
         levels=(float(known[error.column].max()), float(known[error.column].min())),
         saved=(float(known["saved"].min()), float(known["saved"].max())),
