@@ -13,6 +13,7 @@ import networkx as nx
 
 from netsim.agent import Agent
 from netsim.clock.clock import ClockName, Loop, new_loop
+from netsim.clock.order import ordered
 from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
@@ -35,6 +36,7 @@ from netsim.util import check, draws
 from netsim.watch import Watch, Watched, sources_of
 
 if TYPE_CHECKING:
+    from netsim.clock.order import Order
     from netsim.deployment import Deployment
 
 Medium = Literal["wires", "radio"] | Radio
@@ -381,6 +383,7 @@ class Network:
         clock: ClockName = "virtual",
         speed: float = 1.0,
         every: int = 1,
+        order: "int | Order | None" = None,
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
@@ -427,6 +430,9 @@ class Network:
         every : int
             Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
             many models may cost more than their rounds. Default: 1.
+        order : int or Order, optional
+            What an agent does first of all that it could do at one instant: drawn from this seed, or as a
+            `netsim.testing.Order` tells. Default: what became ready first.
 
         Raises
         ------
@@ -453,6 +459,11 @@ class Network:
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
         every = check.integer("every", every, low=1)
+        followed = ordered(order)
+        if followed is not None:
+            if given:
+                raise BadInput(f"order: must be left out with {given[0]}, as real time has an order of its own")
+            settings = replace(settings, order=followed)
         result = self.result_of(agents, probes, progress)
         result.every = every
         if workers != 1 or dask is not None:

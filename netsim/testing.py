@@ -25,6 +25,7 @@ import networkx as nx
 
 from netsim import topology
 from netsim.agent import Agent
+from netsim.clock.order import Choice, Hold, Order
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
 from netsim.links.loss import Decide, Loss
@@ -35,9 +36,12 @@ from netsim.util import check
 
 __all__ = [
     "Actor",
+    "Choice",
     "Finding",
+    "Hold",
     "KnowsUnheard",
     "Listener",
+    "Order",
     "Replier",
     "Rounder",
     "Talker",
