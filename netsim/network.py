@@ -527,6 +527,8 @@ class Network:
         On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks. On any other
         loop, it runs in virtual time in a separate thread or, where there are no threads, while that loop waits.
         """
+        if ordered(None) is not None:
+            raise BadInput("order: must go with Network.run; run_async may share its loop with others")
         settings = self._settings_of(until, sample, trace, blas_threads)
         result = self.result_of(agents, probes, progress)
         self._watch_drawn(settings, result)

@@ -34,7 +34,7 @@ from netsim.util import check, draws
 if TYPE_CHECKING:
     from netsim.clock.clock import Loop
 
-__all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered", "ordering"]
+__all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered", "ordering", "read"]
 
 Method = Literal["random", "priorities"]
 
@@ -225,17 +225,24 @@ def _parsed(line: str) -> Choice | Hold:
 _ORDER: ContextVar[Order | None] = ContextVar("ORDER", default=None)
 
 
+def read(text: str) -> str:
+    """Return a seed, or a schedule in words (`Order.parse`) in one line; ``text`` may be the path of a file of it.
+
+    Raises BadInput if the text is none of these, or a schedule of other versions.
+    """
+    is_file = not text.lstrip().startswith("at ") and os.path.isfile(text)
+    order = Order.parse(Path(text).read_text(encoding="utf-8") if is_file else text)
+    order.must_fit()
+    return "; ".join(map(str, order.schedule)) if order.seed is None else str(order.seed)
+
+
 @contextmanager
 def ordering(text: str | None) -> Iterator[None]:
-    """In all runs inside the context that are given no order, use that of a text (`Order.parse`), or of a file of it.
-
-    Raises BadInput if the text is neither an order nor the path of one.
-    """
+    """In all runs inside the context that are given no order, use that of a text (`Order.parse`)."""
     if text is None:
         yield
         return
-    is_file = not text.lstrip().startswith("at ") and os.path.isfile(text)
-    token = _ORDER.set(Order.parse(Path(text).read_text(encoding="utf-8") if is_file else text))
+    token = _ORDER.set(Order.parse(text))
     try:
         yield
     finally:

@@ -1,13 +1,17 @@
 """Searching in drawn orders: races of one instant, which no seed shows in asyncio's order."""
 
 import asyncio
+import runpy
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
 from netsim import Agent, BadInput, Link, Network, topology
+from netsim.studies import catalogue
 from netsim.testing import Finding, Hold, Order, search
 
 
@@ -265,3 +269,53 @@ def test_a_right_program_stands_all_drawn_orders() -> None:
 def test_an_unknown_way_to_draw_is_refused() -> None:
     with pytest.raises(BadInput, match="order = 'fair': must be one of random, priorities"):
         search(STORE, NoLostUpdate, order="fair")  # type: ignore[arg-type]
+
+
+SHOP = """
+import asyncio
+import netsim
+from netsim import Link, Network, topology
+
+class Pool(netsim.Agent):
+    def __init__(self):
+        self.tickets = 1
+
+    async def run(self):
+        async with asyncio.TaskGroup() as group:
+            for times in [(0.25,), (0.375, 0.125)]:
+                group.create_task(self.buy(*times))
+
+    async def buy(self, *times):
+        for seconds in times:
+            await asyncio.sleep(seconds)
+        if self.tickets:
+            await asyncio.sleep(0.25)
+            self.tickets -= 1
+            await self.broadcast("sold", self.tickets)
+
+def make(*, seed: int = 1):
+    return Network(topology.path(2), Link(latency=0.1), seed=seed), {0: Pool(), 1: Pool()}, {"until": 3.0}
+"""
+
+
+def test_a_study_runs_in_the_order_of_its_flag(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(SHOP)
+    make = runpy.run_path(str(file))["make"]
+    found = search(make, no_ticket_twice, order=True)
+    assert found is not None
+    command = str(found).splitlines()[-1].removeprefix("again: ")
+    [name, path, *flags] = shlex.split(command)[1:]
+    assert (name, path) == ("run", str(file))
+    _, seed, flag, words = flags
+    assert (flag, words) == ("--order", str(found.order[0]))
+    (tmp_path / "order.txt").write_text(f"{found.schedule}\n")
+    usual = catalogue.find_study(path).execute(seed=int(seed))
+    for order in (words, str(tmp_path / "order.txt")):
+        study = catalogue.find_study(path).execute(seed=int(seed), order=order)
+        assert study.settings["order"] == words
+        [run] = study.runs.values()
+        assert [agent.tickets for agent in run.agents.values()].count(-1) == 1
+        assert study.trace_hash != usual.trace_hash
+    with pytest.raises(BadInput, match="order = 'twice': must be a seed, a file, or words"):
+        catalogue.find_study(path).execute(order="twice")

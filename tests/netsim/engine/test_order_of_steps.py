@@ -9,7 +9,7 @@ import pytest
 
 import netsim
 from netsim import AgentError, BadInput, Link, Network, topology
-from netsim.clock.order import Choice, Hold, Order, ordering
+from netsim.clock.order import Choice, Hold, Order, ordering, read
 from netsim.testing import Listener, Talker, play
 from tests.fuzzers.networks import Case, digest
 from tests.fuzzers.programs import program
@@ -214,7 +214,7 @@ def test_runs_inside_a_context_take_its_order(tmp_path: Any) -> None:
     words = "at 0 s agent 2: Slow.short (Task-2) waits until nothing else is ready"
     (tmp_path / "order.txt").write_text(f"{Order.parse(words)}\n")
     for text in (words, str(tmp_path / "order.txt")):
-        with ordering(text):
+        with ordering(read(text)):
             assert slow() == [True, True, False, True]
     with ordering("3"):
         assert slow() == slow(3)
