@@ -35,7 +35,7 @@ from netsim.network import BACKEND, Network, played_by
 from netsim.run import Run
 from netsim.util import check
 
-__all__ = ["Finding", "search"]
+__all__ = ["Explored", "Finding", "explore", "search"]
 
 Make: TypeAlias = Callable[..., Any]
 Invariant: TypeAlias = Callable[[Mapping[Any, Any]], Any]
@@ -410,6 +410,102 @@ def _together(own: Faults, more: Faults, network: Network) -> Faults:
             if network.compute is not None:
                 raise check.refuse("faults", fault, "without a ClockSkew, as the network has compute times")
     return both
+
+
+# --- all orders -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What `explore` tried without finding a violation; ``print(explored)`` tells it in a line.
+
+    Attributes
+    ----------
+    runs : int
+        How many runs there were.
+    complete : bool
+        Whether these are all orders with up to ``deviations`` changes.
+    deviations : int or None
+        The most changes of asyncio's order in a run; None: any number.
+    """
+
+    runs: int
+    complete: bool
+    deviations: int | None
+
+    def __str__(self) -> str:
+        bound = "" if self.deviations is None else f" with up to {_counted(self.deviations, 'change')}"
+        which = f"all orders{bound}" if self.complete else f"the orders{bound} that were tried"
+        return f"holds in {which}: {_counted(self.runs, 'run')}"
+
+
+def explore(
+    make: Make,
+    invariant: Invariant | type[Any],
+    *,
+    seed: int = 1,
+    faults: Drawn = None,
+    deviations: int | None = None,
+    limit: int = 10_000,
+) -> Finding | Explored:
+    """Try every order of what an agent could do at one instant, for one seed, until an invariant breaks.
+
+    First each task and each link alone comes last at an instant, which shows most mistakes in few runs. Then come all
+    orders, each once: those with fewer changes of asyncio's order first and, among these, those that change what one
+    agent does.
+
+    Parameters
+    ----------
+    make, invariant, faults : object
+        As for `search`.
+    seed : int
+        The seed of all runs.
+    deviations : int, optional
+        The most changes of asyncio's order in a run. Default: any number.
+    limit : int
+        The most runs, without those that shrink what is found.
+
+    Raises
+    ------
+    BadInput, NetsimError
+        As `search` does.
+    """
+    trials = _Trials(_checked_make(make), _checked_invariant(invariant), _checked_faults(faults))
+    seed, limit = check.integer("seed", seed, low=0), check.integer("limit", limit, low=1)
+    if deviations is not None:
+        deviations = check.integer("deviations", deviations, low=0)
+    order = Order(records=True)
+    broken = trials.run(seed, order=order)
+    usual = list(order.choices)
+    things = dict.fromkeys((each.agent, each.time, thing) for each in usual for thing in each.things)
+    holds = [Order(schedule=[Hold(*thing)], records=True) for thing in things] if deviations != 0 else []
+    while broken is None and holds and trials.count < limit:
+        broken = trials.run(seed, order=holds.pop(0))
+    level: list[tuple[tuple[Choice, ...], list[Choice]]] = [((), usual)]
+    done = 0
+    while broken is None and level and (deviations is None or done < deviations):
+        # Each order once: a further change comes after the last one, in the order of the run.
+        further = [
+            (*taken, choice._replace(taken=which))
+            for taken, choices in level
+            for choice in choices[_after(taken, choices) :]
+            for which in range(1, choice.among)
+        ]
+        level, done = [], done + 1
+        for taken in sorted(further, key=lambda changes: len({each.agent for each in changes})):
+            if trials.count >= limit:
+                return Explored(trials.count, False, deviations)
+            order = Order(schedule=taken, records=True)
+            broken = trials.run(seed, order=order)
+            if broken is not None:
+                break
+            level.append((taken, list(order.choices)))
+    return Explored(trials.count, not holds, deviations) if broken is None else _found(trials, seed, broken, 1)
+
+
+def _after(taken: Sequence[Choice], choices: Sequence[Choice]) -> int:
+    """Return the place of the first choice after the last that was ``taken``."""
+    return 1 + max((place for place, each in enumerate(choices) if taken and each.place == taken[-1].place), default=-1)
 
 
 # --- shrinking --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from netsim import Agent, BadInput, Link, Network, topology
 from netsim.studies import catalogue
-from netsim.testing import Finding, Hold, Order, search
+from netsim.testing import Explored, Finding, Hold, Order, explore, search
 
 
 class Ready(Agent):
@@ -264,6 +264,84 @@ def test_a_right_program_stands_all_drawn_orders() -> None:
 
     make = network(lambda: [Locked(), Client(0.001), Client(0.002)], topology.star)
     assert search(make, NoLostUpdate, seeds=range(30), order=True) is None
+
+
+class Right(Agent):
+    """Three tasks add to a count under a lock."""
+
+    def __init__(self) -> None:
+        self.log: list[int] = []
+
+    async def run(self) -> None:
+        self.lock = asyncio.Lock()
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(self.add(number))
+
+    async def add(self, number: int) -> None:
+        async with self.lock:
+            count = len(self.log)
+            await asyncio.sleep(0.5)
+            assert len(self.log) == count
+            self.log.append(number)
+
+
+def test_all_orders_of_a_right_program() -> None:
+    """Each of two agents has its three tasks in six orders."""
+    seen = set()
+
+    class Seen:
+        def __call__(self, agents: Mapping[Any, Any]) -> None:
+            pass
+
+        def at_end(self, agents: Mapping[Any, Any]) -> None:
+            seen.add(tuple(tuple(agent.log) for agent in agents.values()))
+
+    make = network(lambda: [Right(), Right()])
+    done = explore(make, Seen)
+    assert str(done) == "holds in all orders: 42 runs"
+    assert len(seen) == 36
+    seen.clear()
+    assert str(explore(make, Seen, deviations=1)) == "holds in all orders with up to 1 change: 13 runs"
+    # What one change makes of an agent's three tasks (102, 201 and 021), and one hold (120).
+    assert len(seen) == 9
+    assert str(explore(make, Seen, limit=20)) == "holds in the orders that were tried: 20 runs"
+    assert str(explore(make, Seen, deviations=0)) == "holds in all orders with up to 0 changes: 1 run"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_race_is_found_by_holding_each_thing_alone(case: str) -> None:
+    make, invariant, _ = CASES[case]
+    found = explore(make, invariant)
+    assert isinstance(found, Finding)
+    assert [type(each) for each in found.order] == [Hold]
+    assert found.runs == 2
+
+
+def test_exploring_goes_by_the_number_of_changes() -> None:
+    """Only with two changes c comes before b before a."""
+
+    class Three(Agent):
+        async def run(self) -> None:
+            self.log = ""
+            async with asyncio.TaskGroup() as group:
+                for name in "abc":
+                    group.create_task(self.say(name))
+
+        async def say(self, name: str) -> None:
+            self.log += name
+
+    make = network(lambda: [Three(), Three()])
+
+    def forward(agents: Mapping[Any, Any]) -> bool:
+        return agents[1].log != "cba"
+
+    assert isinstance(explore(make, forward, deviations=1), Explored)
+    found = explore(make, forward, deviations=2)
+    assert isinstance(found, Finding)
+    assert [each.agent for each in found.order] == [1, 1]
+    with pytest.raises(BadInput, match="deviations = -1: must be a whole number >= 0"):
+        explore(make, forward, deviations=-1)
 
 
 def test_an_unknown_way_to_draw_is_refused() -> None:
