@@ -545,9 +545,10 @@ def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], 
     """
     left = _fewest(list(changes), breaks)
     for place, change in enumerate(left):
-        tries = range(1, change.taken) if isinstance(change, Choice) else ()
-        simpler = ([*left[:place], change._replace(taken=taken), *left[place + 1 :]] for taken in tries)
-        left = next((each for each in simpler if breaks(each)), left)
+        if isinstance(change, Choice):
+            less = (change._replace(taken=taken) for taken in range(1, change.taken))
+            tries = ([*left[:place], each, *left[place + 1 :]] for each in less)
+            left = next((each for each in tries if breaks(each)), left)
     for instant in dict.fromkeys((each.agent, each.time) for each in left):
         there = [each for each in left if (each.agent, each.time) == instant and isinstance(each, Choice)]
         others = [each for each in left if each not in there]

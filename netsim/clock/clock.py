@@ -482,7 +482,8 @@ def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tupl
 
 def timed(handle: Any) -> tuple[Any, tuple[Any, ...], bool]:
     """Return the callback of a handle of this loop (None: cancelled), its arguments, and whether a timer set it."""
-    callback, args = handle._callback, handle._args or ()
+    callback: Any = handle._callback
+    args: tuple[Any, ...] = handle._args or ()
     if callback is _run:
         return args[1], args[2], True
     return callback, args, type(handle) is not asyncio.Handle and handle.when() > -math.inf
