@@ -19,7 +19,7 @@ import re
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -268,6 +268,17 @@ class Chooser:
 
     Its draws depend on nothing else, so that they do not depend on when an inbox is looked at.
 
+    Parameters
+    ----------
+    order : Order
+        The order of the run.
+    agent : Hashable
+        The agent's name.
+    frames : bool
+        Whether it chooses among frames.
+    note : callable
+        Called with what a schedule changes, in words.
+
     Attributes
     ----------
     draw : callable or None
@@ -278,8 +289,8 @@ class Chooser:
         The agent's holds, as {time: {thing: Hold}}.
     """
 
-    def __init__(self, order: Order, agent: Hashable, frames: bool) -> None:
-        self.agent, self._frames, self._order = agent, frames, order
+    def __init__(self, order: Order, agent: Hashable, frames: bool, note: Callable[[str], None]) -> None:
+        self.agent, self._frames, self._order, self._note = agent, frames, order, note
         own = [each for each in order.schedule if each.agent == agent]
         self._taken = {
             each.place[1:3]: each.taken for each in own if isinstance(each, Choice) and each.frames is frames
@@ -311,13 +322,16 @@ class Chooser:
         self._time = time
         if self._taken:
             which = min(self._taken.get((time, number), 0), len(things) - 1)
-        if self._order.records:
-            choice = Choice(self.agent, time, number, which, len(things), self._frames, "", tuple(keys))
-            if which and self._order.tells:
-                more = f" and {which - 1} more" if which > 1 else ""
-                said = f"{words(things[which], False)} comes before {words(things[0], False)}{more}"
-                choice = choice._replace(words=f"{_where(choice)}: {said}")
-            self._order.choices.append(choice)
+        order = self._order
+        choice = Choice(self.agent, time, number, which, len(things), self._frames, "", tuple(keys))
+        if which and (order.tells or not order.records):
+            more = f" and {which - 1} more" if which > 1 else ""
+            said = f"{words(things[which], False)} comes before {words(things[0], False)}{more}"
+            choice = choice._replace(words=f"{_where(choice)}: {said}")
+            if self._taken:
+                self._note(said)
+        if order.records:
+            order.choices.append(choice)
         return which
 
     def _by_priority(self, keys: Sequence[str]) -> int:
@@ -346,8 +360,9 @@ class Chooser:
         for key, thing in zip(keys, things, strict=True):
             hold = held.get(key)
             if hold is not None and all(known[:3] != hold[:3] for known in self._order.holds):
-                said = f"{_where(hold)}: {words(thing, True)} waits until nothing else is ready"
-                self._order.holds.append(hold._replace(words=said))
+                said = f"{words(thing, True)} waits until nothing else is ready"
+                self._order.holds.append(hold._replace(words=f"{_where(hold)}: {said}"))
+                self._note(said)
         return left
 
     def arrange(self, entries: list[Any]) -> list[Any]:
@@ -512,10 +527,10 @@ class ReadyQueue:
     one agent do not depend on what others do.
     """
 
-    def __init__(self, ready: Iterable[Any], loop: "Loop", owners: Iterable[TaskOwner], order: Order) -> None:
+    def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
         self._now = loop.now
         self._places: deque[Any] = deque()
-        self._queues = {owner: _AgentQueue(Chooser(order, owner.name, frames=False)) for owner in owners}
+        self._queues = {owner: _AgentQueue(chooser) for owner, chooser in choosers.items()}
         self._epoch = 0
         for handle in ready:
             self.append(handle)
@@ -551,12 +566,10 @@ class ReadyQueue:
         return iter([next(own[place]) if type(place) is _AgentQueue else place for place in self._places])
 
 
-def install(loop: "Loop", owners: Iterable[TaskOwner], order: Order) -> None:
-    """Let a loop run the callbacks of agents in an order, from now on."""
-    order.choices.clear()
-    order.holds.clear()
+def install(loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
+    """From now on, let a loop run each agent's callbacks in the order that the agent's chooser takes."""
     asyncios: Any = loop
-    asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, owners, order)
+    asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, choosers)
 
 
 def _thing(handle: Any) -> Any:

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from netsim.accounting.captions import LONGEST_NOTE
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.agent import Agent
@@ -189,11 +190,21 @@ class Runtime:
         # Most runs have none.
         from netsim.clock.order import Chooser, install
 
-        install(self.loop, self.tasks.members.values(), order)
+        order.choices.clear()
+        order.holds.clear()
+
+        def chooser(name: Hashable, frames: bool) -> Chooser:
+            def note(text: str) -> None:
+                if not self.closed:
+                    self.contexts[name].note(text[:LONGEST_NOTE])
+
+            return Chooser(order, name, frames, note)
+
+        install(self.loop, {member: chooser(name, False) for name, member in self.tasks.members.items()})
         for name, inbox in self.inboxes.items():
             context = copy_context()
             context.run(OWNER.set, self.tasks.members[name])
-            inbox.follow(Chooser(order, name, frames=True).arrange, context)
+            inbox.follow(chooser(name, True).arrange, context)
         for shared in self.all_shared:
             shared.rounds.resume_by_steps(copy_context())
 

@@ -1,6 +1,7 @@
 """Searching in drawn orders: races of one instant, which no seed shows in asyncio's order."""
 
 import asyncio
+import re
 import runpy
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -207,6 +208,15 @@ def test_the_order_is_told_in_words() -> None:
         f"  at 0.5 s agent 0, choice 3: Pool.buy (line {line}) comes before Pool.buy (line {last})",
         f'again: make(seed=0) --order "{found.order[0]}"',
     ]
+
+
+def test_the_run_that_is_found_has_a_note_of_the_change() -> None:
+    for case in ("check, then act", "replicas", "overtaken by 12 steps"):
+        found = found_in(case, "priorities")
+        [change] = found.order
+        [note] = found.run.notes.to_dict("records")
+        assert f"at {note['time_s']:g} s agent {note['agent']}" == re.split(", |: ", str(change))[0]
+        assert str(change).endswith(f": {note['note']}")
 
 
 def test_what_is_overtaken_by_many_steps_is_one_hold() -> None:
