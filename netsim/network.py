@@ -14,6 +14,7 @@ import networkx as nx
 
 from netsim.agent import Agent
 from netsim.clock.clock import ClockName, Loop, new_loop
+from netsim.clock.order import ordered
 from netsim.clock.rounds import SHORTEST_ROUND
 from netsim.clock.virtual_clock import LATEST
 from netsim.distributed.transport import Transport
@@ -39,6 +40,7 @@ from netsim.util import check, draws
 from netsim.watch import Watch, Watched, sources_of
 
 if TYPE_CHECKING:
+    from netsim.clock.order import Order
     from netsim.deployment import Deployment
 
 Medium = Literal["wires", "radio"] | Radio
@@ -413,6 +415,7 @@ class Network:
         clock: ClockName = "virtual",
         speed: float = 1.0,
         every: int = 1,
+        order: "int | Order | None" = None,
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
@@ -459,6 +462,9 @@ class Network:
         every : int
             Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
             many models may cost more than their rounds. Default: 1.
+        order : int or Order, optional
+            What an agent does first of all that it could do at one instant: drawn from this seed, or as a
+            `netsim.testing.Order` tells. Default: what became ready first.
 
         Raises
         ------
@@ -485,6 +491,11 @@ class Network:
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
         every = check.integer("every", every, low=1)
+        followed = ordered(order)
+        if followed is not None:
+            if given:
+                raise BadInput(f"order: must be left out with {given[0]}, as real time has an order of its own")
+            settings = replace(settings, order=followed)
         result = self.result_of(agents, probes, progress)
         result.every = every
         if workers != 1 or dask is not None:
@@ -548,6 +559,8 @@ class Network:
         On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks. On any other
         loop, it runs in virtual time in a separate thread or, where there are no threads, while that loop waits.
         """
+        if ordered(None) is not None:
+            raise BadInput("order: must go with Network.run; run_async may share its loop with others")
         settings = self._settings_of(until, sample, trace, blas_threads)
         result = self.result_of(agents, probes, progress)
         self._watch_drawn(settings, result)

@@ -1,9 +1,10 @@
-"""Searching for a seed, and a script of faults, that break an invariant; shrinking the script to what is needed.
+"""Searching for a seed, faults and an order that break an invariant; shrinking faults and order to what is needed.
 
-A run is a function of its seed and its faults, so a finding is these two, and whoever repeats it sees it again. The
-draws of links and agents are keyed: leaving one fault out changes nothing in the run but what the fault did. So a
-script is shrunk by trying the run without some of its faults, again and again, until none can be left out (Zeller,
-Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
+A run is a function of its seed, its faults and the order of what an agent could do at one instant, so a finding is
+these three, and whoever repeats it sees it again. The draws of links and agents are keyed: leaving one fault out
+changes nothing in the run but what the fault did. A choice of the order is named by agent, time and number. So a script
+and an order are shrunk by trying the run without some of their parts, again and again, until none can be left out
+(Zeller, Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
 """
 
 import dataclasses
@@ -19,12 +20,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import networkx as nx
 import numpy as np
 
 from netsim.agent import Agent
+from netsim.clock.order import Choice, Hold, Method, Order
 from netsim.engine.build import Settings
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
 from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
@@ -33,11 +35,16 @@ from netsim.network import BACKEND, Network, played_by
 from netsim.run import Run
 from netsim.util import check
 
-__all__ = ["Finding", "search"]
+__all__ = ["Explored", "Finding", "explore", "search"]
 
 Make: TypeAlias = Callable[..., Any]
 Invariant: TypeAlias = Callable[[Mapping[Any, Any]], Any]
 Drawn: TypeAlias = Mapping[str, Any] | Iterable[Fault] | Callable[["nx.Graph[Any]", int], Iterable[Fault]] | None
+
+Change: TypeAlias = Choice | Hold
+"""What makes an order differ from asyncio's."""
+
+_T = TypeVar("_T")
 
 # What `make` may ask of `Network.run`: a search runs in virtual time, in this process, and keeps what it needs itself.
 _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
@@ -76,6 +83,10 @@ class Finding:
         How many seeds were tried, and how many runs the shrinking took.
     where : str
         The command of the shell that repeats the run, without its faults; "" if ``make`` is not in a file of its own.
+    order : tuple of Choice or Hold
+        In what the order differs from asyncio's: none can be left out.
+    drawn_order : int
+        In how many choices it differed when the violation was first seen.
     """
 
     seed: int
@@ -89,20 +100,30 @@ class Finding:
     seeds: int
     runs: int
     where: str = field(compare=False, repr=False)
+    order: tuple[Change, ...] = ()
+    drawn_order: int = 0
+
+    @property
+    def schedule(self) -> Order:
+        """The order of the run, as `netsim.Network.run` takes it; written into a file, as ``--order`` does."""
+        return Order(schedule=self.order)
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "") -> Path:
         """Write the run up to the violation as a page, as `netsim.Run.replay` does; return its path."""
         return self.run.replay(path, title=title or f"seed {self.seed}: {self.message}")
 
     def __str__(self) -> str:
-        faults = [f"  {fault}" for fault in self.faults]
+        needed = [f"  {each}" for each in (*self.faults, *self.order)]
         seeds, runs = _counted(self.seeds, "seed"), _counted(self.runs, "run")
-        shrunk = f"; {len(self.faults)} of {len(self.drawn)} faults needed; {runs} to shrink" if self.drawn else ""
+        parts = [f"{len(self.faults)} of {len(self.drawn)} faults"] if self.drawn else []
+        if self.drawn_order:
+            parts.append(f"{len(self.order)} of {_counted(self.drawn_order, 'change')} of order")
+        shrunk = f"; {' and '.join(parts)} needed; {runs} to shrink" if parts else ""
         return "\n".join(
             [
                 self.message,
                 f"seed {self.seed}, at {self.time:g} s ({seeds} tried{shrunk})",
-                *faults,
+                *needed,
                 f"again: {self._again()}",
             ]
         )
@@ -111,7 +132,8 @@ class Finding:
         command = self.where or f"make(seed={self.seed})"
         if self.words is None:
             return f"make(seed={self.seed}) with the finding's faults added to the network's"
-        return f"{command} --at {_quoted(self.words)}" if self.words else command
+        at = f" --at {_quoted(self.words)}" if self.words else ""
+        return command + at + (f" --order {_quoted('; '.join(map(str, self.order)))}" if self.order else "")
 
 
 def _quoted(words: str) -> str:
@@ -130,6 +152,7 @@ def search(
     *,
     seeds: Iterable[int] = range(100),
     faults: Drawn = None,
+    order: bool | Method = False,
 ) -> Finding | None:
     """Return the first run that breaks an invariant, with as few and as simple faults as do it; None if there is none.
 
@@ -152,6 +175,10 @@ def search(
         What happens beside the network's own faults: arguments of `Faults.draw`, ``dict(until=5.0, crashes=2)``, whose
         seed is that of the run; a function of graph and seed that returns faults; or the same faults for all seeds.
         Default: none.
+    order : bool or {"random", "priorities"}
+        Whether the order of what an agent could do at one instant is drawn, too, with the seed of the run, and how
+        (`netsim.testing.Order`); True: the one or the other, by the seed. The first seed is tried in asyncio's order
+        before.
 
     Raises
     ------
@@ -161,11 +188,16 @@ def search(
         If the invariant raises another error, or the run of a seed does not repeat.
     """
     trials = _Trials(_checked_make(make), _checked_invariant(invariant), _checked_faults(faults))
+    if not isinstance(order, bool):
+        check.one_of("order", order, get_args(Method))
     tried = 0
     with _progress(seeds) as tell:
         for seed in _checked_seeds(seeds):
             tried += 1
-            broken = trials.run(seed)
+            broken = trials.run(seed) if tried == 1 or not order else None
+            if broken is None and order:
+                method: Method = ("random", "priorities")[seed % 2] if order is True else order
+                broken = trials.run(seed, order=Order(seed, method=method, records=True))
             if broken is not None:
                 break
             tell(tried)
@@ -180,24 +212,29 @@ def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Findi
     """Return the finding of a seed, shrunk and repeated."""
     before, last = trials.count, broken
 
-    def breaks(faults: Sequence[Fault]) -> bool:
+    def breaks(faults: Sequence[Fault], changes: Sequence[Change]) -> bool:
         nonlocal last
-        found = trials.run(seed, Faults(faults))
+        found = trials.run(seed, Faults(faults), order=Order(schedule=changes))
         if found is None or found.kind != broken.kind:
             return False
         last = found
         return True
 
-    needed = Faults(_shrunk(list(broken.faults), breaks))
+    changes: Sequence[Change] = broken.changes
+    if changes and breaks(broken.faults, ()):
+        changes = ()
+    needed = Faults(_shrunk(list(broken.faults), lambda faults: breaks(faults, changes)))
+    if changes:
+        changes = _shrunk_changes(changes, lambda left: breaks(needed, left))
     runs = trials.count - before
-    again = trials.run(seed, needed, trace=True)
+    again = trials.run(seed, needed, trace=True, order=Order(schedule=changes, records=True))
     if again is None or last.fingerprint() != again.fingerprint():
         why = "make must make the same network and agents each time, and draw from its seed alone"
         raise NetsimError(f"the run of seed {seed} does not repeat: {why}")
     words = as_text(needed, again.graph)
     where = _command(trials.make, seed)
     found = again.time, again.message, again.kind[0], words, again.run
-    return Finding(seed, needed, broken.faults, *found, tried, runs, where)
+    return Finding(seed, needed, broken.faults, *found, tried, runs, where, again.changes, len(broken.changes))
 
 
 def _command(make: Make, seed: int) -> str:
@@ -232,6 +269,7 @@ class _Broken:
     faults: Faults
     graph: "nx.Graph[Any]"
     run: Run
+    changes: tuple[Change, ...]
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what is the same in each repetition."""
@@ -253,20 +291,26 @@ class _Trials:
         self.make, self._invariant, self._drawn = make, invariant, drawn
         self.count = 0
 
-    def run(self, seed: int, faults: Faults | None = None, trace: bool = False) -> _Broken | None:
-        """Run with a seed and faults, by default those that belong to the seed; return what broke, if something did."""
+    def run(
+        self, seed: int, faults: Faults | None = None, trace: bool = False, order: Order | None = None
+    ) -> _Broken | None:
+        """Run with a seed, an order and faults, by default those that belong to the seed; return what broke, if any."""
         self.count += 1
         network, agents, settings = _made(self.make(seed=seed))
         if faults is None:
             faults = self._faults_of(network.graph, seed)
         guard = _Guard(self._invariant, seed)
-        run, error = _played(network, agents, {**settings, "trace": trace}, faults, guard)
+        if order is not None:
+            # Only the words of the last run are ever read.
+            order.tells = trace
+        run, error = _played(network, agents, {**settings, "trace": trace}, faults, guard, order)
+        changes = () if order is None else order.again().schedule
         if error is not None:
             kind = (type(error).__name__, type(error.__cause__).__name__)
-            return _Broken(kind, run.ended_at, one_line(error), faults, network.graph, run)
+            return _Broken(kind, run.ended_at, one_line(error), faults, network.graph, run, changes)
         if guard.message is None:
             return None
-        return _Broken(("invariant",), guard.time, guard.message, faults, network.graph, run)
+        return _Broken(("invariant",), guard.time, guard.message, faults, network.graph, run, changes)
 
     def _faults_of(self, graph: "nx.Graph[Any]", seed: int) -> Faults:
         drawn = self._drawn
@@ -331,15 +375,20 @@ def _text_of(error: AssertionError) -> str:
 
 
 def _played(
-    network: Network, agents: Mapping[Any, Agent], settings: Mapping[str, Any], faults: Faults, guard: _Guard
+    network: Network,
+    agents: Mapping[Any, Agent],
+    settings: Mapping[str, Any],
+    faults: Faults,
+    guard: _Guard,
+    order: Order | None,
 ) -> tuple[Run, NetsimError | None]:
-    """Run a network with more faults, under the eyes of a guard; return the run and, if an agent failed, the error."""
+    """Run a network with more faults in an order, under a guard; return the run and, if an agent failed, the error."""
 
     def play(network: Network, settings: Settings, result: Run) -> Run:
         # Runs that the agents start are theirs.
         BACKEND.set(before)
         both = _together(settings.faults, faults, network)
-        return network.play(dataclasses.replace(settings, faults=both, inspect=guard), result)
+        return network.play(dataclasses.replace(settings, faults=both, inspect=guard, order=order), result)
 
     before = BACKEND.get()
     with played_by(play):
@@ -363,6 +412,102 @@ def _together(own: Faults, more: Faults, network: Network) -> Faults:
     return both
 
 
+# --- all orders -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What `explore` tried without finding a violation; ``print(explored)`` tells it in a line.
+
+    Attributes
+    ----------
+    runs : int
+        How many runs there were.
+    complete : bool
+        Whether these are all orders with up to ``deviations`` changes.
+    deviations : int or None
+        The most changes of asyncio's order in a run; None: any number.
+    """
+
+    runs: int
+    complete: bool
+    deviations: int | None
+
+    def __str__(self) -> str:
+        bound = "" if self.deviations is None else f" with up to {_counted(self.deviations, 'change')}"
+        which = f"all orders{bound}" if self.complete else f"the orders{bound} that were tried"
+        return f"holds in {which}: {_counted(self.runs, 'run')}"
+
+
+def explore(
+    make: Make,
+    invariant: Invariant | type[Any],
+    *,
+    seed: int = 1,
+    faults: Drawn = None,
+    deviations: int | None = None,
+    limit: int = 10_000,
+) -> Finding | Explored:
+    """Try every order of what an agent could do at one instant, for one seed, until an invariant breaks.
+
+    First each task and each link alone comes last at an instant, which shows most mistakes in few runs. Then come all
+    orders, each once: those with fewer changes of asyncio's order first and, among these, those that change what one
+    agent does.
+
+    Parameters
+    ----------
+    make, invariant, faults : object
+        As for `search`.
+    seed : int
+        The seed of all runs.
+    deviations : int, optional
+        The most changes of asyncio's order in a run. Default: any number.
+    limit : int
+        The most runs, without those that shrink what is found.
+
+    Raises
+    ------
+    BadInput, NetsimError
+        As `search` does.
+    """
+    trials = _Trials(_checked_make(make), _checked_invariant(invariant), _checked_faults(faults))
+    seed, limit = check.integer("seed", seed, low=0), check.integer("limit", limit, low=1)
+    if deviations is not None:
+        deviations = check.integer("deviations", deviations, low=0)
+    order = Order(records=True)
+    broken = trials.run(seed, order=order)
+    usual = list(order.choices)
+    things = dict.fromkeys((each.agent, each.time, thing) for each in usual for thing in each.things)
+    holds = [Order(schedule=[Hold(*thing)], records=True) for thing in things] if deviations != 0 else []
+    while broken is None and holds and trials.count < limit:
+        broken = trials.run(seed, order=holds.pop(0))
+    level: list[tuple[tuple[Choice, ...], list[Choice]]] = [((), usual)]
+    done = 0
+    while broken is None and level and (deviations is None or done < deviations):
+        # Each order once: a further change comes after the last one, in the order of the run.
+        further = [
+            (*taken, choice._replace(taken=which))
+            for taken, choices in level
+            for choice in choices[_after(taken, choices) :]
+            for which in range(1, choice.among)
+        ]
+        level, done = [], done + 1
+        for taken in sorted(further, key=lambda changes: len({each.agent for each in changes})):
+            if trials.count >= limit:
+                return Explored(trials.count, False, deviations)
+            order = Order(schedule=taken, records=True)
+            broken = trials.run(seed, order=order)
+            if broken is not None:
+                break
+            level.append((taken, list(order.choices)))
+    return Explored(trials.count, not holds, deviations) if broken is None else _found(trials, seed, broken, 1)
+
+
+def _after(taken: Sequence[Choice], choices: Sequence[Choice]) -> int:
+    """Return the place of the first choice after the last that was ``taken``."""
+    return 1 + max((place for place, each in enumerate(choices) if taken and each.place == taken[-1].place), default=-1)
+
+
 # --- shrinking --------------------------------------------------------------------------------------------------------
 
 _Breaks: TypeAlias = Callable[[Sequence[Fault]], bool]
@@ -377,20 +522,40 @@ def _shrunk(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
     return faults
 
 
-def _fewest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
+def _fewest(parts: list[_T], breaks: Callable[[list[_T]], bool]) -> list[_T]:
     """Return those that are needed: halves are left out, then quarters, then single ones, until none can be."""
-    if not faults or breaks([]):
+    if not parts or breaks([]):
         return []
-    size = (len(faults) + 1) // 2
+    size = (len(parts) + 1) // 2
     while size:
-        for first in range(0, len(faults), size):
-            left = faults[:first] + faults[first + size :]
+        for first in range(0, len(parts), size):
+            left = parts[:first] + parts[first + size :]
             if left and breaks(left):
-                faults = left
+                parts = left
                 break
         else:
             size = 0 if size == 1 else (size + 1) // 2
-    return faults
+    return parts
+
+
+def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], bool]) -> list[Change]:
+    """Return changes of order that still break, of which none can be left out; one hold in place of several, if can be.
+
+    Something that is overtaken by twelve steps is twelve choices, of which none can be left out, and one hold.
+    """
+    left = _fewest(list(changes), breaks)
+    for place, change in enumerate(left):
+        if isinstance(change, Choice):
+            less = (change._replace(taken=taken) for taken in range(1, change.taken))
+            tries = ([*left[:place], each, *left[place + 1 :]] for each in less)
+            left = next((each for each in tries if breaks(each)), left)
+    for instant in dict.fromkeys((each.agent, each.time) for each in left):
+        there = [each for each in left if (each.agent, each.time) == instant and isinstance(each, Choice)]
+        others = [each for each in left if each not in there]
+        passed = dict.fromkeys(thing for each in there for thing in each.things[: each.taken])
+        holds = ([*others, Hold(*instant, thing)] for thing in passed if len(there) > 1)
+        left = next((each for each in holds if breaks(each)), left)
+    return left if len(left) < 2 else _fewest(left, breaks)
 
 
 def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:

@@ -25,19 +25,24 @@ import networkx as nx
 
 from netsim import topology
 from netsim.agent import Agent
+from netsim.clock.order import Choice, Hold, Order
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
 from netsim.links.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
-from netsim.seed_search import Finding, search
+from netsim.seed_search import Explored, Finding, explore, search
 from netsim.util import check
 
 __all__ = [
     "Actor",
+    "Choice",
+    "Explored",
     "Finding",
+    "Hold",
     "KnowsUnheard",
     "Listener",
+    "Order",
     "Replier",
     "Rounder",
     "Talker",
@@ -45,6 +50,7 @@ __all__ = [
     "check_same",
     "could_know",
     "counts",
+    "explore",
     "losing",
     "play",
     "search",

@@ -25,7 +25,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.util.check import finite, one_of
 from netsim.util.compiled import compiled
 
-__all__ = ["ClockName", "LocalClock", "Loop", "new_loop", "suspended"]
+__all__ = ["END_OF_SLEEP", "ClockName", "LocalClock", "Loop", "new_loop", "suspended", "timed"]
 
 ClockName = Literal["virtual", "wall"]
 _T = TypeVar("_T")
@@ -228,7 +228,7 @@ class Loop(asyncio.SelectorEventLoop):
         context = copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         start: Callable[[], object]
-        if callback is _SET_RESULT and not self.on_call:
+        if callback is END_OF_SLEEP and not self.on_call:
             start = partial(self._wake, timer, args)
         elif not self.on_call:
             # asyncio's loop, too, appends the handle of a due timer to its ready handles without calling `call_soon`.
@@ -244,7 +244,7 @@ class Loop(asyncio.SelectorEventLoop):
         if not self.clock.is_alone():
             self._ready.append(timer)  # type: ignore[attr-defined]
         elif not timer._cancelled:
-            _SET_RESULT(*args)
+            END_OF_SLEEP(*args)
 
     async def pause(self, seconds: float) -> None:
         """Sleep for ``seconds`` of simulated time, even if the caller has its own clock."""
@@ -414,8 +414,8 @@ _NUMBERED_CODES = (
     RoundBarrier.wait.__code__,
     Loop.create_task.__code__,
 )
-# The callback of the timer that `asyncio.sleep` sets.
-_SET_RESULT: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
+END_OF_SLEEP: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
+"""The callback of the timer that `asyncio.sleep` sets."""
 
 
 def _outcome_of(
@@ -478,6 +478,15 @@ def _run(timer: asyncio.TimerHandle, callback: Callable[..., object], args: tupl
     # Another callback of the same instant may have cancelled the timer.
     if not timer.cancelled():
         callback(*args)
+
+
+def timed(handle: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """Return the callback of a handle of this loop (None: cancelled), its arguments, and whether a timer set it."""
+    callback: Any = handle._callback
+    args: tuple[Any, ...] = handle._args or ()
+    if callback is _run:
+        return args[1], args[2], True
+    return callback, args, type(handle) is not asyncio.Handle and handle.when() > -math.inf
 
 
 # asyncio's methods that wait for other processes or devices, and so for real time.

@@ -14,11 +14,13 @@ that closes there. Use `RoundClock.deadline` to compare a time with the end of a
 import asyncio
 import math
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 
 from netsim.clock.clock import Loop
 from netsim.clock.compute import ComputeTimes
 from netsim.core import RoundBarrier
+from netsim.core.round_barrier import RoundBarrier as StepwiseBarrier
 from netsim.errors import NetsimError
 
 __all__ = ["SHORTEST_ROUND", "RoundClock", "distinguishable"]
@@ -79,6 +81,8 @@ class RoundClock:
     _closing: RoundBarrier = field(init=False)
     # The round that closed at this instant and for which `on_round_end` was not called yet; 0 if there is none.
     _unwritten: int = 0
+    # The context of the timers; None: that of the agent that first waits for the round.
+    _context: Context | None = None
     # The timer of the next boundary, while a round is open or about to open.
     _timer: asyncio.TimerHandle | None = None
     # When the next round opens (s): −∞ if a round is open, ∞ if no round is scheduled.
@@ -88,6 +92,14 @@ class RoundClock:
         self._opening, self._closing = RoundBarrier(self.loop), RoundBarrier(self.loop)
         if self.reference is not None:
             self.reference._followers.append(self)
+
+    def resume_by_steps(self, context: Context) -> None:
+        """Resume each waiting task by a callback of its own, and set timers in a context that belongs to no agent.
+
+        Called before the first round.
+        """
+        self._context = context
+        self._opening, self._closing = StepwiseBarrier(self.loop), StepwiseBarrier(self.loop)
 
     def close_time(self, round_number: int) -> float:
         """Return the time (s) at which a round closes."""
@@ -182,7 +194,8 @@ class RoundClock:
         if self._timer is not None:
             self._timer.cancel()
         self._opens_at = boundary
-        self._timer = self.loop.call_at_simulated(boundary, self.loop.clock.at_instant_end, self._open)
+        opens = self.loop.clock.at_instant_end
+        self._timer = self.loop.call_at_simulated(boundary, opens, self._open, context=self._context)
 
     def _open_for_follower(self, time: float) -> None:
         """Schedule the opening of the round that contains a time (s) or, if that round has begun, of the next round."""
@@ -243,5 +256,5 @@ class RoundClock:
         self.closed, self.open_round, self._opens_at = closed, number, -math.inf
         end = self.close_time(number)
         self.open_deadline = end - self._slack(end)
-        self._timer = self.loop.call_at_simulated(end, self._close)
+        self._timer = self.loop.call_at_simulated(end, self._close, context=self._context)
         self._opening.open(number)

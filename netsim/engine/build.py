@@ -39,6 +39,7 @@ from netsim.transport.sharing import Sharing
 from netsim.util import check, draws
 
 if TYPE_CHECKING:
+    from netsim.clock.order import Order
     from netsim.deployment import Deployment
     from netsim.engine.observers import Inspect, Viewer
     from netsim.engine.runtime import Runtime
@@ -72,6 +73,7 @@ class Settings:
     blas_threads: int | None = 1
     viewer: "Viewer | None" = None
     inspect: "Inspect | None" = None
+    order: "Order | None" = None
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:

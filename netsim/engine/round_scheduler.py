@@ -192,7 +192,8 @@ def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, A
     observed = run.result.watch is not None or settings.viewer is not None
     timed = run.loop.clock.speed < math.inf
     special = run.medium is not None or settings.inbox_limit is not None or settings.link.reliability_model.numbers
-    if not ENABLED or observed or timed or special or settings.faults or settings.compute is not None:
+    special = special or settings.compute is not None or settings.order is not None
+    if not ENABLED or observed or timed or special or settings.faults:
         return {}
     found: dict[Hashable, Callable[[], Coroutine[Any, Any, None]]] = {}
     # Only consecutive agents of one class form a batch, so that all agents act in the same order as without batches.

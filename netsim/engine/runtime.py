@@ -10,6 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from netsim.accounting.captions import LONGEST_NOTE
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.agent import Agent
@@ -37,6 +38,7 @@ from netsim.transport.shared import Shared
 from netsim.util.draws import Keys
 
 if TYPE_CHECKING:
+    from netsim.clock.order import Order
     from netsim.distributed.node import Node
     from netsim.parallel.part import Part
 
@@ -155,6 +157,8 @@ class Runtime:
         self.ended = loop.create_future()
         scenery = frozenset(name for name, agent in self.agents.items() if type(agent).background)
         self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish, scenery)
+        if settings.order is not None:
+            self._follow(settings.order)
         self.injector = FaultInjector(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.injector.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
@@ -180,6 +184,29 @@ class Runtime:
         if self.node is not None:
             self.node.joined()
         self.built = True
+
+    def _follow(self, order: "Order") -> None:
+        """Let the agents act, and their frames arrive, in an order; what belongs to no agent keeps its place."""
+        # Most runs have none.
+        from netsim.clock.order import Chooser, install
+
+        order.choices.clear()
+        order.holds.clear()
+
+        def chooser(name: Hashable, frames: bool) -> Chooser:
+            def note(text: str) -> None:
+                if not self.closed:
+                    self.contexts[name].note(text[:LONGEST_NOTE])
+
+            return Chooser(order, name, frames, note)
+
+        install(self.loop, {member: chooser(name, False) for name, member in self.tasks.members.items()})
+        for name, inbox in self.inboxes.items():
+            context = copy_context()
+            context.run(OWNER.set, self.tasks.members[name])
+            inbox.follow(chooser(name, True).arrange, context)
+        for shared in self.all_shared:
+            shared.rounds.resume_by_steps(copy_context())
 
     async def _run(self) -> Run:
         with limited_blas(self.settings.blas_threads), self._error_hooks():

@@ -102,9 +102,11 @@ class PartInbox(Inbox):
         """Take frames as `Inbox.take` does; raises AgentError if ``until`` is later than the present time."""
         present = self._shared.loop.time()
         if until > math.nextafter(present, math.inf):
-            raise self._refused(
+            raise self._part.refused(
+                self._name,
+                AgentError,
                 f"agent {self._name!r} cannot take frames before they arrive, with workers: "
-                "those of other workers are not known"
+                "those of other workers are not known",
             )
         if until > present:
             self._must_be_ordered()
@@ -139,20 +141,12 @@ class PartInbox(Inbox):
     def _must_be_ordered(self) -> None:
         """Raise AgentError if the order of frames that arrive at one time could depend on the number of workers."""
         if self.unordered:
-            raise self._refused(
+            raise self._part.refused(
+                self._name,
+                AgentError,
                 f"agent {self._name!r} reads frames as they arrive, over links without latency: with workers, "
-                "give the links a latency (latency=1e-6, say), or read with collect()"
+                "give the links a latency (latency=1e-6, say), or read with collect()",
             )
-
-    def _refused(self, why: str) -> AgentError:
-        """Fail the run and return the error: if it were only raised, an agent could catch it and go on."""
-        trace, frame = None, sys._getframe(1)
-        while frame is not None:
-            # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.
-            trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
-            frame = frame.f_back  # type: ignore[assignment]
-        self._part.runtime.tasks.failed(self._name, AgentError(why).with_traceback(trace))
-        return AgentError(why)
 
 
 class _Endpoint:
@@ -311,8 +305,20 @@ class Part:
 
     def refuse_of_agent(self, what: str) -> None:
         """Raise BadInput if an agent calls a function that must take effect in all workers."""
-        if OWNER.get() is not None:
-            raise BadInput(f"{what}: must be called before the run, or by an action of Network.at, with workers")
+        owner = OWNER.get()
+        if owner is not None:
+            why = f"{what}: must be called before the run, or by an action of Network.at, with workers"
+            raise self.refused(owner.name, BadInput, why)
+
+    def refused(self, name: Hashable, kind: type[NetsimError], why: str) -> NetsimError:
+        """Fail the run and return an agent's error: if it were only raised, the agent could catch it and go on."""
+        trace, frame = None, sys._getframe(1)
+        while frame is not None:
+            # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.
+            trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+            frame = frame.f_back  # type: ignore[assignment]
+        self.runtime.tasks.failed(name, kind(why).with_traceback(trace))
+        return kind(why)
 
     def row_written(self, number: int, time: float) -> None:
         """Send a row to the caller of the run."""

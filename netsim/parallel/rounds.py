@@ -91,7 +91,7 @@ class JointRounds(RoundClock):
         self.open_round, self._opens_at = self.closed + 1, -math.inf
         end = self.close_time(self.open_round)
         self.open_deadline = end - self._slack(end)
-        self._timer = self.loop.call_at_simulated(end, self._close)
+        self._timer = self.loop.call_at_simulated(end, self._close, context=self._context)
 
     def is_followed(self, number: int) -> bool:
         """Return True if agents of other workers want rounds, else the result of `RoundClock.is_followed`."""

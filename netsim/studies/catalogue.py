@@ -71,6 +71,12 @@ EVERY = Parameter("every", int, True, None, "Measure the first round, each of th
 """The parameter of every study that says in which rounds models are measured, unless it has one of that name itself."""
 
 
+ORDER = Parameter(
+    "order", str, True, None, "The order of what an agent could do at one instant: a seed, words, or a file of them."
+)
+"""The parameter of every study that sets the order of its runs (`netsim.clock.order`), unless it has one itself."""
+
+
 class Asked(BadInput):
     """What ends a run that was only to tell what there is; the command line prints the ``listing``."""
 
@@ -98,9 +104,9 @@ class Scenario:
 
     @property
     def flags(self) -> tuple[Parameter, ...]:
-        """Its parameters, and those of every study: `AT` and `EVERY`."""
+        """Its parameters, and those of every study: `AT`, `EVERY` and `ORDER`."""
         own = {parameter.name for parameter in self.parameters}
-        return (*self.parameters, AT, *(() if EVERY.name in own else (EVERY,)))
+        return (*self.parameters, AT, *(each for each in (EVERY, ORDER) if each.name not in own))
 
     @property
     def idle(self) -> dict[str, tuple[str, Any]]:
@@ -119,9 +125,10 @@ class Scenario:
     def prepare(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Return a study for `play`; raises BadInput for an unknown parameter.
 
-        Among the parameters may be ``at``, faults in words, which its runs have besides their networks' own, and
-        ``every``, the rounds from one that is measured to the next.
+        Among the parameters may be ``at``, faults in words, which its runs have besides their networks' own,
+        ``every``, the rounds from one that is measured to the next, and ``order``, a seed or words.
         """
+        from netsim.clock.order import read
         from netsim.faults.words import joined
         from netsim.studies.study import Study
         from netsim.util import check
@@ -130,6 +137,8 @@ class Scenario:
         more: dict[str, Any] = {AT.name: joined(at)} if at else {}
         if EVERY in self.flags and (every := parameters.pop(EVERY.name, None)) is not None:
             more[EVERY.name] = check.integer(EVERY.name, every, low=1)
+        if ORDER in self.flags and (order := parameters.pop(ORDER.name, None)) is not None:
+            more[ORDER.name] = read(order)
         known = {parameter.name: parameter.default for parameter in self.parameters}
         for name in parameters:
             check.one_of("parameter", name, known)
@@ -162,6 +171,7 @@ class Scenario:
                 study.origin["files_sha256"] = dict(sorted((same | read).items()))
 
     def _play(self, study: "Study", arguments: dict[str, Any]) -> None:
+        from netsim.clock.order import ordering
         from netsim.engine.process import thread_pools
         from netsim.faults.words import appending
         from netsim.studies import script
@@ -169,10 +179,11 @@ class Scenario:
         at = arguments.pop(AT.name, None)
         if EVERY in self.flags:
             study.every = arguments.pop(EVERY.name, 1)
+        order = arguments.pop(ORDER.name, None) if ORDER in self.flags else None
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
         # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
-        with thread_pools().limit(limits=1), script.known(self.module), appending(at):
+        with thread_pools().limit(limits=1), script.known(self.module), appending(at), ordering(order):
             try:
                 self.function(study, **arguments)
             except BaseException as error:

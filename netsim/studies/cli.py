@@ -152,8 +152,8 @@ def _run_command(scenario: Scenario) -> click.Command:
         if check and not _check(scenario, parameters, folder, workers, reporter):
             click.get_current_context().exit(1)
 
-    every = options_of(each for each in scenario.flags if each is catalogue.EVERY)
-    flags = [_at(), *every, _OUT, _TRACE, *_FORMATS, *_OF_RUN]
+    shared = options_of(each for each in scenario.flags if each in (catalogue.EVERY, catalogue.ORDER))
+    flags = [_at(), *shared, _OUT, _TRACE, *_FORMATS, *_OF_RUN]
     if "check" not in {each.name for each in scenario.parameters}:
         # A study's own parameter of that name comes first: `bench --check FOLDER` checks an entry.
         flags.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextvars import Context
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -54,11 +55,19 @@ class Inbox:
     _drop_late_until: float = 0
     _watched: bool = False
     _abandoned: bool = False
+    # Puts arrivals of equal times into the order of the run's `Order`; None: they are in the order of their links.
+    _arrange: Callable[[list[Entry]], list[Entry]] | None = None
+    # The context of the timer; None: that of the agent that sends or waits.
+    _context: Context | None = None
 
     def __post_init__(self, limit: int | None) -> None:
         self._loop, self._tally = self._shared.loop, self._shared.tally
         self._limit = math.inf if limit is None else limit
         self.arrivals = ArrivalQueue(self._tally)
+
+    def follow(self, arrange: Callable[[list[Entry]], list[Entry]], context: Context) -> None:
+        """Let ``arrange`` put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
+        self._arrange, self._context = arrange, context
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
@@ -101,7 +110,7 @@ class Inbox:
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful) and arrivals.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful or self._arrange) and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -114,7 +123,7 @@ class Inbox:
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful) and arrivals.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful or self._arrange) and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
             copies.take_in(self.take_true(until), add=add)
@@ -140,14 +149,18 @@ class Inbox:
         if not len(self.arrivals):
             return
         if self.arrivals.careful or not self.arrivals.up or (self._limit < math.inf and not self._abandoned):
-            for entry in self.arrivals.due(until):
+            for entry in self._due(until):
                 self._settle_one(entry)
         elif self._abandoned:
             self.arrivals.deliver(until)
-        elif due := self.arrivals.due(until):
+        elif due := self._due(until):
             times, keys, kinds, frames = zip(*due, strict=True)
             self._tally.delivered(times, keys, kinds)
             self._put_all(list(zip(times, keys, frames, strict=True)))
+
+    def _due(self, until: float) -> list[Entry]:
+        due = self.arrivals.due(until)
+        return due if self._arrange is None or len(due) < 2 else self._arrange(due)
 
     def drop_late_frames(self, until: float) -> None:
         """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
@@ -231,10 +244,12 @@ class Inbox:
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
         """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
         ready = self._ready = self._ready or deque()
-        in_order = not ready or ready[-1][:2] <= entries[0][:2]
+        # By time only, if the frames of one time are in the order of an `Order`.
+        fields = 2 if self._arrange is None else 1
+        in_order = not ready or ready[-1][:fields] <= entries[0][:fields]
         ready.extend(entries)
         if not in_order:
-            ordered = sorted(ready, key=lambda entry: entry[:2])
+            ordered = sorted(ready, key=lambda entry: entry[:fields])
             ready.clear()
             ready.extend(ordered)
 
@@ -276,7 +291,7 @@ class Inbox:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = first
-            self._timer = self._loop.call_at_simulated(first, self._on_timer)
+            self._timer = self._loop.call_at_simulated(first, self._on_timer, context=self._context)
 
     def _subscribe(self) -> None:
         """Add this inbox to its senders' `subscribers`: a sender then calls `watch` after each frame to this agent."""

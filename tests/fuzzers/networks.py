@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 
 from netsim import BadInput, Link, Network, Run, latency, loss, topology
+from netsim.clock.order import Order
 from netsim.links import Budget
 from netsim.replay.frames import frames_of
 from tests.fuzzers.agents import Habits, Noting, agent
@@ -259,16 +260,18 @@ class Case:
         looks_at: Sequence[float] = (),
         sample: float | None = None,
         workers: int = 1,
+        order: Order | None = None,
     ) -> Played:
         """Run the network with new agents.
 
         ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too. ``sample``:
-        the interval of rows in seconds. ``workers``: the number of processes.
+        the interval of rows in seconds. ``workers``: the number of processes. ``order``: that of `Network.run`.
         """
         agents = {node: agent(habits) for node, habits in self.habits.items()}
         for time in looks_at:
             self.network.at(time, lambda: [len(agent.inbox) for agent in agents.values()].clear())
         settings: dict[str, Any] = {"until": self.until, "trace": trace, "sample": sample, "workers": workers}
+        settings["order"] = order
         if watched:
             with looking_at_each_row():
                 run = self.network.run(agents, [look], progress=lambda k: None, **settings)

@@ -1,0 +1,645 @@
+"""The order of what an agent could do at one instant: drawn from a seed, or taken from a schedule.
+
+asyncio runs callbacks in the order in which they became ready, so a run shows one of the orders in which tasks, timers
+and frames may come. An `Order` takes another one. It chooses only among what belongs to one agent: agents share
+nothing, so what one does at an instant changes nothing of what another does then. Hence a choice is named by its
+agent, its time and its number, and it stays the same choice in a run that leaves another one out, or has more workers.
+
+What belongs to no agent (rounds, faults, the radio, probes) keeps its place, and nothing passes it. Callbacks of
+asyncio and netsim that are neither step of a task nor timer keep their place as well. So do frames of one link, and
+callbacks of ``call_soon``, which asyncio promises to run first in, first out.
+"""
+
+import ast
+import asyncio
+import inspect
+import itertools
+import os
+import re
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from netsim._version import __version__
+from netsim.clock.clock import END_OF_SLEEP, timed
+from netsim.clock.task import OWNER, TaskOwner
+from netsim.errors import BadInput
+from netsim.util import check, draws
+
+if TYPE_CHECKING:
+    from netsim.clock.clock import Loop
+
+__all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered", "ordering", "read"]
+
+Method = Literal["random", "priorities"]
+
+# The priorities of an agent's things change within so many of its first choices.
+_CHANGE_WITHIN = 50
+
+_VERSION = f"netsim {__version__}, Python {sys.version_info.major}.{sys.version_info.minor}"
+_FOLDERS = (os.path.dirname(os.path.dirname(__file__)), sysconfig.get_path("stdlib"))
+
+_WORDS = re.compile(
+    r"at (?P<time>\S+) s agent (?P<agent>.+?)(?:, choice (?P<number>\d+))?: (?:"
+    r"(?P<held>.+) waits until nothing else is ready|(?P<first>.+?) comes before .+?(?: and (?P<more>\d+) more)?)"
+)
+_FRAME, _LINK, _CALLBACK, _ARRIVAL = "the frame ", "the link from ", "the callback ", "an arrival of frames"
+
+
+class Choice(NamedTuple):
+    """A choice of a run: the ``taken``-th of ``among`` things that the agent could do first.
+
+    Attributes
+    ----------
+    agent : Hashable
+        The agent's name.
+    time : float
+        The simulated time in seconds.
+    number : int
+        How many choices of this agent there were before at this time.
+    taken, among : int
+        Which of the things was first, from 0, in asyncio's order; and how many there were.
+    frames : bool
+        Whether the things are frames of several links; else steps of tasks, timers and callbacks.
+    words : str
+        The choice in words, unless asyncio's order makes the same.
+    things : tuple of str
+        What tells the things apart: names of tasks, or senders.
+    """
+
+    agent: Hashable
+    time: float
+    number: int
+    taken: int
+    among: int = 0
+    frames: bool = False
+    words: str = ""
+    things: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> tuple[Hashable, float, int, bool]:
+        """What names the choice."""
+        return self.agent, self.time, self.number, self.frames
+
+    def __str__(self) -> str:
+        return self.words or f"{_where(self)}: {'frame' if self.frames else 'thing'} {self.taken} of {self.among} first"
+
+
+class Hold(NamedTuple):
+    """A task of an agent, or a link to it, that waits at an instant until nothing else of the agent is ready.
+
+    Attributes
+    ----------
+    agent : Hashable
+        The agent's name.
+    time : float
+        The simulated time in seconds.
+    thing : str
+        The name of the task, or what else `Choice.things` has.
+    words : str
+        The hold in words.
+    """
+
+    agent: Hashable
+    time: float
+    thing: str
+    words: str = ""
+
+    def __str__(self) -> str:
+        return self.words or f"{_where(self)}: {self.thing} waits until nothing else is ready"
+
+
+def _where(change: Choice | Hold) -> str:
+    exact = f"{change.time:g}"
+    shown = exact if float(exact) == change.time else repr(change.time)
+    number = f", choice {change.number + 1}" if isinstance(change, Choice) and change.number else ""
+    return f"at {shown} s agent {change.agent!r}{number}"
+
+
+class Order:
+    """Chooses which of the things an agent could do at one instant comes first; ``Order()`` is asyncio's order.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Draws the choices, for each agent from a stream of its own.
+    method : {"random", "priorities"}
+        "random" takes each thing with the same chance. "priorities" gives each task and each link a priority, which
+        ``changes`` times drops below all others: it keeps a task waiting for long (Burckhardt et al. 2010, "A
+        randomized scheduler with probabilistic guarantees of finding bugs").
+    changes : int
+        See ``method``.
+    schedule : iterable of Choice or Hold
+        These are as given, all others are asyncio's; not with a seed.
+    version : str
+        The versions of netsim and Python with which the schedule was recorded.
+    records : bool
+        Whether to record the choices of the run.
+
+    Attributes
+    ----------
+    choices : list of Choice
+        The choices of the last run, if ``records``, unless it had several workers.
+    holds : list of Hold
+        The holds of the last run that kept something waiting, in words.
+    tells : bool
+        Whether to put what is recorded into words, which takes longer than to record it.
+
+    Raises
+    ------
+    BadInput
+        If an argument cannot be used.
+    """
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        *,
+        method: Method = "random",
+        changes: int = 2,
+        schedule: Iterable[Choice | Hold] = (),
+        version: str = _VERSION,
+        records: bool = False,
+    ) -> None:
+        self.seed = None if seed is None else check.integer("order", seed, low=0)
+        self.method = check.one_of("method", method, ("random", "priorities"))
+        self.changes = check.integer("changes", changes, low=0)
+        self.schedule, self.version = tuple(schedule), version
+        for each in self.schedule:
+            check.instance("schedule", each, Choice | Hold, "of netsim.testing.Choice and Hold")
+        if self.schedule and seed is not None:
+            raise BadInput("schedule: must be left out with a seed, which draws all choices")
+        self.records = self.tells = check.flag("records", records)
+        self.choices: list[Choice] = []
+        self.holds: list[Hold] = []
+
+    @classmethod
+    def parse(cls, text: str) -> "Order":
+        """Return the order that a seed, or a schedule in words with one change in a line or after a semicolon, tells.
+
+        Raises BadInput if the text is neither.
+        """
+        if text.strip().isdecimal():
+            return cls(int(text))
+        lines = [line for line in (each.strip() for each in re.split(r"\n|; (?=at )", text)) if line]
+        version = lines.pop(0).removeprefix("# ") if lines and lines[0].startswith("# ") else _VERSION
+        return cls(schedule=[_parsed(line) for line in lines], version=version)
+
+    def __str__(self) -> str:
+        if self.seed is not None:
+            return f"order {self.seed}, {self.method}"
+        return "\n".join([f"# {self.version}", *map(str, self.schedule)])
+
+    def again(self) -> "Order":
+        """Return the schedule that repeats the choices recorded in the last run."""
+        return Order(schedule=[*self.holds, *(each for each in self.choices if each.taken)])
+
+    def must_fit(self) -> None:
+        """Raise BadInput if another version of Python or netsim, whose callbacks may be others, made the schedule."""
+        if self.schedule and self.version != _VERSION:
+            raise check.refuse("order", self.version, f"a schedule of {_VERSION}, whose callbacks have this order")
+
+
+def _parsed(line: str) -> Choice | Hold:
+    found = _WORDS.fullmatch(line)
+    if found is None:
+        forms = "at TIME s agent NAME[, choice NUMBER]: … comes before …[ and NUMBER more], or … waits until nothing …"
+        raise check.refuse("order", line, f"a seed, a file, or words of a schedule: {forms}")
+    try:
+        time, agent = float(found["time"]), ast.literal_eval(found["agent"])
+    except (ValueError, SyntaxError):
+        raise check.refuse("order", line, "words with a time in seconds and the name of an agent") from None
+    if found["held"]:
+        is_task = not found["held"].startswith((_LINK, _CALLBACK, _ARRIVAL))
+        task = re.search(r"\((?:line \d+, )?([^()]+)\)$", found["held"]) if is_task else None
+        return Hold(agent, time, task[1] if task else found["held"], line)
+    number, taken = int(found["number"] or 1) - 1, int(found["more"] or 0) + 1
+    return Choice(agent, time, number, taken, frames=found["first"].startswith(_FRAME), words=line)
+
+
+_ORDER: ContextVar[Order | None] = ContextVar("ORDER", default=None)
+
+
+def read(text: str) -> str:
+    """Return a seed, or a schedule in words (`Order.parse`) in one line; ``text`` may be the path of a file of it.
+
+    Raises BadInput if the text is none of these, or a schedule of other versions.
+    """
+    is_file = not text.lstrip().startswith("at ") and os.path.isfile(text)
+    order = Order.parse(Path(text).read_text(encoding="utf-8") if is_file else text)
+    order.must_fit()
+    return "; ".join(map(str, order.schedule)) if order.seed is None else str(order.seed)
+
+
+@contextmanager
+def ordering(text: str | None) -> Iterator[None]:
+    """In all runs inside the context that are given no order, use that of a text (`Order.parse`)."""
+    if text is None:
+        yield
+        return
+    token = _ORDER.set(Order.parse(text))
+    try:
+        yield
+    finally:
+        _ORDER.reset(token)
+
+
+def ordered(order: int | Order | None) -> Order | None:
+    """Return the order of a run that is given ``order``; raises BadInput unless it can be used here."""
+    found = _ORDER.get() if order is None else order if isinstance(order, Order) else Order(order)
+    if found is not None:
+        found.must_fit()
+    return found
+
+
+_Words = Callable[[Any, bool], str]
+"""Returns a thing in words and, if asked, the name by which a `Hold` knows it."""
+
+# --- choosing ---------------------------------------------------------------------------------------------------------
+
+
+class Chooser:
+    """Chooses for one agent, in one run, either among its steps or among the frames that arrive.
+
+    Its draws depend on nothing else, so that they do not depend on when an inbox is looked at.
+
+    Parameters
+    ----------
+    order : Order
+        The order of the run.
+    agent : Hashable
+        The agent's name.
+    frames : bool
+        Whether it chooses among frames.
+    note : callable
+        Called with what a schedule changes, in words.
+
+    Attributes
+    ----------
+    draw : callable or None
+        Returns the next random number of this chooser, uniform on [0, 1).
+    is_plain : bool
+        Whether a choice is only ``int(draw() * count)``.
+    holds : dict
+        The agent's holds, as {time: {thing: Hold}}.
+    """
+
+    def __init__(self, order: Order, agent: Hashable, frames: bool, note: Callable[[str], None]) -> None:
+        self.agent, self._frames, self._order, self._note = agent, frames, order, note
+        own = [each for each in order.schedule if each.agent == agent]
+        self._taken = {
+            each.place[1:3]: each.taken for each in own if isinstance(each, Choice) and each.frames is frames
+        }
+        self.holds: dict[float, dict[str, Hold]] = {}
+        for each in own:
+            if isinstance(each, Hold):
+                self.holds.setdefault(each.time, {})[each.thing] = each
+        self._time, self._number, self._made = -1.0, 0, 0
+        self._priorities: dict[str, float] = {}
+        self.draw: Callable[[], float] | None = None
+        self._changes: list[int] | None = None
+        if order.seed is not None:
+            purpose = "order of frames" if frames else "order"
+            self.draw = draws.Stream(draws.stream_key(order.seed, draws.name_key(agent), purpose)).uniform
+            if order.method == "priorities":
+                self._changes = [int(self.draw() * _CHANGE_WITHIN) for _ in range(order.changes)]
+        self._is_numbered = order.records or bool(self._taken)
+        self.is_plain = self.draw is not None and self._changes is None and not self._is_numbered
+
+    def pick(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> int:
+        """Return which of several things is first; ``keys`` tell them apart, unless ``is_plain``."""
+        which = 0
+        if self.draw is not None:
+            which = int(self.draw() * len(things)) if self._changes is None else self._by_priority(keys)
+        if not self._is_numbered:
+            return which
+        number = self._number = self._number + 1 if time == self._time else 0
+        self._time = time
+        if self._taken:
+            which = min(self._taken.get((time, number), 0), len(things) - 1)
+        order = self._order
+        choice = Choice(self.agent, time, number, which, len(things), self._frames, "", tuple(keys))
+        if which and (order.tells or not order.records):
+            more = f" and {which - 1} more" if which > 1 else ""
+            said = f"{words(things[which], False)} comes before {words(things[0], False)}{more}"
+            choice = choice._replace(words=f"{_where(choice)}: {said}")
+            if self._taken:
+                self._note(said)
+        if order.records:
+            order.choices.append(choice)
+        return which
+
+    def _by_priority(self, keys: Sequence[str]) -> int:
+        priorities, made = self._priorities, self._made
+        self._made = made + 1
+        try:
+            ranks = [priorities[each] for each in keys]
+        except KeyError:
+            for each in keys:
+                if each not in priorities:
+                    priorities[each] = self.draw()  # type: ignore[misc]
+            ranks = [priorities[each] for each in keys]
+        if made < _CHANGE_WITHIN:
+            for number, step in enumerate(self._changes or ()):
+                if step == made:
+                    priorities[keys[ranks.index(max(ranks))]] = -1.0 - number
+                    ranks = [priorities[each] for each in keys]
+        return ranks.index(max(ranks))
+
+    def rest(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> list[int]:
+        """Return the places of the things that no hold keeps waiting; of all, if there are no others."""
+        held = self.holds.get(time, {})
+        left = [place for place, key in enumerate(keys) if key not in held]
+        if not left or len(left) == len(things):
+            return list(range(len(things)))
+        for key, thing in zip(keys, things, strict=True):
+            hold = held.get(key)
+            if hold is not None and all(known[:3] != hold[:3] for known in self._order.holds):
+                said = f"{words(thing, True)} waits until nothing else is ready"
+                self._order.holds.append(hold._replace(words=f"{_where(hold)}: {said}"))
+                self._note(said)
+        return left
+
+    def arrange(self, entries: list[Any]) -> list[Any]:
+        """Return arrivals (`netsim.core.arrival_queue.Entry`, in order) with those of one time in this order."""
+        arranged: list[Any] = []
+        first, count = 0, len(entries)
+        while first < count:
+            time, end = entries[first][0], first + 1
+            while end < count and entries[end][0] == time:
+                end += 1
+            links: dict[Hashable, deque[Any]] = {}
+            for entry in entries[first:end]:
+                links.setdefault(entry[3].sender, deque()).append(entry)
+            while links:
+                heads = sorted((link[0] for link in links.values()), key=lambda entry: entry[1])
+                if time in self.holds:
+                    heads = [heads[each] for each in self.rest(time, heads, [*map(_sender, heads)], _frame_in_words)]
+                keys = () if self.is_plain else [_sender(each) for each in heads]
+                which = self.pick(time, heads, keys, _frame_in_words) if len(heads) > 1 else 0
+                link = links[heads[which][3].sender]
+                arranged.append(link.popleft())
+                if not link:
+                    del links[heads[which][3].sender]
+            first = end
+        return arranged
+
+
+def _sender(entry: Any) -> str:
+    return f"{_LINK}{entry[3].sender!r}"
+
+
+def _frame_in_words(entry: Any, named: bool) -> str:
+    return _sender(entry) if named else f"{_FRAME}{entry[3].kind!r} of {entry[3].sender!r}"
+
+
+# --- ready callbacks --------------------------------------------------------------------------------------------------
+
+# asyncio's compiled tasks have a wrapper for steps, and a function for steps after a future.
+_STEP = "TaskStepMethWrapper"
+_STEPS = frozenset([_STEP, "task_wakeup", "TaskWakeup", "__step", "__wakeup"])
+
+_PLAIN = object()
+"""In place of a thing: a callback that keeps its place."""
+
+
+class _Bare(NamedTuple):
+    """A callback of the agent's own that is no step of a task: its name, and whether it keeps its place among such."""
+
+    name: str
+    in_turn: bool
+
+
+_UNAWAITED = _Bare("the end of a sleep", in_turn=False)
+
+
+class _AgentQueue:
+    """The ready callbacks of one agent, in segments, between which there is what belongs to no agent.
+
+    Attributes
+    ----------
+    handles : list
+        The callbacks of the first segment, in asyncio's order.
+    things : list
+        What each of the first of them lets go on (`_thing`); found out when there is a choice.
+    keys : list of str
+        What tells the things apart; empty if the chooser does not ask for it.
+    special : int
+        How many of the things are no tasks or timeouts.
+    later : deque of list
+        The callbacks of the other segments.
+    last : list
+        The callbacks of the last segment, whose number is ``epoch``.
+    """
+
+    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "special", "things")
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.chooser = chooser
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all callbacks."""
+        self.handles: list[Any] = []
+        self.things: list[Any] = []
+        self.keys: list[str] = []
+        self.special = 0
+        self.later: deque[list[Any]] = deque()
+        self.last, self.epoch = self.handles, -1
+
+    def open(self, epoch: int) -> None:
+        """Begin a segment."""
+        self.epoch = epoch
+        if self.handles or self.later:
+            self.last = []
+            self.later.append(self.last)
+
+    def pop(self, now: Callable[[], float]) -> Any:
+        """Remove and return the callback that is next."""
+        handles, things = self.handles, self.things
+        if not handles:
+            handles = self.handles = self.later.popleft()
+        if len(handles) == 1:
+            things.clear()
+            self.keys.clear()
+            self.special = 0
+            return handles.pop()
+        chooser = self.chooser
+        if len(things) < len(handles):
+            for handle in handles[len(things) :]:
+                callback = handle._callback
+                if type(callback).__name__ == _STEP:
+                    thing = callback.__self__
+                elif callback is END_OF_SLEEP:
+                    # If nothing asks, it does not matter which task sleeps.
+                    thing = None if chooser.is_plain else _waiting(handle._args[0]) or _UNAWAITED
+                else:
+                    thing = _thing(handle)
+                    self.special += thing is _PLAIN or type(thing) is _Bare
+                things.append(thing)
+                if not chooser.is_plain:
+                    self.keys.append(_key(thing))
+        if self.special or chooser.holds:
+            place = self._place(now())
+            self.special -= things[place] is _PLAIN or type(things[place]) is _Bare
+        elif chooser.is_plain:
+            place = int(chooser.draw() * len(handles))  # type: ignore[misc]
+        else:
+            place = chooser.pick(now(), things, self.keys, _in_words)
+        del things[place]
+        if not chooser.is_plain:
+            del self.keys[place]
+        return handles.pop(place)
+
+    def _place(self, now: float) -> int:
+        """Choose the place of the next callback where not all may be next."""
+        chooser, things, keys = self.chooser, self.things, self.keys
+        places = chooser.rest(now, things, keys, _in_words) if chooser.holds else list(range(len(things)))
+        offered: list[int] = []
+        in_turn = False
+        for place in places:
+            thing = things[place]
+            if thing is _PLAIN:
+                if not offered:
+                    return place
+                continue
+            if type(thing) is _Bare and thing.in_turn:
+                if in_turn:
+                    continue
+                in_turn = True
+            offered.append(place)
+        if len(offered) == 1:
+            return offered[0]
+        own = [keys[place] for place in offered] if keys else ()
+        return offered[chooser.pick(now, [things[place] for place in offered], own, _in_words)]
+
+
+class ReadyQueue:
+    """A loop's ready callbacks, in place of asyncio's deque: those of one agent come in the order of an `Order`.
+
+    Each place in the queue belongs to an agent, or is a callback that belongs to none. When an agent's place is
+    reached, the agent's next callback is chosen. So no agent gets more places than it has callbacks, and the choices of
+    one agent do not depend on what others do.
+    """
+
+    def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
+        self._now = loop.now
+        self._places: deque[Any] = deque()
+        self._queues = {owner: _AgentQueue(chooser) for owner, chooser in choosers.items()}
+        self._epoch = 0
+        for handle in ready:
+            self.append(handle)
+
+    def append(self, handle: Any) -> None:
+        """Add a callback."""
+        queue = self._queues.get(handle._context.get(OWNER))
+        if queue is None:
+            self._epoch += 1
+            self._places.append(handle)
+            return
+        if queue.epoch != self._epoch:
+            queue.open(self._epoch)
+        queue.last.append(handle)
+        self._places.append(queue)
+
+    def popleft(self) -> Any:
+        """Remove and return the callback that is next."""
+        place = self._places.popleft()
+        return place.pop(self._now) if type(place) is _AgentQueue else place
+
+    def clear(self) -> None:
+        """Remove all callbacks."""
+        self._places.clear()
+        for queue in self._queues.values():
+            queue.clear()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Any]:
+        own = {queue: itertools.chain(list(queue.handles), *map(list, queue.later)) for queue in self._queues.values()}
+        return iter([next(own[place]) if type(place) is _AgentQueue else place for place in self._places])
+
+
+def install(loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
+    """From now on, let a loop run each agent's callbacks in the order that the agent's chooser takes."""
+    asyncios: Any = loop
+    asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, choosers)
+
+
+def _thing(handle: Any) -> Any:
+    """Return what a callback lets go on: a task, a timeout, a `_Bare` callback; or `_PLAIN` if it keeps its place."""
+    callback, args, is_timer = timed(handle)
+    if callback is None:
+        return _PLAIN
+    if _is_step(callback):
+        return callback.__self__
+    found = getattr(callback, "__self__", None)
+    if is_timer and isinstance(getattr(found, "_task", None), asyncio.Task):
+        return found
+    is_library = _is_library(callback)
+    if is_timer and is_library:
+        if getattr(callback, "__name__", "") == "_on_timer":
+            return _Bare(_ARRIVAL, in_turn=False)
+        for waited in args:
+            if (task := _waiting(waited)) is not None:
+                return task
+    if is_library:
+        return _PLAIN
+    name = getattr(callback, "__qualname__", None) or type(callback).__name__
+    return _Bare(f"{_CALLBACK}{_short(name)}", in_turn=not is_timer)
+
+
+def _waiting(future: Any) -> Any:
+    """Return the task that waits for a future; None if there is none."""
+    callbacks = getattr(future, "_callbacks", None) or ()
+    return next((waiting.__self__ for waiting, _ in callbacks if _is_step(waiting)), None)
+
+
+def _is_step(callback: Any) -> bool:
+    name = getattr(callback, "__name__", type(callback).__name__)
+    return name in _STEPS and isinstance(callback.__self__, asyncio.Task)
+
+
+def _is_library(callback: Any) -> bool:
+    callback = getattr(callback, "func", callback)
+    module = getattr(callback, "__module__", None) or type(getattr(callback, "__self__", callback)).__module__
+    return str(module).partition(".")[0] in ("asyncio", "_asyncio", "netsim")
+
+
+def _key(thing: Any) -> str:
+    if isinstance(thing, asyncio.Task):
+        return thing.get_name()
+    if isinstance(thing, _Bare):
+        return thing.name
+    return "" if thing is _PLAIN else str(thing._task.get_name())
+
+
+def _in_words(thing: Any, named: bool) -> str:
+    if isinstance(thing, _Bare):
+        return thing.name
+    if isinstance(thing, asyncio.Task):
+        return _task_in_words(thing, named)
+    return f"the timeout of {_task_in_words(thing._task, named)}"
+
+
+def _task_in_words(task: "asyncio.Task[Any]", named: bool) -> str:
+    """Return a task's function, the line of the agent's own code at which it waits and, if ``named``, the name."""
+    inner: Any = task.get_coro()
+    function, line = _short(inner.__qualname__), ""
+    while inspect.iscoroutine(inner) and inner.cr_frame is not None:
+        if inner.cr_code.co_filename.startswith(_FOLDERS):
+            break
+        line = f"line {inner.cr_frame.f_lineno}"
+        inner = inner.cr_await
+    more = ", ".join(filter(None, [line, task.get_name() if named else ""]))
+    return f"{function} ({more})" if more else function
+
+
+def _short(name: str) -> str:
+    return name.rpartition("<locals>.")[2]
