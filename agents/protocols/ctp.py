@@ -22,6 +22,9 @@ _MOST_COST = 128.0  # transmissions: two for each hop that a packet may take
 # In least intervals of beacons: for how long a node that lost its route takes none, so that all who route over it learn
 # that; and the longest between two of its beacons that ask for others'.
 _HOLD, _ASK = 32, 128
+_WHITE = 3.0
+_FALL = 2.0
+_PERFECT = 1.0
 
 
 class CTP(Collector):
@@ -107,7 +110,7 @@ class CTP(Collector):
         # children. A field has far more beacons than changes of these.
         self._offered: dict[Hashable, float] = {}
         self._through: dict[Hashable, float] = {}
-        self._children: set[Hashable] = set()
+        self._guessed: dict[Hashable, float] = {}
         self.parent, self.cost = None, 0.0 if self.is_sink else math.inf
         self._advertised = math.inf
         self._held_until = -math.inf
@@ -123,27 +126,31 @@ class CTP(Collector):
     @property
     def _pulls(self) -> bool:
         """The pull bit: whether this node asks its neighbours for beacons."""
-        return math.isinf(self.cost)
+        return math.isinf(self.cost) and self.now >= self._held_until
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         """Take a beacon: count it, note the route that it offers, and answer its pull bit."""
         sequence, pulls, parent, tenths = frame.payload
-        cost = math.inf if tenths == _NO_ROUTE else tenths / _TENTHS
-        sender = frame.sender
-        # Few beacons offer less than any: the first comparison leaves out the rest.
-        compare = cost < max(self._offered.values(), default=-math.inf) and any(
-            cost < other for node, other in self._offered.items() if node != self.parent
-        )
-        evicted = self.estimator.heard(sender, sequence, compare=compare)
-        if evicted is not None:
-            self._offered.pop(evicted, None)
-            self._through.pop(evicted, None)
-        if sender in self.estimator:
-            (self._children.add if parent == self.name else self._children.discard)(sender)
-            self._offered[sender] = cost
-            self._weigh(sender)
-        if pulls and not self._pulls:
+        if pulls and self.cost < math.inf:
             self.trickle.reset()
+        sender = frame.sender
+        # A child offers no route.
+        cost = math.inf if tenths == _NO_ROUTE or parent == self.name else tenths / _TENTHS
+        if sender not in self.estimator and len(self.estimator) >= self.table:
+            # In a dense field most beacons end here.
+            least = cost + _PERFECT + self.switch
+            if least >= max(self._guessed.values()):
+                return
+            worst = max(self._guessed, key=lambda node: (node != self.parent, self._guessed[node]))
+            snr = getattr(frame, "snr_db", None)
+            if worst == self.parent or least >= self._guessed[worst] or (snr is not None and snr < _WHITE):
+                return
+            self.estimator.heard(sender, sequence, compare=worst)
+            del self._offered[worst], self._through[worst], self._guessed[worst]
+        else:
+            self.estimator.heard(sender, sequence)
+        self._offered[sender] = cost
+        self._weigh(sender)
         self.choose()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
@@ -156,9 +163,9 @@ class CTP(Collector):
         """Choose the neighbour of least cost as parent, if it is better by ``switch`` than the one there is."""
         if self.is_sink:
             return
-        costs = self._through
+        costs, before = self._through, self.cost
         if self.parent is not None and math.isinf(costs.get(self.parent, math.inf)):
-            self._lose_route()
+            self._leave()
         if self.now < self._held_until:
             return
         best = min(costs, key=costs.__getitem__, default=None)
@@ -170,23 +177,34 @@ class CTP(Collector):
         self.estimator.pinned = {self.parent}
         if self.parent is not None:
             self.wake()
-        had_route, has_route = math.isfinite(self._advertised), math.isfinite(self.cost)
-        if (had_route and not has_route) or (has_route and self.cost <= self._advertised - self.switch):
+        if self.cost + _FALL < before:
             self.trickle.reset()
 
     def _weigh(self, node: Hashable) -> None:
         """Note the cost of the route through a neighbour: infinite through a child, and beyond the largest one."""
-        cost = math.inf if node in self._children else self._offered[node] + self.estimator.etx(node)
+        offered, etx = self._offered[node], self.estimator.etx(node)
+        cost = offered + etx
+        self._guessed[node] = offered + (_PERFECT if math.isinf(etx) else etx)
         self._through[node] = cost if cost <= _MOST_COST else math.inf
+
+    def _leave(self) -> None:
+        """Leave the parent for a neighbour that offers less than this node did last: it hardly routes over this one.
+
+        Without such a neighbour the route is lost.
+        """
+        nearer = min(self.cost, self._advertised)
+        others = [node for node, cost in self._offered.items() if cost < nearer and node != self.parent]
+        self.parent = min(others, key=self._through.__getitem__, default=None)
+        if self.parent is None or math.isinf(self._through[self.parent]):
+            self._lose_route()
 
     def _lose_route(self) -> None:
         """Have no route, say so, and take none until all who route over this node have heard it."""
         self.parent, self.cost = None, math.inf
         self.estimator.pinned = set()
         # What neighbours offered before they heard it may lead over this node; who has a route answers.
-        self._offered.clear()
-        self._through.clear()
-        self._children.clear()
+        self._offered = dict.fromkeys(self._offered, math.inf)
+        self._through, self._guessed = dict(self._offered), dict(self._offered)
         self._held_until = self.now + _HOLD * self.imin
         self.trickle.reset()
 
@@ -198,5 +216,5 @@ class CTP(Collector):
         if gradient <= self.gradient:
             self.trickle.reset()
             if self.parent is not None and self.has_come_round(packet):
-                self._lose_route()
+                self._leave()
         return True

@@ -85,6 +85,9 @@ class LinkEstimator:
     def __contains__(self, neighbor: Hashable) -> bool:
         return neighbor in self._links
 
+    def __len__(self) -> int:
+        return len(self._links)
+
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self._links)
 
@@ -93,18 +96,19 @@ class LinkEstimator:
         link = self._links.get(neighbor)
         return math.inf if link is None or link.etx is None else link.etx
 
-    def heard(self, neighbor: Hashable, sequence: int, *, white: bool = True, compare: bool = False) -> Hashable | None:
+    def heard(
+        self, neighbor: Hashable, sequence: int, *, white: bool = True, compare: Hashable | None = None
+    ) -> Hashable | None:
         """Count a beacon; return the neighbour that left the table for its sender, None if none did.
 
-        A sender that is not in the table enters if there is room, or, with the white and the compare bit, in place of a
-        random neighbour that is not pinned.
+        A sender that is not in the table enters if there is room, or, with the white bit, in place of the neighbour
+        that ``compare`` names.
         """
         evicted = None
         if neighbor not in self._links and len(self._links) >= self.size:
-            others = [each for each in self._links if each not in self.pinned] if white and compare else []
-            if not others:
+            if compare is None or not white:
                 return None
-            evicted = others[int(self._rng.integers(len(others)))]
+            evicted = compare
             del self._links[evicted]
         link = self._links.setdefault(neighbor, _Link())
         missed = 0 if link.sequence is None else (sequence - link.sequence - 1) % _SEQUENCES
