@@ -20,6 +20,8 @@ BEACON = "b"
 _TENTHS = 10  # costs travel in tenths of a transmission
 _NO_ROUTE = 0xFFFF
 _MOST_COST = 128.0  # transmissions: two for each hop that a packet may take
+_PERFECT = 1.0  # ETX, at best
+_FALL = 2.0  # transmissions: a cost that falls by more at once resets the timer
 # In least intervals of beacons: for how long a node that lost its route takes none, so that all who route over it learn
 # that; and the longest between two of its beacons that ask for others'.
 _HOLD, _ASK = 32, 128
@@ -28,17 +30,19 @@ _HOLD, _ASK = 32, 128
 class CTP(Collector):
     """The Collection Tree Protocol: a node's cost is its parent's plus the ETX of the link to it; the sink's is 0.
 
-    * *Link estimation*: `LinkEstimator`, from beacons and acknowledgements.
+    * *Link estimation*: `LinkEstimator`, from beacons and acknowledgements. In a full table a neighbour takes the place
+      of the one through which the route costs most, if a route through it may cost less by ``switch``.
     * *Adaptive beacons*: by `Trickle` without suppression. It is reset by a neighbour that asks for beacons (the pull
-      bit of a node without a route), by a cost that fell by ``switch`` or more since the last beacon, by a route that
-      is lost, and by data that show a loop.
+      bit of a node without a route), by a first route, by a cost that falls by more than two transmissions at once, by
+      a route that is lost, and by data that show a loop.
     * *Datapath validation*: a data frame carries its sender's cost, which must be larger than the receiver's. Otherwise
       the topology is inconsistent: the receiver resets its timer, and forwards the packet all the same. If the packet
-      has been here before, it is in a loop: the receiver gives its route up.
-    * *No route*: a node whose route is given up, whose parent has none any more, or whose cost is beyond 128
-      transmissions, says so at once. For 32 ``imin`` it takes no other route, for what its neighbours offer may lead
-      back to it. Its packets wait. Then it asks for beacons, more and more seldom down to once in 128 ``imin``; only
-      nodes with a route answer.
+      has been here before, it is in a loop: the receiver leaves its parent.
+    * *No route*: a node that leaves its parent, or whose parent has no route any more, takes the best of the neighbours
+      that offer less than its own last beacon did: they hardly route over it. If there is none, or the cost is beyond
+      128 transmissions, it says at once that it has no route. For 32 ``imin`` it takes no other, for what its
+      neighbours offer may lead back to it. Its packets wait. Then it asks for beacons, more and more seldom down to
+      once in 128 ``imin``; only nodes with a route answer.
 
     Congestion bits, and more than one sink, are left out.
 
@@ -68,8 +72,11 @@ class CTP(Collector):
     -----
     Sources: O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis, "Collection Tree Protocol", SenSys 2009; R.
     Fonseca et al., "The Collection Tree Protocol (CTP)", TinyOS Enhancement Proposal 123. The defaults are those of
-    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. What a node
-    does without a route is ours: there costs count up along a loop until packets reach the hop limit.
+    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. Two
+    things are ours. There a node keeps its parent in a loop, and costs count up until packets reach the hop limit. And
+    there a neighbour whose link is measured and not very bad keeps its place in the table, so in a dense field routes
+    lead over the ten that were heard first; where a random neighbour leaves, as in the estimator's paper, a hundred
+    replace each other before three beacons of any were counted.
     """
 
     paper: ClassVar[str] = PAPER
@@ -103,13 +110,13 @@ class CTP(Collector):
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
         """Begin without a route."""
-        self.estimator = LinkEstimator(self.rng, size=self.table)
+        self.estimator = LinkEstimator(size=self.table)
         self.trickle = Trickle(self._beacon, self.rng, imin=self.imin, doublings=self.doublings)
-        # Of each neighbour's last beacon the cost, and what a route through it costs, in transmissions; who of them are
-        # children. A field has far more beacons than changes of these.
+        # Of each neighbour in the table, in transmissions: the cost in its last beacon, what a route through it costs,
+        # and what it costs if a link that was not measured yet is perfect. A field has far more beacons than changes.
         self._offered: dict[Hashable, float] = {}
         self._through: dict[Hashable, float] = {}
-        self._children: set[Hashable] = set()
+        self._guessed: dict[Hashable, float] = {}
         self.parent, self.cost = None, 0.0 if self.is_sink else math.inf
         self._advertised = math.inf
         self._held_until = -math.inf
@@ -125,27 +132,30 @@ class CTP(Collector):
     @property
     def _pulls(self) -> bool:
         """The pull bit: whether this node asks its neighbours for beacons."""
-        return math.isinf(self.cost)
+        return math.isinf(self.cost) and self.now >= self._held_until
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         """Take a beacon: count it, note the route that it offers, and answer its pull bit."""
         sequence, pulls, parent, tenths = frame.payload
-        cost = math.inf if tenths == _NO_ROUTE else tenths / _TENTHS
-        sender = frame.sender
-        # Few beacons offer less than any: the first comparison leaves out the rest.
-        compare = cost < max(self._offered.values(), default=-math.inf) and any(
-            cost < other for node, other in self._offered.items() if node != self.parent
-        )
-        evicted = self.estimator.heard(sender, sequence, compare=compare)
-        if evicted is not None:
-            self._offered.pop(evicted, None)
-            self._through.pop(evicted, None)
-        if sender in self.estimator:
-            (self._children.add if parent == self.name else self._children.discard)(sender)
-            self._offered[sender] = cost
-            self._weigh(sender)
-        if pulls and not self._pulls:
+        if pulls and self.cost < math.inf:
             self.trickle.reset()
+        sender = frame.sender
+        # A child offers no route.
+        cost = math.inf if tenths == _NO_ROUTE or parent == self.name else tenths / _TENTHS
+        if sender not in self.estimator and len(self.estimator) >= self.table:
+            # In a dense field most beacons end here.
+            least = cost + _PERFECT + self.switch
+            if least >= max(self._guessed.values()):
+                return
+            worst = max(self._guessed, key=lambda node: (node != self.parent, self._guessed[node]))
+            if worst == self.parent or least >= self._guessed[worst]:
+                return
+            self.estimator.heard(sender, sequence, compare=worst)
+            del self._offered[worst], self._through[worst], self._guessed[worst]
+        else:
+            self.estimator.heard(sender, sequence)
+        self._offered[sender] = cost
+        self._weigh(sender)
         self.choose()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
@@ -158,9 +168,9 @@ class CTP(Collector):
         """Choose the neighbour of least cost as parent, if it is better by ``switch`` than the one there is."""
         if self.is_sink:
             return
-        costs = self._through
+        costs, before = self._through, self.cost
         if self.parent is not None and math.isinf(costs.get(self.parent, math.inf)):
-            self._lose_route()
+            self._leave()
         if self.now < self._held_until:
             return
         best = min(costs, key=costs.__getitem__, default=None)
@@ -172,33 +182,44 @@ class CTP(Collector):
         self.estimator.pinned = {self.parent}
         if self.parent is not None:
             self.wake()
-        had_route, has_route = math.isfinite(self._advertised), math.isfinite(self.cost)
-        if (had_route and not has_route) or (has_route and self.cost <= self._advertised - self.switch):
+        if self.cost + _FALL < before:
             self.trickle.reset()
 
     def _weigh(self, node: Hashable) -> None:
         """Note the cost of the route through a neighbour: infinite through a child, and beyond the largest one."""
-        cost = math.inf if node in self._children else self._offered[node] + self.estimator.etx(node)
+        etx = self.estimator.etx(node)
+        cost = self._offered[node] + etx
+        self._guessed[node] = self._offered[node] + (etx if math.isfinite(etx) else _PERFECT)
         self._through[node] = cost if cost <= _MOST_COST else math.inf
+
+    def _leave(self) -> None:
+        """Leave the parent for a neighbour that offers less than this node did last: it hardly routes over this one.
+
+        Without such a neighbour the route is lost.
+        """
+        nearer = min(self.cost, self._advertised)
+        others = [node for node, cost in self._offered.items() if cost < nearer and node != self.parent]
+        self.parent = min(others, key=self._through.__getitem__, default=None)
+        if self.parent is None or math.isinf(self._through[self.parent]):
+            self._lose_route()
 
     def _lose_route(self) -> None:
         """Have no route, say so, and take none until all who route over this node have heard it."""
         self.parent, self.cost = None, math.inf
         self.estimator.pinned = set()
         # What neighbours offered before they heard it may lead over this node; who has a route answers.
-        self._offered.clear()
-        self._through.clear()
-        self._children.clear()
+        self._offered = dict.fromkeys(self._offered, math.inf)
+        self._through, self._guessed = dict(self._offered), dict(self._offered)
         self._held_until = self.now + _HOLD * self.imin
         self.trickle.reset()
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
         """Reset the timer if the sender's cost is not larger than this node's; forward the packet in any case.
 
-        A packet that comes round shows that this node routes over itself. It then waits for another route.
+        A packet that comes round shows that this node routes over itself. It then leaves its parent.
         """
         if gradient <= self.gradient:
             self.trickle.reset()
             if self.parent is not None and self.has_come_round(packet):
-                self._lose_route()
+                self._leave()
         return True

@@ -4,8 +4,6 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from netsim.util import check
 
 __all__ = ["LinkEstimator"]
@@ -38,12 +36,11 @@ class LinkEstimator:
     kinds of sample. Data, where there is any, soon outweighs beacons, which measure only the way back.
 
     The four bits are: *ack* (`sent`), *white* (the physical layer decoded the beacon without doubt), *compare* (the
-    beacon offers a better route than some neighbour in the table) and *pin* (``pinned`` neighbours stay).
+    beacon offers a better route than a neighbour in the table; the router says which is to leave it) and *pin*
+    (``pinned`` neighbours keep their estimate).
 
     Parameters
     ----------
-    rng : Generator
-        Which neighbour goes from a full table is drawn from it.
     size : int
         Neighbours in the table.
     beacon_window, data_window : int
@@ -54,7 +51,7 @@ class LinkEstimator:
     Attributes
     ----------
     pinned : set
-        Neighbours that stay in the table, with their estimate also after a long silence.
+        Neighbours that keep their estimate also after a long silence.
 
     Notes
     -----
@@ -67,7 +64,6 @@ class LinkEstimator:
 
     def __init__(
         self,
-        rng: np.random.Generator,
         *,
         size: int = 10,
         beacon_window: int = 3,
@@ -79,11 +75,13 @@ class LinkEstimator:
         self.data_window = check.integer("data_window", data_window, low=1)
         self.weight = check.number("weight", weight, low=0, high=math.nextafter(1, 0))
         self.pinned: set[Hashable] = set()
-        self._rng = rng
         self._links: dict[Hashable, _Link] = {}
 
     def __contains__(self, neighbor: Hashable) -> bool:
         return neighbor in self._links
+
+    def __len__(self) -> int:
+        return len(self._links)
 
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self._links)
@@ -93,19 +91,16 @@ class LinkEstimator:
         link = self._links.get(neighbor)
         return math.inf if link is None or link.etx is None else link.etx
 
-    def heard(self, neighbor: Hashable, sequence: int, *, white: bool = True, compare: bool = False) -> Hashable | None:
-        """Count a beacon; return the neighbour that left the table for its sender, None if none did.
+    def heard(self, neighbor: Hashable, sequence: int, *, white: bool = True, compare: Hashable | None = None) -> bool:
+        """Count a beacon; return whether its sender is in the table.
 
-        A sender that is not in the table enters if there is room, or, with the white and the compare bit, in place of a
-        random neighbour that is not pinned.
+        A sender that is not enters if there is room, or, with the white bit, in place of the neighbour that ``compare``
+        names.
         """
-        evicted = None
         if neighbor not in self._links and len(self._links) >= self.size:
-            others = [each for each in self._links if each not in self.pinned] if white and compare else []
-            if not others:
-                return None
-            evicted = others[int(self._rng.integers(len(others)))]
-            del self._links[evicted]
+            if compare is None or not white:
+                return False
+            del self._links[compare]
         link = self._links.setdefault(neighbor, _Link())
         missed = 0 if link.sequence is None else (sequence - link.sequence - 1) % _SEQUENCES
         if missed > _MOST_MISSED:
@@ -120,7 +115,7 @@ class LinkEstimator:
             link.reception = self._average(link.reception, share)
             link.etx = self._average(link.etx, 1 / link.reception)
             link.received = link.missed = 0
-        return evicted
+        return True
 
     def sent(self, neighbor: Hashable, attempts: int, acknowledged: bool, *, age: float = 0.0) -> None:
         """Count the transmissions of a data frame, of which the last was acknowledged or none.

@@ -143,7 +143,7 @@ class RPL(Collector):
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
         """Begin without a rank."""
-        self.estimator = LinkEstimator(self.rng, size=_MANY)
+        self.estimator = LinkEstimator(size=_MANY)
         self.trickle = Trickle(self._advertise, self.rng, imin=self.imin, doublings=self.doublings, k=self.k)
         self._ranks: dict[Hashable, int] = {}
         self._measured: dict[Hashable, float] = {}

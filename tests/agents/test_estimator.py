@@ -9,7 +9,7 @@ from netsim.agents import LinkEstimator
 
 
 def estimator(**settings: object) -> LinkEstimator:
-    return LinkEstimator(np.random.default_rng(1), **settings)  # type: ignore[arg-type]
+    return LinkEstimator(**settings)  # type: ignore[arg-type]
 
 
 def test_beacons_give_the_inverse_of_the_share_received() -> None:
@@ -78,13 +78,11 @@ def test_small_windows_lie_above_it_as_documented() -> None:
 def test_a_full_table_takes_only_who_is_heard_well_and_offers_a_better_route() -> None:
     links = estimator(size=3)
     for name in "abc":
-        assert links.heard(name, 0) is None
-    links.pinned = {"a", "b"}
-    for bits in ({"white": False, "compare": True}, {"white": True, "compare": False}):
-        assert links.heard("d", 0, **bits) is None
-        assert "d" not in links
-    assert links.heard("d", 0, compare=True) == "c"
-    assert set(links) == {"a", "b", "d"}
-    links.pinned = {"a", "b", "d"}
-    assert links.heard("e", 0, compare=True) is None
-    assert "e" not in links
+        assert links.heard(name, 0)
+    for bits in ({"white": False, "compare": "c"}, {"white": True}):
+        assert not links.heard("d", 0, **bits)
+        assert set(links) == {*"abc"}
+    assert links.heard("d", 0, compare="c")
+    assert set(links) == {*"abd"}
+    assert links.heard("a", 1, compare="b")
+    assert set(links) == {*"abd"}

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import networkx as nx
-import numpy as np
 import pytest
 
 import netsim
@@ -200,6 +199,37 @@ def test_ctp_data_that_come_from_nearer_the_sink_reset_the_timer() -> None:
     assert len(resets) == 1
 
 
+def offer(agent: Any, sender: str, tenths: int) -> None:
+    """Let an agent hear enough beacons of a neighbour for an estimate."""
+    for number in range(3):
+        agent.hear(netsim.mote.Message(sender, "b", [number, False, 0, tenths]))
+
+
+def test_ctp_keeps_the_neighbours_of_the_best_routes() -> None:
+    agent: Any = collect(CTP, topology.path(2), 100.0, table=3).agents[1]
+    offer(agent, "a", 50)
+    offer(agent, "b", 40)
+    offer(agent, "c", 30)
+    assert set(agent.estimator) == {0, "b", "c"}
+    offer(agent, "d", 26)
+    assert set(agent.estimator) == {0, "b", "c"}, "it is better, but not by 1.5 transmissions"
+    assert agent.parent == 0
+
+
+def test_ctp_leaves_a_parent_for_who_is_nearer_and_else_has_no_route_for_a_while() -> None:
+    agent: Any = collect(CTP, topology.path(2), 100.0).agents[1]
+    offer(agent, "a", 5)
+    offer(agent, "b", 30)
+    assert agent.parent == 0
+    offer(agent, 0, 65535)
+    assert (agent.parent, agent.cost) == ("a", 1.5)
+    offer(agent, "a", 65535)
+    assert agent.parent is None
+    offer(agent, "b", 30)
+    assert agent.parent is None
+    assert not agent._pulls, "what it would be offered now may lead over itself"
+
+
 # --- RPL --------------------------------------------------------------------------------------------------------------
 
 
@@ -350,7 +380,7 @@ def test_rpl_takes_a_bad_link_where_there_is_no_better_one() -> None:
 
 def test_an_estimate_that_is_not_measured_fades() -> None:
     """After a bad start a link is probed five times, seldom: the one sample is worth more than the old estimate."""
-    links = LinkEstimator(np.random.default_rng(1))
+    links = LinkEstimator()
     links.sent("a", 5, False)
     links.sent("a", 5, False)
     bad = links.etx("a")
@@ -388,7 +418,7 @@ def test_a_packet_that_comes_round_ends_the_route() -> None:
     agent = CTP()
     agent._netsim = type("Context", (), {"name": 5, "shared": None})()
     agent.trickle = type("Timer", (), {"reset": lambda self: None})()
-    agent.estimator = LinkEstimator(np.random.default_rng(1))
+    agent.estimator = LinkEstimator()
     agent._known.append((1, 1, 0))
     assert agent.has_come_round(Packet(1, 1, None, hops=4))
     assert not agent.has_come_round(Packet(1, 1, None, hops=1))
