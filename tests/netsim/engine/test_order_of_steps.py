@@ -127,6 +127,19 @@ def test_a_choice_in_words_is_the_same_choice() -> None:
     assert slow(again) == drawn
 
 
+@pytest.mark.parametrize("name", ["a: b", "it's, choice 2: x", (1, "a"), 2.5, np.int64(3), b"raw: '", None])
+def test_words_have_any_name(name: Any) -> None:
+    for change in (Choice(name, 0.1 + 0.2, 4, 2, 5), Hold(name, 1e-20, "Task-7")):
+        said = (
+            "Slow.long comes before Slow.short and 1 more" if isinstance(change, Choice) else "Slow.long (Task-7) waits"
+        )
+        where = str(change).rpartition(": ")[0]
+        line = f"{where}: {said}" + ("" if isinstance(change, Choice) else " until nothing else is ready")
+        [found] = Order.parse(line).schedule
+        assert found[:3] == change[:3]
+        assert getattr(found, "taken", None) == getattr(change, "taken", None)
+
+
 class Calls(netsim.Agent):
     async def run(self) -> None:
         self.log: list[Any] = []
