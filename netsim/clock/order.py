@@ -45,7 +45,8 @@ _VERSION = f"netsim {__version__}, Python {sys.version_info.major}.{sys.version_
 _FOLDERS = (os.path.dirname(os.path.dirname(__file__)), sysconfig.get_path("stdlib"))
 
 _WORDS = re.compile(
-    r"at (?P<time>\S+) s agent (?P<agent>.+?)(?:, choice (?P<number>\d+))?: (?:"
+    r"at (?P<time>\S+) s agent (?P<agent>b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|.+?)"
+    r"(?:, choice (?P<number>\d+))?: (?:"
     r"(?P<held>.+) waits until nothing else is ready|(?P<first>.+?) comes before .+?(?: and (?P<more>\d+) more)?)"
 )
 _FRAME, _LINK, _CALLBACK, _ARRIVAL = "the frame ", "the link from ", "the callback ", "an arrival of frames"
@@ -118,7 +119,7 @@ def _where(change: Choice | Hold) -> str:
     exact = f"{change.time:g}"
     shown = exact if float(exact) == change.time else repr(change.time)
     number = f", choice {change.number + 1}" if isinstance(change, Choice) and change.number else ""
-    return f"at {shown} s agent {change.agent!r}{number}"
+    return f"at {shown} s agent {draws.plain_name(change.agent)!r}{number}"
 
 
 class Order:
