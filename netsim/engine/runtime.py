@@ -205,6 +205,8 @@ class Runtime:
         """Drop what leads back to this run, once it is over: it is then freed at once, without a garbage collection."""
         if self.built:
             self.tasks.members.clear()
+            self.injector.actions.clear()
+            self.scheduled.clear()
             self.rounds.on_round_end = lambda number: None
             del self.tasks, self.injector
 
