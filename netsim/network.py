@@ -530,7 +530,10 @@ class Network:
             runtime = Runtime(settings, result, self._scheduled)
 
             def launch() -> Run:
-                return simulate(runtime, new_loop(clock, speed))
+                try:
+                    return simulate(runtime, new_loop(clock, speed))
+                finally:
+                    runtime.release()
         else:
             from netsim.distributed.node import Node
 

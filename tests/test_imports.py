@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
 def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
     """Return each module that a file imports, the names from it, and whether that is for types only."""
     text = path.read_text()
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(statements(ast.parse(text)))
     typing = {
         inner
         for node in (nodes if "TYPE_CHECKING" in text else [])
@@ -56,6 +57,14 @@ def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
             assert node.level == 0, f"{path}: imports are absolute"
             found.append((node.module, [alias.name for alias in node.names], node in typing))
     return found
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements: no expression contains an import."""
+    yield tree
+    for part in ast.iter_child_nodes(tree):
+        if isinstance(part, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from statements(part)
 
 
 def room(module: str) -> str:

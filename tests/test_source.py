@@ -23,6 +23,13 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """Forget the trees in the end: each later collection of garbage would look through their millions of nodes."""
+    yield
+    parsed.cache_clear()
+
+
 def imported(tree: ast.AST, later: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield each imported module, and whether the import is at the top (run when the module is)."""
     if isinstance(tree, ast.Import):

@@ -222,9 +222,20 @@ class Runtime:
                 finally:
                     if self.view:
                         self.view.end(self.error)
+                    # asyncio looks through all tasks at the end of each run, also those of former runs that are left.
+                    self.tasks.main_tasks.clear()
         if self.error is not None:
             raise self.error
         return self.result
+
+    def release(self) -> None:
+        """Drop what leads back to this run, once it is over: it is then freed at once, without a garbage collection."""
+        if self.built:
+            self.tasks.members.clear()
+            self.injector.actions.clear()
+            self.scheduled.clear()
+            self.rounds.on_round_end = lambda number: None
+            del self.tasks, self.injector
 
     def interrupt(self) -> None:
         """End the run from another thread, even before the run has started."""

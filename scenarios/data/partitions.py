@@ -145,7 +145,8 @@ def _dirichlet(labels: NDArray[Any], agents: int, value: float, rng: np.random.G
     shares = np.zeros((agents, len(left)))
     shares[:, present] = rng.dirichlet(value * left[present] / len(labels), size=agents)
     counts = np.zeros((agents, len(left)), dtype=np.int64)
-    while (wanted := np.array([len(part) for part in np.array_split(labels, agents)]) - counts.sum(axis=1)).any():
+    sizes = np.array([len(part) for part in np.array_split(labels, agents)])
+    while (wanted := sizes - counts.sum(axis=1)).any():
         open_shares = np.where(left > 0, shares, 0.0)
         # Whoever wants only what has run out takes what is left.
         open_shares[~(open_shares.sum(axis=1) > 0)] = left

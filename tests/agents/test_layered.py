@@ -6,7 +6,6 @@ import array_api_strict
 import numpy as np
 import pytest
 import scipy
-from sklearn.metrics import log_loss
 
 from netsim import BadInput
 from netsim.agents import Layered, cnn, fourier_layers, mlp, semi_random, softmax_regression
@@ -78,6 +77,8 @@ def test_networks_side_by_side_are_those_one_by_one(name: str) -> None:
 
 
 def test_the_loss_is_the_cross_entropy_of_sklearn() -> None:
+    from sklearn.metrics import log_loss
+
     network = NETWORKS["softmax"]
     weights, inputs, labels = drawn(network)
     powers = np.exp(inputs @ weights[:21].reshape(7, 3) + weights[21:])

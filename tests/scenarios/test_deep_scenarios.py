@@ -14,9 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
-from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from netsim.agents.costs.losses import Logistic, Squared, SquaredHinge
 from netsim.agents.costs.multiclass import MulticlassHinge, OneVsRest, Softmax
@@ -436,6 +433,9 @@ def test_one_agent_alone_sends_nothing() -> None:
 @pytest.mark.parametrize("count", [60, 400, 1001])
 def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count: int) -> None:
     """(5.3): the mean loss + λ‖W‖², whatever the number of samples."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
     rng = np.random.default_rng(0)
     x = rng.standard_normal((count, 4))
     y = rng.integers(0, classes, count) if classes else rng.standard_normal(count)
@@ -465,6 +465,8 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
 @pytest.mark.parametrize("classes", [0, 3])
 @pytest.mark.parametrize("count", [120, 10_050])
 def test_the_network_is_given_that_cost(classes: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
     made: list[Any] = []
     kind = MLPClassifier if classes else MLPRegressor
     fit = kind.fit
@@ -568,6 +570,8 @@ def test_what_compares_with_scikit_learn_names_the_extra(
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits
+
     table, classes = Samples().load("digits", seed=0)
     inputs, numbers = load_digits(return_X_y=True)
     # The rows are in an order of their own.

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from netsim.errors import BadInput, NetsimError
 from netsim.studies import Study, catalogue
@@ -88,6 +87,8 @@ def test_the_seed_reaches_the_file_and_the_graph_is_its_own(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_example_learns_what_scikit_learn_does() -> None:
+    from sklearn.linear_model import LogisticRegression
+
     study = run(task=str(EXAMPLE), rounds=60, rho=0.02, algorithms="DKLA", seed=4)
     samples = np.random.default_rng(4).standard_normal((8, 50, 6)).reshape(400, 6)
     x, y = samples[:, :5], np.sign(samples @ [2, -1, 0, 1, 0.5, 0.5])

@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import threading
+import weakref
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from netsim import Agent, AgentError, Link, Network, Run, RunOver, Stalled, topology
+from netsim.faults import Crash
 from netsim.testing import Actor, Rounder
 from tests.netsim.engine.test_failures import beside, line_of
 from tests.parts import message_of, on_loop, slow
@@ -525,6 +527,20 @@ def test_frozen_objects_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(3):
         Network(topology.path(1)).run({0: Rounder(5)})
     assert counted == ["counted"]
+
+
+@pytest.mark.parametrize("loss", [0.0, 1.0])
+def test_a_run_that_nobody_holds_is_freed_without_a_collection(loss: float) -> None:
+    agents = {i: Rounder(3) for i in range(3)}
+    faults = [Crash(0, 1.5, 2.5)]
+    run = Network(topology.ring(3), Link(loss=loss), faults=faults, round_period=1.0).run(agents)
+    left = [weakref.ref(each) for each in (*agents.values(), run.ledger)]
+    gc.disable()
+    try:
+        del run, agents
+        assert [each() for each in left] == [None] * 4
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_collected_while_a_large_network_is_wired() -> None:
