@@ -1,29 +1,50 @@
-"""The lessons in the browser: a JupyterLite in the site's folder lite/, with a wheel of netsim that is not compiled.
+"""The lessons in the browser: a JupyterLite in the site's folder lite/, with Python, netsim and what it needs.
 
 It is a hook of mkdocs, and builds only if asked: ``NETSIM_LITE=1 mkdocs build --strict`` makes it, and links each
-lesson to it; ``python docs/_lite.py FOLDER`` makes it alone. Takes the extra ``lite``. Nothing is fetched at the build.
-Whoever opens a lesson there fetches Python for the browser (Pyodide) and numpy, scipy and the like from the host that
-jupyterlite-pyodide-kernel names.
+lesson to it; ``python docs/_lite.py FOLDER`` makes it alone. Takes the extra ``lite``. Nothing is fetched at the build,
+and a reader's browser asks no host but the site's: Python for the browser is npm's package pyodide (NETSIM_PYODIDE: the
+node_modules that it is in), and wheels come from NETSIM_PYODIDE_DIST, a folder with a Pyodide distribution of the same
+version. Their sha256 must be that of the lock file of npm's package. What is not in the folder is missing on the site:
+the page by which a lesson is opened, lite/start.html, looks for all of it first, and names what is not there.
 """
 
+import hashlib
 import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LESSONS = ROOT / "docs" / "lessons"
-ASKED = "NETSIM_LITE"
-INSTALL = """# In the browser: netsim from this site, and what it needs from Pyodide's host.
+ASKED, RUNTIME, DISTRIBUTION = "NETSIM_LITE", "NETSIM_PYODIDE", "NETSIM_PYODIDE_DIST"
+RUNS = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+"""What of npm's package is served."""
+KERNEL = ("micropip", "ipython", "jedi", "typing-extensions")
+"""What JupyterLite's kernel and widgets take from the distribution, beside what netsim depends on."""
+BESIDE = ("anywidget", "comm", "filelock", "ipywidgets", "jupyterlab-widgets", "psygnal")
+"""What no distribution has: wheels of Python alone, which ``pip download --no-deps`` puts into the same folder."""
+INSTALL = """# In the browser: netsim, and what it needs, from this site.
 %pip install -q netsim-emulator anywidget"""
 LINK = "[This page as a notebook]({0}.ipynb)"
 # Plain HTML: mkdocs knows no page there.
-RUN = ' · <a href="../../lite/lab/index.html?path={0}.ipynb">Run this in the browser</a>'
+RUN = ' · <a href="../lite/start.html?path={0}.ipynb">Run this in the browser</a>'
+
+# JupyterLite's own settings: nothing from the public index.
+CONFIG = {
+    "jupyter-lite-schema-version": 0,
+    "jupyter-config-data": {
+        "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": {"disablePyPIFallback": True}}
+    },
+}
+START = Path(__file__).with_name("_start.html")
+"""The page by which a lesson is opened."""
 
 
 def build(folder: Path) -> None:
@@ -32,14 +53,28 @@ def build(folder: Path) -> None:
     Raises
     ------
     SystemExit
-        If the packages of the extra ``lite`` are absent, or the build fails.
+        If the packages of the extra ``lite``, or Pyodide, are absent, a wheel is not that of the lock file, or the
+        build fails.
     """
     if not all(importlib.util.find_spec(name) for name in ("jupyterlite_core", "jupyterlite_pyodide_kernel")):
         raise SystemExit(f"{ASKED}: the packages of JupyterLite are absent: pip install -e '.[lite]'")
+    runtime = Path(os.environ.get(RUNTIME, ""), "pyodide")
+    if absent := [name for name in RUNS if not (runtime / name).is_file()]:
+        raise SystemExit(f"{RUNTIME}: {runtime / absent[0]} is absent: npm install pyodide, and name its node_modules")
     with tempfile.TemporaryDirectory() as work:
         contents, config, wheels = (Path(work, name) for name in ("contents", "config", "wheels"))
-        for each in (contents, config):
-            each.mkdir()
+        python = config / "static" / "pyodide"
+        for each in (contents, python):
+            each.mkdir(parents=True)
+        for name in RUNS:
+            shutil.copy(runtime / name, python)
+        lock = json.loads((runtime / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+        served, beside, missing = wheels_of(lock, os.environ.get(DISTRIBUTION))
+        for each in served:
+            shutil.copy(each, python)
+        if missing:
+            print(f"docs/_lite.py: no lesson runs in the browser: missing in {DISTRIBUTION}: {', '.join(missing)}")
+        (config / "jupyter-lite.json").write_text(json.dumps(CONFIG), encoding="utf-8")
         for path in sorted(LESSONS.glob("*.ipynb")):
             (contents / path.name).write_text(json.dumps(for_the_browser(path)), encoding="utf-8")
         # Without its hook the wheel is of Python alone.
@@ -47,9 +82,61 @@ def build(folder: Path) -> None:
         _call(hatchling, ROOT, {"HATCH_BUILD_NO_HOOKS": "true"})
         (wheel,) = wheels.glob("*-none-any.whl")
         lite = [sys.executable, "-m", "jupyterlite_core", "build", "--no-sourcemaps", "--no-unused-shared-packages"]
-        paths = {"lite-dir": config, "contents": contents, "piplite-wheels": wheel, "output-dir": folder.resolve()}
+        paths = {"lite-dir": config, "contents": contents, "output-dir": folder.resolve()}
+        paths_of_wheels = [f"--piplite-wheels={path}" for path in (wheel, *beside)]
         # It leaves a database where it is called.
-        _call([*lite, "--apps", "lab", *(f"--{name}={path}" for name, path in paths.items())], config, {})
+        _call(
+            [*lite, "--apps", "lab", *(f"--{name}={path}" for name, path in paths.items()), *paths_of_wheels],
+            config,
+            {},
+        )
+        # What must be there for a lesson to run, whether or not it is.
+        at = [f"static/pyodide/{name}" for name in (*RUNS, *(each.name for each in served))]
+        at += [f"pypi/{each.name}" for each in (wheel, *beside)]
+        start(folder, [*at, *(f"static/pyodide/{name}" for name in missing)])
+
+
+def start(folder: Path, files: list[str]) -> None:
+    """Write the page by which a lesson is opened, which looks for these files first."""
+    page = START.read_text(encoding="utf-8").replace("{{files}}", json.dumps(files))
+    (folder / "start.html").write_text(page, encoding="utf-8")
+
+
+def wheels_of(lock: dict[str, Any], folder: str | None) -> tuple[list[Path], list[Path], list[str]]:
+    """Return the wheels that lessons need of a folder, those of `BESIDE`, and the names of those that are missing.
+
+    ``lock`` has the packages of Pyodide's lock file.
+
+    Raises
+    ------
+    SystemExit
+        If a wheel is another than that of the lock file.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    left = [*KERNEL, *(re.split(r"[^\w-]", each)[0].lower() for each in project["dependencies"])]
+    needed: dict[str, Any] = {}
+    while left:
+        name = left.pop()
+        if name in lock and name not in needed:
+            needed[name] = lock[name]
+            left += [each.lower().replace("_", "-") for each in lock[name]["depends"]]
+    place = Path(folder) if folder else None
+    served, beside, missing = [], [], []
+    for package in sorted(needed.values(), key=lambda each: str(each["file_name"])):
+        path = place / package["file_name"] if place else None
+        if path is None or not path.is_file():
+            missing.append(package["file_name"])
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != package["sha256"]:
+            raise SystemExit(
+                f"{DISTRIBUTION}: {path.name} is not the file of Pyodide's lock file: its sha256 is another"
+            )
+        else:
+            served.append(path)
+    for name in BESIDE:
+        found = sorted(place.glob(f"{name.replace('-', '_')}-*-none-any.whl")) if place else []
+        beside += found[-1:]
+        missing += [] if found else [f"{name.replace('-', '_')}-*-none-any.whl"]
+    return served, beside, missing
 
 
 def for_the_browser(path: Path) -> dict[str, Any]:

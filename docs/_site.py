@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from _replays import alive
 from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 
@@ -30,6 +32,9 @@ SECTIONS = {
     "netsim.agents": "Agents",
     "netsim.scenarios": "Scenarios",
 }
+
+# Who searches is answered by a guide first, and then by a list.
+BEHIND = "---\nsearch: {boost: 0.2}\n---\n\n"
 
 Page = tuple[str, str]
 """A module, and the path of its page."""
@@ -62,21 +67,20 @@ def examples() -> list[Path]:
 
 def on_config(config: Any) -> Any:
     """Put the lessons, the reference and the pages that stand elsewhere into the navigation."""
-    for part in config.nav:
-        if isinstance(part, dict) and "Lessons" in part:
-            part["Lessons"] += [f"lessons/{path.stem}.md" for path in lessons()]
-        if isinstance(part, dict) and "Guides" in part:
-            place = part["Guides"].index("tutorials/paper.md") + 1
-            part["Guides"][place:place] = [f"experiments/{path.stem}.md" for path in examples()]
+    doors = {title: pages for part in config.nav for title, pages in part.items()}
+    (about,) = (part for part in doors["Tutorials"] if isinstance(part, dict))
+    about["Lessons"] += [f"lessons/{path.stem}.md" for path in lessons()]
+    (studies,) = (part for part in doors["How-to guides"] if "Studies and papers" in part)
+    studies["Studies and papers"] += [f"experiments/{path.stem}.md" for path in examples()]
     sections: dict[str, list[Any]] = {section: [] for section in SECTIONS}
     for name, page in modules():
         section = max((each for each in SECTIONS if name == each or name.startswith(each + ".")), key=len)
         title = name if name == section else name.removeprefix(section + ".")
         sections[section].append({title: page})
-    reference = [{SECTIONS[section]: pages} for section, pages in sections.items()]
-    config.nav = [
-        *config.nav,
-        {"Reference": ["reference/index.md", "reference/flags.md", *reference]},
+    packages = [{SECTIONS[section]: pages} for section, pages in sections.items()]
+    doors["Reference"] += [
+        {"Python": ["reference/index.md", *packages]},
+        "reference/flags.md",
         *({title: name.lower()} for name, title in ELSEWHERE.items()),
     ]
     return config
@@ -84,9 +88,9 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Make those pages."""
-    rows = ["# Reference", "", "Every public module, from its docstrings.", "", "| module | |", "|---|---|"]
+    rows = [f"{BEHIND}# Reference", "", "Every public module, from its docstrings.", "", "| module | |", "|---|---|"]
     for name, page in modules():
-        text = f"# {name}\n\n::: {name}\n"
+        text = f"{BEHIND}# {name}\n\n::: {name}\n"
         if name in SECTIONS:
             # What it gathers from its rooms is described there.
             text += "    options: {members: false}\n" + shelf(name)
@@ -94,19 +98,20 @@ def on_files(files: Files, config: Any) -> Files:
         rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
     files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
     flags = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["all_flags"]()
-    files.append(File.generated(config, "reference/flags.md", content=flags))
+    files.append(File.generated(config, "reference/flags.md", content=BEHIND + flags))
     for path in [*lessons(), *examples()]:
         for name, content in lesson(path).items():
             files.append(File.generated(config, f"{path.parent.name}/{name}", content=content))
     for name in ELSEWHERE:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
-        files.append(File.generated(config, name.lower(), content=inward(text)))
+        files.append(File.generated(config, name.lower(), content=BEHIND + inward(text)))
     return files
 
 
 def lesson(path: Path) -> dict[str, str | bytes]:
     """Return a lesson's page and its figures by their names."""
-    text, resources = MarkdownExporter().from_filename(str(path), resources={"output_files_dir": path.stem})
+    notebook = alive(nbformat.read(path, as_version=4))
+    text, resources = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})
     head, _, rest = text.lstrip().partition("\n")
     page = f"{head}\n\n[This page as a notebook]({path.name})\n{rest}".replace("![png]", f"![{head.lstrip('# ')}]")
     # Windows' separator would be no path of the site.

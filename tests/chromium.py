@@ -1,6 +1,8 @@
 """A headless Chromium for tests: the DevTools protocol over two pipes, without a server, a port or another package."""
 
 import base64
+import functools
+import http.server
 import json
 import os
 import select
@@ -8,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +29,8 @@ FLAGS = [
     "--disable-extensions",
     "--disable-default-apps",
     "--disable-dev-shm-usage",
+    # No page has anything to ask of another host.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--hide-scrollbars",
     "--mute-audio",
     "--remote-debugging-pipe",
@@ -136,6 +141,20 @@ class Page:
         """Write what is seen, or the whole page, as a PNG."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve a folder's files at an address of this machine, which ends with the block."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *values: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @contextmanager

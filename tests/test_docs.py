@@ -38,6 +38,8 @@ SLOW = (
 )
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
 _TRIES = {"sockets.md": 3}
+# It writes files into the folder where it runs.
+WRITES = ("first.md",)
 # It opens a pseudo-terminal, which a bare chroot does not have.
 NEEDS_TERMINAL = ("devices.md",)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -48,7 +50,11 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in PAGES],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
-def test_examples_run_and_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_run_and_print_what_is_shown(
+    page: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page.name in WRITES:
+        monkeypatch.chdir(tmp_path)
     if page.name in NEEDS_TERMINAL:
         for end in pseudo_terminal():
             os.close(end)

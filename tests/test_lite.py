@@ -1,13 +1,13 @@
 """The lessons in the browser (docs/_lite.py): their first cell, their links, the build where it is installed."""
 
-import functools
-import http.server
+import hashlib
 import importlib.util
 import json
+import os
 import runpy
 import subprocess
 import sys
-import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.chromium import Page
+from tests.chromium import Page, serving
 from tests.command import ROOT
 
 SCRIPT = ROOT / "docs" / "_lite.py"
@@ -50,7 +50,7 @@ def test_each_lesson_links_to_itself_if_that_is_built(
     for path in LESSONS[:2]:
         text = f"# A title\n\n[This page as a notebook]({path.name})\n\nText"
         page = SimpleNamespace(file=SimpleNamespace(src_uri=f"lessons/{path.stem}.md"))
-        link = f'<a href="../../lite/lab/index.html?path={path.name}">Run this in the browser</a>'
+        link = f'<a href="../lite/start.html?path={path.name}">Run this in the browser</a>'
         linked = lite["on_page_markdown"](text, page)
         assert (link in linked) == asked
         assert linked.replace(f" · {link}", "") == text
@@ -67,26 +67,73 @@ def test_without_the_packages_it_says_what_to_install(
     assert not (tmp_path / "lite").exists()
 
 
+def test_without_pyodide_it_says_where_that_is_had(
+    lite: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
+    monkeypatch.setenv("NETSIM_PYODIDE", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"^NETSIM_PYODIDE: .*pyodide\.mjs is absent: npm install pyodide"):
+        lite["build"](tmp_path / "lite")
+
+
+def a_lock(**wheels: bytes) -> dict[str, Any]:
+    """Return the packages of a lock file; each depends on those after it."""
+    names = list(wheels)
+    return {
+        name: {
+            "file_name": f"{name}-1.0-py3-none-any.whl",
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "depends": names[number + 1 :],
+        }
+        for number, (name, content) in enumerate(wheels.items())
+    }
+
+
+def test_what_lessons_need_comes_from_the_distribution_and_what_it_lacks_is_named(
+    lite: dict[str, Any], tmp_path: Path
+) -> None:
+    # pandas is asked for by netsim, dateutil by pandas, and nothing asks for the last one.
+    lock = a_lock(pandas=b"pandas", dateutil=b"dateutil") | a_lock(astropy=b"astropy")
+    for name in ("pandas-1.0", "astropy-1.0", "filelock-3.2", "comm-0.1", "comm-0.2"):
+        content = name.partition("-")[0].encode()
+        (tmp_path / f"{name}-py3-none-any.whl").write_bytes(content)
+    served, beside, missing = lite["wheels_of"](lock, str(tmp_path))
+    assert [path.name for path in served] == ["pandas-1.0-py3-none-any.whl"]
+    assert [path.name.partition("-py3")[0] for path in beside] == ["comm-0.2", "filelock-3.2"]
+    assert missing[0] == "dateutil-1.0-py3-none-any.whl"
+    assert "anywidget-*-none-any.whl" in missing
+    served, beside, missing = lite["wheels_of"](lock, None)
+    assert (served, beside) == ([], [])
+    assert missing[:2] == ["dateutil-1.0-py3-none-any.whl", "pandas-1.0-py3-none-any.whl"]
+
+
+def test_a_wheel_that_is_not_the_lock_files_is_refused(lite: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "numpy-1.0-py3-none-any.whl").write_bytes(b"something else")
+    refusal = r"^NETSIM_PYODIDE_DIST: numpy-1\.0-py3-none-any\.whl is not the file of Pyodide's lock file"
+    with pytest.raises(SystemExit, match=refusal):
+        lite["wheels_of"](a_lock(numpy=b"numpy"), str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (importlib.util.find_spec("jupyterlite_core") and importlib.util.find_spec("jupyterlite_pyodide_kernel")):
         pytest.skip("needs JupyterLite: pip install -e '.[lite]'")
-    folder = tmp_path_factory.mktemp("site") / "lite"
-    done = subprocess.run([sys.executable, str(SCRIPT), str(folder)], capture_output=True, text=True)
+    folder, modules = tmp_path_factory.mktemp("site") / "lite", tmp_path_factory.mktemp("node_modules")
+    (modules / "pyodide").mkdir()
+    # Nothing of it is started.
+    for name in runpy.run_path(str(SCRIPT))["RUNS"]:
+        (modules / "pyodide" / name).write_text(json.dumps({"packages": a_lock(numpy=b"numpy")}))
+    environment = os.environ | {"NETSIM_PYODIDE": str(modules), "NETSIM_PYODIDE_DIST": str(modules)}
+    words = [sys.executable, str(SCRIPT), str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.fixture
 def address(built: Path) -> Iterator[str]:
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *values: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(built))) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(built) as found:
+        yield found
 
 
 @pytest.mark.slow
@@ -102,6 +149,8 @@ def test_the_build_has_the_lessons_and_a_wheel_that_is_not_compiled(built: Path)
     config = (built / "jupyter-lite.json").read_text()
     assert "anywidget" in config
     assert "./pypi/all.json" in config
+    assert "./static/pyodide/pyodide.mjs" in config
+    assert "numpy-1.0-py3-none-any.whl" in (built / "start.html").read_text()
 
 
 @pytest.mark.slow
@@ -112,3 +161,27 @@ def test_a_lesson_opens_in_it(address: str, browser: Page) -> None:
     seen = f"new Promise(done => {{ const look = () => {shown} ? done(true) : setTimeout(look, 50); look(); }})"
     browser.open(f"{address}/lab/index.html?path=01_flooding.ipynb", ready=seen)
     assert {url[: len(address)] for url in browser.requested if url.startswith("http")} == {address}
+
+
+@pytest.mark.slow
+def test_who_opens_a_lesson_is_told_what_the_site_lacks(lite: dict[str, Any], browser: Page, tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "index.html").write_text("<title>a lesson</title>")
+    (tmp_path / "there.whl").touch()
+    lite["start"](tmp_path, ["there.whl", "static/pyodide/numpy-1.0.whl", "pypi/comm-*-none-any.whl"])
+    with serving(tmp_path) as address:
+        browser.open(f"{address}/start.html?path=01_flooding.ipynb", ready="window.started")
+        assert browser.run("document.querySelector('p').textContent").startswith(
+            "No lesson can run in the browser here"
+        )
+        assert browser.run("document.querySelector('ul').innerText").split() == ["numpy-1.0.whl", "comm-*-none-any.whl"]
+        lite["start"](tmp_path, ["there.whl"])
+        # Another address, for the browser has kept the page of the first.
+        browser.open(f"{address}/start.html?again&path=01_flooding.ipynb", ready="1")
+        for _ in range(500):
+            if browser.run("document.title") == "a lesson":
+                break
+            time.sleep(0.02)
+        assert browser.run("location.href") == f"{address}/lab/index.html?path=01_flooding.ipynb"
+    browser.open(tmp_path / "start.html", ready="window.started")
+    assert browser.run("document.querySelector('p').textContent").startswith("From disk a browser starts no Python")

@@ -6,6 +6,10 @@ ends: their first cell runs it. The notebook of an experiment, ``notebook``, is 
 nbclient and ipykernel (``pip install -e '.[test]'``).
 """
 
+import base64
+import gzip
+import hashlib
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -24,7 +28,31 @@ SECONDS = 300
 WIDGET = "(a widget: it is shown where the notebook runs)"
 """What stands in place of a widget, which has an address."""
 
-_SHOWN = ("image/png", "text/plain")
+RUN, GUESS = "application/vnd.netsim.replay+json", "application/vnd.netsim.guess+json"
+"""What is kept beside the text of a widget, the run that it shows, and of a question; docs/_replays.py reads both."""
+
+_SHOWN = ("image/png", "text/plain", RUN, GUESS)
+# Before a lesson's cells: a replay's output is its run, as one line of JSON, and needs no kernel. What a page derives
+# from the run is derived when the site is built; the versions would be those of whoever executed it.
+_PRELUDE = """
+import itertools as _itertools
+import numpy as _np
+from netsim.replay import html as _html
+from netsim.replay.notebook import Replay as _Replay
+from netsim.replay.packing import pack as _pack
+
+_numbers = _itertools.count(1)
+
+
+def _keep(replay, meta, columns, height):
+    typed = {{name: _np.asarray(columns[name]).astype(kind) for name, kind in _html.COLUMNS.items() if name in columns}}
+    told = {{name: value for name, value in meta.items() if name != "film"}} | {{"versions": {{}}}}
+    replay.kept = _html.as_json({{"name": f"{stem}-{{next(_numbers)}}", "meta": told, "columns": _pack(typed)}})
+
+
+_Replay.__init__ = _keep
+_Replay._repr_mimebundle_ = lambda replay, **_: {{{run!r}: replay.kept}}
+"""
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -59,7 +87,8 @@ def executed(path: Path) -> list[Any]:
         if first.source != run_cell(path):
             raise ValueError(f"answers/{path.name}: the first code cell must be {run_cell(path)!r}")
         cells += rest
-    execute(nbformat.v4.new_notebook(cells=cells))
+    prelude = nbformat.v4.new_code_cell(_PRELUDE.format(run=RUN, stem=path.stem))
+    execute(nbformat.v4.new_notebook(cells=[prelude, *cells]))
     return [normalised(each) for each in found]
 
 
@@ -75,7 +104,8 @@ def normalised(notebook: Any) -> Any:
     notebook.metadata = nbformat.from_dict(_METADATA)
     notebook.nbformat_minor = 5
     for number, cell in enumerate(notebook.cells):
-        cell.metadata, cell.id = nbformat.from_dict({}), f"cell-{number}"
+        reveal = {name: value for name, value in cell.metadata.items() if name == "reveal"}
+        cell.metadata, cell.id = nbformat.from_dict(reveal), f"cell-{number}"
         cell.pop("attachments", None)
         if cell.cell_type == "code":
             cell.execution_count = None
@@ -93,7 +123,7 @@ def _normal(output: Any) -> Any:
         output.execution_count = None
     if "data" in output:
         output.metadata = nbformat.from_dict({})
-        if any(name.startswith("application/vnd.jupyter.widget") for name in output.data):
+        if RUN in output.data:
             output.data["text/plain"] = WIDGET
         output.data = nbformat.from_dict({name: output.data[name] for name in _SHOWN if name in output.data})
     return output
@@ -115,7 +145,13 @@ def _text(output: Any) -> str:
         return f"{output.name}: {output.text}"
     if output.output_type == "error":
         return f"error: {output.ename}: {output.evalue}"
-    return str(output.data.get("text/plain", ""))
+    text = str(output.data.get("text/plain", ""))
+    if RUN in output.data:
+        run = json.loads(output.data[RUN])
+        # What is packed is the same; how it is packed is a matter of zlib.
+        events = hashlib.sha256(gzip.decompress(base64.b64decode(run["columns"]["data"]))).hexdigest()
+        text += f"\n{json.dumps([run['name'], run['meta'], run['columns']['columns']], sort_keys=True)}\n{events}"
+    return text + json.dumps(output.data.get(GUESS, ""), sort_keys=True)
 
 
 def named(names: list[str]) -> list[Path]:

@@ -1,0 +1,166 @@
+"""Replays that play on the site, and guesses that open what follows them: scripts in runs/, and the elements of a page.
+
+The page of a run is ``runs/page.js``, once for all; each run is ``runs/NAME.js``. A lesson's runs are in its notebook's
+outputs, where docs/lessons/_execute.py keeps what `netsim.replay.html.html` takes; those of another page are made by
+its examples, which call ``run.replay("NAME.html")`` where the page has ``<netsim-replay run="NAME">``.
+"""
+
+import base64
+import contextlib
+import gzip
+import html
+import io
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import nbformat
+import numpy as np
+
+from netsim.replay.html import as_json, packed_parts, page_of
+
+RUN, GUESS = "application/vnd.netsim.replay+json", "application/vnd.netsim.guess+json"
+"""What an output of a notebook is, beside its text: a run that is shown, a guess that is asked for."""
+
+# What stands in the page in place of its two parts.
+_MARKS = {"meta": {"title": "Replay", "part": "meta"}, "packed": "part: packed"}
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ELEMENT = re.compile(r'<netsim-replay run="(\w+)"')
+
+
+def page_script() -> str:
+    """Return the script with the page of a run: pieces of text, and between them the names of its parts."""
+    marks = {as_json(mark): name for name, mark in _MARKS.items()}
+    pieces = re.split("|".join(f"({re.escape(mark)})" for mark in marks), page_of(_MARKS["meta"], _MARKS["packed"]))
+    pieces = [marks.get(piece, piece) for piece in pieces if piece is not None]
+    return f"netsimReplays.page = {as_json(pieces)};\n"
+
+
+def page_parts(meta: dict[str, Any], columns: Any) -> dict[str, Any]:
+    """Return both parts of the page of a run that stands in a frame."""
+    return dict(zip(("meta", "packed"), packed_parts(meta | {"framed": True}, columns), strict=True))
+
+
+def unpacked(packed: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that `netsim.replay.packing.pack` packed."""
+    data, at = gzip.decompress(base64.b64decode(packed["data"])), 0
+    bits: dict[str, Any] = {}
+    columns = {}
+    for each in packed["columns"]:
+        name, length, width = each["name"], each["length"], int(each["type"][1])
+        planes = np.frombuffer(data, np.uint8, length * width, at).reshape(width, length)
+        found = np.ascontiguousarray(planes.T).view(f"<u{width}").ravel()
+        if each["less"]:
+            found = (found >> 1) ^ (~(found & 1) + 1).astype(found.dtype)
+            found = np.cumsum(found, dtype=found.dtype) if each["less"] == "previous" else found + bits[each["less"]]
+        at += length * width
+        bits[name], columns[name] = found, found.view(f"<{each['type']}")
+    return columns
+
+
+def run_script(name: str, run: dict[str, Any]) -> str:
+    """Return the script with one run, as it was kept."""
+    return f"netsimReplays.add({as_json(name)}, {as_json(run)});\n"
+
+
+def runs_of_page(text: str, asked: set[str]) -> dict[str, dict[str, Any]]:
+    """Run a page's examples until they have made the replays that are asked for; return these by their names."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    found: dict[str, dict[str, Any]] = {}
+
+    def keep(path: Path, meta: Any, columns: Any) -> Path:
+        found[Path(path).stem] = page_parts(meta, columns)
+        return Path(path)
+
+    namespace: dict[str, Any] = {"__name__": "page"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(io.StringIO()),
+        mock.patch("netsim.replay.render.write", keep),
+    ):
+        for block in _BLOCK.findall(text):
+            if asked <= set(found):
+                break
+            exec(compile(block, "page", "exec"), namespace)
+    return {name: found[name] for name in asked}
+
+
+def runs_of_notebook(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the runs that a notebook shows, and their names."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", ()):
+            if RUN in output.get("data", {}):
+                run = json.loads(output.data[RUN])
+                yield run["name"], page_parts(run["meta"], unpacked(run["columns"]))
+
+
+def alive(notebook: Any) -> Any:
+    """Put elements into a notebook's cells for the runs that it shows and the guesses that it asks for.
+
+    Cells with the metadata ``{"reveal": "q1"}`` are within an element that the guess q1 opens.
+    """
+    cells: list[Any] = []
+    before = None
+    for cell in [*notebook.cells, None]:
+        reveal = cell.metadata.get("reveal") if cell else None
+        if reveal != before and before:
+            cells.append(nbformat.v4.new_markdown_cell("</div>"))
+        if reveal != before and reveal:
+            opened = f'<div class="reveal" data-guess="{html.escape(reveal)}" markdown="1">'
+            cells.append(nbformat.v4.new_markdown_cell(opened))
+        before = reveal
+        if cell is None:
+            break
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if RUN in data:
+                output.data = {"text/markdown": replay_element(json.loads(data[RUN]))}
+            elif GUESS in data:
+                # The call has the answer in it.
+                cell = nbformat.v4.new_markdown_cell(guess_element(data[GUESS]))
+        cells.append(cell)
+    notebook.cells = cells
+    return notebook
+
+
+def replay_element(run: dict[str, Any]) -> str:
+    """Return the element that plays a lesson's run."""
+    title = html.escape(run["meta"]["title"])
+    return f'<netsim-replay run="{run["name"]}" label="{title}"></netsim-replay>\n'
+
+
+def guess_element(guess: dict[str, Any]) -> str:
+    """Return the element that asks for a guess, and whose script says whether it was right."""
+    options = "".join(
+        f"<button type='button'{' data-right' * (number == guess['right'])}>{html.escape(option)}</button>"
+        for number, option in enumerate(guess["options"])
+    )
+    question, name = html.escape(guess["question"]), html.escape(guess["name"])
+    return f'<div class="guess" id="{name}"><p>{question}</p><div role="group">{options}</div></div>'
+
+
+# --- what mkdocs asks of a hook ---------------------------------------------------------------------------------------
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Make the scripts."""
+    from mkdocs.structure.files import File
+
+    scripts = {"page": page_script()}
+    docs = Path(config.docs_dir)
+    for path in sorted(docs.glob("lessons/*.ipynb")):
+        scripts |= {name: run_script(name, run) for name, run in runs_of_notebook(path)}
+    for path in sorted(docs.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        made = {name for name in _ELEMENT.findall(text) if f'.replay("{name}.html"' in text}
+        scripts |= {name: run_script(name, run) for name, run in (runs_of_page(text, made) if made else {}).items()}
+    for name, text in scripts.items():
+        files.append(File.generated(config, f"runs/{name}.js", content=text))
+    return files

@@ -1,0 +1,76 @@
+"""What a lesson asks its reader: a guess, before a run tells.
+
+``guess("q1", "How many leaders?", ["none", "one", "two"], right=2)`` at the end of a cell shows the question. On the
+site of the documentation a click answers it, and the cells whose metadata are ``{"reveal": "q1"}`` open then.
+"""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netsim.util import check
+
+__all__ = ["Guess", "guess"]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A question with options, as a notebook shows it.
+
+    Attributes
+    ----------
+    name : str
+        What the metadata of cells call it by.
+    question : str
+        What is asked.
+    options : tuple of str
+        What can be chosen.
+    right : int
+        The index of the right option.
+    """
+
+    name: str
+    question: str
+    options: tuple[str, ...]
+    right: int
+
+    def __repr__(self) -> str:
+        return "\n".join([self.question, *(f"  {chr(ord('a') + i)}) {each}" for i, each in enumerate(self.options))])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        options = "".join(f"<li>{html.escape(each)}</li>" for each in self.options)
+        answer = f"<summary>The answer, once you have guessed</summary>{html.escape(self.options[self.right])}"
+        asked = f"<p><b>{html.escape(self.question)}</b></p><ol type='a'>{options}</ol>"
+        return {
+            "text/plain": repr(self),
+            "text/html": f"{asked}<details>{answer}</details>",
+            "application/vnd.netsim.guess+json": vars(self) | {"options": list(self.options)},
+        }
+
+
+def guess(name: str, question: str, options: Sequence[str], *, right: int) -> Guess:
+    """Return a question that a notebook's cell shows.
+
+    Parameters
+    ----------
+    name : str
+        A word; cells with the metadata ``{"reveal": name}`` are those that the answer opens.
+    question : str
+        What is asked.
+    options : sequence of str
+        Two to eight answers, of which the reader chooses one.
+    right : int
+        The index of the right one.
+
+    Raises
+    ------
+    BadInput
+        If the name is no word, there are too few or too many options, or ``right`` is none of them.
+    """
+    if not name.isidentifier():
+        raise check.refuse("name", name, "a word, such as q1")
+    if isinstance(options, str) or not 2 <= len(options) <= 8:
+        raise check.refuse("options", options, "a list of two to eight texts")
+    right = check.integer("right", right, low=0, high=len(options) - 1)
+    return Guess(name, question, tuple(options), right)
