@@ -9,6 +9,7 @@ import netsim
 from netsim.agents.papers import COAP
 from netsim.agents.protocols.kinds import Form, Speaker, anything, fields, whole
 from netsim.agents.protocols.mac import first_number
+from netsim.draw import Stack
 from netsim.util import check
 
 __all__ = ["Requests"]
@@ -50,6 +51,7 @@ class Requests(Speaker):
     netsim's.
     """
 
+    draw: ClassVar = {"unanswered": Stack(lambda a: len(a._waiting))}
     paper: ClassVar[str] = COAP
     kinds: ClassVar[Mapping[str, Form]] = {ASK: _FIELDS, ANSWER: _FIELDS}
 
@@ -59,6 +61,7 @@ class Requests(Speaker):
         self.repeats = check.integer("repeats", repeats, low=0, high=60)
         self.memory = check.integer("memory", memory, low=1)
         self.asked = self.repeated = self.answered = self._number = 0
+        self._waiting: dict[tuple[Hashable, int], asyncio.Future[Any]] = {}
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -97,7 +100,7 @@ class Requests(Speaker):
     async def run(self) -> None:
         """Take requests and answers."""
         self._number = first_number(self.now)
-        self._waiting: dict[tuple[Hashable, int], asyncio.Future[Any]] = {}
+        self._waiting = {}
         # By neighbour, its last requests' numbers and what they were answered.
         self._given: dict[Hashable, deque[tuple[int, Any]]] = {}
         async for frame in self.inbox:
