@@ -341,6 +341,13 @@ class Study:
         self.texts[name] = str(text)
 
     @property
+    def seeds(self) -> dict[str, Any]:
+        """Those of its parameters that are seeds, without those that are unset."""
+        from netsim.studies.intervals import SEEDS
+
+        return {name: value for name in SEEDS if (value := self.settings.get(name)) is not None}
+
+    @property
     def reporter(self) -> Reporter:
         """The reporter that prints progress, tables and notes, for a study that runs other studies."""
         return self._reporter

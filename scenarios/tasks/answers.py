@@ -7,12 +7,12 @@ import pandas as pd
 
 from netsim.studies import Study
 from netsim.studies.columns import label
-from netsim.studies.intervals import SEEDS, over_text
+from netsim.studies.intervals import over_text
 
 
 def of_one_run(study: Study) -> str:
     """Return in words that there was one run, and with which seeds: an interval over seeds there is not."""
-    seeds = (f"{over_text(name)} {value}" for name in SEEDS if (value := study.settings.get(name)) is not None)
+    seeds = (f"{over_text(name)} {value}" for name, value in study.seeds.items())
     return f"One run{' each' * (len(study.runs) > 1)} ({', '.join(seeds)}), so no interval over seeds."
 
 
