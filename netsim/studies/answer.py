@@ -11,13 +11,26 @@ from netsim.util import check
 
 
 @dataclass(frozen=True)
-class _Interval:
-    """Two numbers, of which both ends are shown, or one where both look alike."""
+class _Measured:
+    """A number, or the ends of an interval, of which one is shown where both look alike."""
 
-    ends: tuple[float, float]
+    ends: tuple[Any, ...]
 
     def __format__(self, form: str) -> str:
-        return " to ".join(dict.fromkeys(format(end, form) for end in self.ends))
+        return " to ".join(dict.fromkeys(_rounded(end, form) for end in self.ends))
+
+
+def _rounded(number: Any, form: str) -> str:
+    """Return a number in a format, with more digits where it would look like all or nothing and is neither."""
+    shown = format(number, form)
+    for digits in range(3, 18):
+        try:
+            if float(shown.replace(",", "")) not in {0.0, 100.0} - {float(number)}:
+                break
+        except ValueError:
+            break
+        shown = f"{number:.{digits}g}"
+    return shown
 
 
 def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
@@ -28,7 +41,8 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
     text : str
         With fields in braces as `str.format` has them, one of which at least is a number or an interval.
     fields : mapping
-        By the names of fields: numbers that were measured, intervals as pairs of numbers, and words.
+        By the names of fields: numbers that were measured, intervals as pairs of numbers, and words. A number that is
+        not 0 or 100 is not rounded to that.
 
     Raises
     ------
@@ -51,7 +65,7 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
         check.one_of("value for the answer", name, used)
         if not all(map(math.isfinite, _ends(value))):
             raise check.refuse(f"answer: {name}", value, "finite; what was not measured answers nothing")
-    shown = {name: _Interval(value) if len(_ends(value)) == 2 else value for name, value in fields.items()}
+    shown = {name: _Measured(ends) if (ends := _ends(value)) else value for name, value in fields.items()}
     try:
         return [" ".join(each.format_map(shown).split()) for each in (text, *others)]
     except (ValueError, TypeError) as error:

@@ -264,6 +264,7 @@ class Study:
             fields, too.
         fields
             Numbers that were measured, intervals as pairs of numbers ("38 to 50", or one where both look alike), words.
+            99.7 is not rounded to 100, nor 0.3 to 0.
 
         Raises
         ------

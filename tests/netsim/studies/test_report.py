@@ -149,6 +149,12 @@ def test_without_an_answer_the_first_table_has_its_place(tmp_path: Path) -> None
     assert "answer" not in json.loads((tmp_path / "out" / "summary.json").read_text())
 
 
+def test_an_answer_does_not_round_to_all_or_nothing() -> None:
+    study = Study("mine", {})
+    study.answer("{a:.0f} %, {b:.0f} %, {c:.0f} %, {d:,} of {n}.", a=99.73, b=(0.001, 100.0), c=0.0, d=100, n=100)
+    assert study.answered == "99.7 %, 0.001 to 100 %, 0 %, 100 of 100."
+
+
 def test_an_answer_has_numbers_that_were_measured(capsys: pytest.CaptureFixture[str]) -> None:
     study = Study("mine", {}, reporter=Reporter())
     study.answer(
