@@ -438,18 +438,22 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             down = {agent for agent in range(count) if run.down_at(agent, time)}
             ways = zip(range(count), tree.parents, tree.depths, strict=True)
             depths = [depth for *ends, depth in ways if down.isdisjoint(ends) and not math.isnan(depth)]
+            reached = None
             while goals and len(depths) >= goals[0][0] * count:
-                share, weight = goals.pop(0)
+                reached = goals.pop(0)
+            if reached is not None:
+                share, weight = reached
+                who = f"All {count} agents" if share == 1.0 else f"{len(depths)} of {count} agents"
+                what = "are in the tree" if _is_parent(name) else f"have a way to a root by {name}"
                 deep = f", at most {max(depths):g} hops deep" if share == 1.0 else ""
-                text = f"All {count} agents are" if share == 1.0 else f"{len(depths)} of {count} agents are"
-                yield _Moment(time, "tree", f"{text} in the tree{deep}", weight)
+                yield _Moment(time, "tree", f"{who} {what}{deep}", weight)
 
 
 def _parents(run: RunHistory) -> Iterator[_Moment]:
     """Yield changes of parents, by second; in a short run by a twentieth of it."""
     wide = min(1.0, run.last / 20)
     for name in run.drawn_as("edge"):
-        # By second, and by the parent if that is down: its children choose others because of it.
+        # By second, and by the parent if that is down.
         bins: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
         for time, agent, value, before in run.changes(name):
             old, new = run.agent_named(agent, before), run.agent_named(agent, value)
@@ -459,11 +463,20 @@ def _parents(run: RunHistory) -> Iterator[_Moment]:
         for (_, down), some in bins.items():
             agents = list(dict.fromkeys(agent for _, agent in some))
             within = some[-1][0] - some[0][0]
-            text = f"{_names(run, agents)} {'choose other parents' if len(agents) > 1 else 'chooses another parent'}"
+            several = len(agents) > 1
+            if _is_parent(name):
+                text = f"{_names(run, agents)} {'choose other parents' if several else 'chooses another parent'}"
+            else:
+                text = f"{_names(run, agents)} {'have' if several else 'has'} another {name}"
             text += f" within {within:.2g} s" if within > 0 else ""
-            text += f": {run.agents[down]} is down" if down >= 0 else ""
+            text += f" ({run.agents[down]} is down)" if down >= 0 else ""
             weight = 8.0 if down >= 0 else 5.0 if len(agents) > 6 else 2.0
             yield _Moment(some[0][0], "parent", text, weight, tuple(agents))
+
+
+def _is_parent(name: str) -> bool:
+    """Whether a state that is drawn as an edge is called a parent; of others nobody said that they make a tree."""
+    return name.rpartition(".")[2] == "parent"
 
 
 def _strips(run: RunHistory) -> Iterator[_Moment]:

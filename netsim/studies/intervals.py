@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 from netsim.errors import BadInput
 from netsim.studies import columns
@@ -94,6 +93,9 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
         # By chance this many may lie below the median, or above it.
         outside = max(1, int(binom.ppf((1.0 - share) / 2.0, count, 0.5)))
         return float(numbers[outside - 1]), float(numbers[count - outside])
+    # A table of one run, which has no interval, is to stand at once.
+    from scipy.special import stdtrit
+
     with np.errstate(over="ignore", invalid="ignore"):
         reach = stdtrit(count - 1, (1.0 + share) / 2.0) * numbers.std(ddof=1) / math.sqrt(count)
         mean = statistic(numbers)

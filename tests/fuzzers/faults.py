@@ -87,6 +87,11 @@ def world(seed: int, times: float) -> Case:
     network = case.network
     network.link = slowed(network.link, times)
     network.links = {ends: slowed(link, times) for ends, link in network.links.items()}
+    if (capacity := network.capacity) is not None:
+        uplink, downlink = (
+            {node: bits / times for node, bits in each.items()} for each in (capacity.uplink, capacity.downlink)
+        )
+        network.capacity = replace(capacity, uplink=uplink, downlink=downlink)
     network._scheduled = [(times * time, action) for time, action in network._scheduled]
     case.until = None if case.until is None else times * case.until
     # A clock of its own for each, also where that is right: who comes a rounding after others finds no round open.

@@ -220,8 +220,20 @@ def test_the_tree_is_reached_by_half_by_all_and_mended() -> None:
     assert "2 of 4 agents are in the tree" in texts
     assert "All 4 agents are in the tree, at most 2 hops deep" in texts
     # Both had agent 1 as their parent.
-    assert "3 chooses another parent: 1 is down" in texts
-    assert "2 chooses another parent: 1 is down" in texts
+    assert "3 chooses another parent (1 is down)" in texts
+    assert "2 chooses another parent (1 is down)" in texts
+
+
+class Giver(Joiner):
+    draw: ClassVar = {"root": Star(), "gave_to": Edge(lambda agent: agent.parent)}
+
+
+def test_an_edge_that_is_called_otherwise_is_no_parent_and_makes_no_tree() -> None:
+    graph = topology.complete(4)
+    plans: dict[int, list[tuple[float, Any]]] = {0: [], 1: [(1.0, 0)], 2: [(1.0, 0)], 3: [(1.0, 1), (2.0, 2)]}
+    texts = said(history_of(Network(graph, seed=1).run({i: Giver(i == 0, plans[i]) for i in graph}, trace=True)))
+    # Half of them, and all, at one time: that is said once.
+    assert texts == ["All 4 agents have a way to a root by gave_to, at most 2 hops deep", "3 has another gave_to"]
 
 
 def test_an_entry_that_another_has_committed_is_not_called_never_committed() -> None:
