@@ -6,39 +6,6 @@
 docs/testing.md shows each.
 """
 
-from netsim.checkers.explain import Contradiction, contradiction
-from netsim.checkers.invariants import (
-    agreement,
-    all_of,
-    at_most_one,
-    eventually,
-    linearizable,
-    no_lost_update,
-    one_leader_a_term,
-    serializable,
-)
-from netsim.checkers.models import Model, mutex, queue, register, transactions
-from netsim.checkers.operations import Operation, invoke, operations
-from netsim.checkers.order import Undecided
+import lazy_loader
 
-__all__ = [
-    "Contradiction",
-    "Model",
-    "Operation",
-    "Undecided",
-    "agreement",
-    "all_of",
-    "at_most_one",
-    "contradiction",
-    "eventually",
-    "invoke",
-    "linearizable",
-    "mutex",
-    "no_lost_update",
-    "one_leader_a_term",
-    "operations",
-    "queue",
-    "register",
-    "serializable",
-    "transactions",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
