@@ -192,13 +192,9 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave tests and libraries, which stay to the end, out of each later collection of garbage: half a second.
-
-    Tests make many objects, most of which are freed without one: with Python's threshold of 700 they take a twentieth.
-    """
+    """Leave tests and libraries, which stay to the end, out of each later collection of garbage: half a second."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
     gc.enable()
 
 

@@ -76,12 +76,21 @@ class Journal:
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb", 0)
         except OSError as error:
             raise self._failure(error) from None
-        self._write(MARK)
         self._agents = agents
         self._local = {name: number for number, name in enumerate(agents) if processes[name] == membership.me}
         self._kinds_written = self._changes_written = 0
         self._membership = membership
         self._writer = StateWriter(agents, lambda digest, data: self.put(ARRAY, [digest, data]))
+        try:
+            self._begin(processes)
+        except BaseException:
+            # Nobody else has it.
+            self._file.close()
+            raise
+
+    def _begin(self, processes: Mapping[Hashable, int]) -> None:
+        membership, agents = self._membership, self._agents
+        self._write(MARK)
         self.put(
             BEGIN,
             {

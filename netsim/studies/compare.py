@@ -12,10 +12,11 @@ from netsim.errors import BadInput, NetsimError, one_line
 from netsim.studies import own_tables, results
 from netsim.studies.columns import groups_of
 from netsim.studies.formats import FIGURES, write_figure
-from netsim.studies.intervals import over_text, settings_in
+from netsim.studies.intervals import settings_in
 from netsim.studies.outcome import COLUMN, DEAD, DIVERGED, NOT_REACHED, share_text, worst_of_dead
 from netsim.studies.paper_tables import setting_text, with_shares
 from netsim.studies.reach import Target
+from netsim.studies.seeds import over_text
 from netsim.studies.sweeps.sweep import runs_of
 from netsim.studies.terminal import text
 from netsim.util import check

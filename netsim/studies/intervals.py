@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.outcome import worst_of_dead
+from netsim.studies.seeds import SEEDS, over_text
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 STATISTICS: Mapping[str, str] = {"mean": "Student's t", "median": "order statistics"}
 """The statistics of several seeds, and their intervals; the median does not follow a seed that diverged."""
-
-SEEDS = ("seed", "data_seed", "graph_seed", "loss_seed")
-"""The parameters over whose values results may be put together, one of them at a time."""
 
 _SURVIVED = "run survived"
 
@@ -93,9 +92,6 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
         # By chance this many may lie below the median, or above it.
         outside = max(1, int(binom.ppf((1.0 - share) / 2.0, count, 0.5)))
         return float(numbers[outside - 1]), float(numbers[count - outside])
-    # A table of one run, which has no interval, is to stand at once.
-    from scipy.special import stdtrit
-
     with np.errstate(over="ignore", invalid="ignore"):
         reach = stdtrit(count - 1, (1.0 + share) / 2.0) * numbers.std(ddof=1) / math.sqrt(count)
         mean = statistic(numbers)
@@ -139,11 +135,6 @@ def sizes_text(counts: Iterable[int]) -> str:
     """Return sizes of groups in words: "n = 5", "n = 3 to 5"."""
     several = sorted(map(int, counts))
     return f"n = {several[0]}" if several[0] == several[-1] else f"n = {several[0]} to {several[-1]}"
-
-
-def over_text(over: str) -> str:
-    """Return a seed in words: "seed", "data seed"."""
-    return over.replace("_", " ")
 
 
 def interval(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import BadInput
 from netsim.studies import catalogue, compare
 from netsim.studies.folder import load
-from netsim.studies.intervals import SEEDS, over_text
 from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, ENDED, FAILED, STALLED, UNFINISHED
 from netsim.studies.paper_tables import in_latex
+from netsim.studies.seeds import SEEDS, over_text
 from netsim.studies.sweeps.grid import flags_of
 from netsim.studies.sweeps.sweep import read_sweep, runs_of, unfinished
 from netsim.util import check

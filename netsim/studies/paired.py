@@ -17,12 +17,12 @@ from netsim.studies.intervals import (
     confidence,
     fewest,
     kind_text,
-    over_text,
     settings_of,
     sizes_text,
     statistic,
 )
 from netsim.studies.outcome import with_worst_of
+from netsim.studies.seeds import over_text
 from netsim.util import check
 
 if TYPE_CHECKING:

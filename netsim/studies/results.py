@@ -21,11 +21,12 @@ from netsim.studies import folder as folders
 from netsim.studies import own_tables
 from netsim.studies.columns import bounds, groups_of
 from netsim.studies.figures import STYLES, Axis, drawing, legend_below, style, unless_set, whole_rounds
-from netsim.studies.intervals import ALGORITHM, SEEDS, STATISTICS, confidence, interval, interval_text, statistic
+from netsim.studies.intervals import ALGORITHM, STATISTICS, confidence, interval, interval_text, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
 from netsim.studies.paired import TESTS, holm, p_value, paired
 from netsim.studies.paper_tables import latex, markdown, setting_text
 from netsim.studies.reach import Target
+from netsim.studies.seeds import SEEDS
 from netsim.studies.sweeps.grid import Point
 from netsim.studies.sweeps.sweep import free, read_failures, read_points, read_sweep
 from netsim.util import check

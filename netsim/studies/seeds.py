@@ -11,6 +11,14 @@ import numpy as np
 
 from netsim.util import check
 
+SEEDS = ("seed", "data_seed", "graph_seed", "loss_seed")
+"""The parameters over whose values results may be put together, one of them at a time."""
+
+
+def over_text(over: str) -> str:
+    """Return a seed in words: "seed", "data seed"."""
+    return over.replace("_", " ")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Seed:

@@ -344,7 +344,7 @@ class Study:
     @property
     def seeds(self) -> dict[str, Any]:
         """Those of its parameters that are seeds, without those that are unset."""
-        from netsim.studies.intervals import SEEDS
+        from netsim.studies.seeds import SEEDS
 
         return {name: value for name in SEEDS if (value := self.settings.get(name)) is not None}
 

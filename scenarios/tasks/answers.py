@@ -7,7 +7,7 @@ import pandas as pd
 
 from netsim.studies import Study
 from netsim.studies.columns import label
-from netsim.studies.intervals import over_text
+from netsim.studies.seeds import over_text
 
 
 def of_one_run(study: Study) -> str:
