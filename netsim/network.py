@@ -32,7 +32,6 @@ from netsim.links.capacity import Capacity
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.links.rate import Rate
-from netsim.profile import Profile
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
@@ -701,6 +700,9 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
     """Return capacities, those in a file as numbers."""
     if not isinstance(value, str | Path):
         return value
+    # Few networks have one.
+    from netsim.profile import Profile
+
     found = getattr(Profile.read(value), name)
     if not found:
         raise check.refuse(name, str(value), f"a csv file with a column {name} or communication")

@@ -17,7 +17,6 @@ import itertools
 import os
 import re
 import sys
-import sysconfig
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +41,8 @@ Method = Literal["random", "priorities"]
 _CHANGE_WITHIN = 50
 
 _VERSION = f"netsim {__version__}, Python {sys.version_info.major}.{sys.version_info.minor}"
-_FOLDERS = (os.path.dirname(os.path.dirname(__file__)), sysconfig.get_path("stdlib"))
+# netsim's own code, and the standard library's.
+_FOLDERS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(os.__file__))
 
 _WORDS = re.compile(
     r"at (?P<time>\S+) s agent (?P<agent>b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|.+?)"

@@ -390,6 +390,26 @@ def check_one(rng: np.random.Generator) -> None:
     assert not found, found
 
 
+class Slow(netsim.Agent):
+    """A program by hand: wrong if its long task is through before its short one has begun."""
+
+    def __init__(self, steps: int = 3) -> None:
+        self.steps, self.begun, self.ok = steps, False, True
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.short())
+            group.create_task(self.long())
+
+    async def short(self) -> None:
+        self.begun = True
+
+    async def long(self) -> None:
+        for _ in range(self.steps):
+            await asyncio.sleep(0)
+        self.ok = self.begun
+
+
 def main() -> None:
     """Try programs for some time; print those that differ and a count."""
     parser = argparse.ArgumentParser(description=__doc__)

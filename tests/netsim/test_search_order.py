@@ -14,6 +14,7 @@ import pytest
 from netsim import Agent, BadInput, Link, Network, topology
 from netsim.studies import catalogue
 from netsim.testing import Explored, Finding, Hold, Order, explore, search
+from tests.fuzzers.programs import Slow
 
 
 class Ready(Agent):
@@ -91,26 +92,6 @@ class Register(Agent):
             await self.broadcast("set", self.writes)
         async for frame in self.inbox:
             self.value = frame.payload
-
-
-class Slow(Agent):
-    """Wrong if the long task is through before the short one has begun."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps, self.begun, self.ok = steps, False, True
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.short())
-            group.create_task(self.long())
-
-    async def short(self) -> None:
-        self.begun = True
-
-    async def long(self) -> None:
-        for _ in range(self.steps):
-            await asyncio.sleep(0)
-        self.ok = self.begun
 
 
 def network(agents: Callable[[], Sequence[Agent]], shape: Callable[[int], Any] = topology.complete) -> Any:

@@ -12,28 +12,8 @@ from netsim import AgentError, BadInput, Link, Network, topology
 from netsim.clock.order import Choice, Hold, Order, ordering, read
 from netsim.testing import Listener, Talker, play
 from tests.fuzzers.networks import Case, digest
-from tests.fuzzers.programs import program
+from tests.fuzzers.programs import Slow, program
 from tests.fuzzers.workers import Programmed, of_events, of_rounds
-
-
-class Slow(netsim.Agent):
-    """Notes whether the short task has begun when the long one is through."""
-
-    def __init__(self, steps: int = 3) -> None:
-        self.steps, self.begun, self.ok = steps, False, True
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.short())
-            group.create_task(self.long())
-
-    async def short(self) -> None:
-        self.begun = True
-
-    async def long(self) -> None:
-        for _ in range(self.steps):
-            await asyncio.sleep(0)
-        self.ok = self.begun
 
 
 def slow(order: int | Order | None = None, workers: int = 1, steps: int = 3) -> list[bool]:
