@@ -305,7 +305,7 @@ def _notes(
         f"Centralised: training MSE {study.centralised['train_mse']:.4g}."
     )
     if motes.real == "synthetic":
-        yield "Synthetic links: netsim made the motes and their links. Nothing was measured; nothing here is about the lab."
+        yield "Synthetic links: netsim made the motes and their links; nothing was measured, nothing is of the lab."
     yield "Tables and replays number the agents from 0, in the order of the motes; energy.csv has both numbers."
     if motes.medium == "matrix":
         yield "A message is heard or lost as a whole, whatever its length: --medium fragments asks more of long ones."

@@ -86,7 +86,8 @@ class Originals:
         """Return a text file as a table, by `pandas.read_csv`."""
         import pandas as pd
 
-        return pd.read_csv(io.BytesIO(self[name]), **how)
+        found: pd.DataFrame = pd.read_csv(io.BytesIO(self[name]), **how)
+        return found
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -167,7 +168,8 @@ def _mat(originals: Originals, name: str) -> dict[str, Any]:
     from scipy.io import loadmat
 
     try:
-        return dict(loadmat(io.BytesIO(originals[name])))
+        # The stubs know of paths only.
+        return dict(loadmat(io.BytesIO(originals[name])))  # type: ignore[arg-type]
     except (ValueError, NotImplementedError, TypeError) as error:
         raise BadInput(f"{name} cannot be read: {one_line(error)}") from None
 

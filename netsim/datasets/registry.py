@@ -95,17 +95,11 @@ _TRACES = (
     "Verizon-LTE-short.up",
 )
 _MADE = "netsim's own, MIT; made by netsim.datasets.synthetic, not measured"
-_LAB = {
-    "source": "db.csail.mit.edu/labdata",
-    "licence": "none stated; published for research",
-    "citation": "Bodik, Hong, Guestrin, Madden, Paskin and Thibaux, Intel Lab Data, 2004",
-}
-_LIBRARY = {
-    "source": "Machine Learning Group of the ULB, Library 1",
-    "addresses": (_ULB,),
-    "licence": "none stated",
-    "citation": "Le Borgne and others, ULB sensor network data, Library 1, 2006",
-}
+_LAB = "db.csail.mit.edu/labdata"
+_LAB_LICENCE = "none stated; published for research"
+_LAB_PAPER = "Bodik, Hong, Guestrin, Madden, Paskin and Thibaux, Intel Lab Data, 2004"
+_LIBRARY = "Machine Learning Group of the ULB, Library 1"
+_LIBRARY_PAPER = "Machine Learning Group of the ULB, sensorNet data set Library 1, 2006"
 
 _SETS = (
     # --- tables to learn from -----------------------------------------------------------------------------------------
@@ -277,7 +271,9 @@ _SETS = (
         addresses=("http://db.csail.mit.edu/labdata/connectivity.txt",),
         prepare=preparation.intel_connectivity,
         sha256="5dd4dd664695e6e08130db30f59a216f1541ace3b491cd85dd365d15d8f4c6ff",
-        **_LAB,
+        source=_LAB,
+        licence=_LAB_LICENCE,
+        citation=_LAB_PAPER,
     ),
     Dataset(
         name="intel_mote_locs",
@@ -285,7 +281,9 @@ _SETS = (
         addresses=("http://db.csail.mit.edu/labdata/mote_locs.txt",),
         prepare=preparation.intel_mote_locs,
         sha256="eb23010d900f6eae46ca4ee35a1032e1af1c8eb8307cc9529f872a33495f338d",
-        **_LAB,
+        source=_LAB,
+        licence=_LAB_LICENCE,
+        citation=_LAB_PAPER,
     ),
     Dataset(
         name="iotlab_grenoble_k7",
@@ -324,14 +322,20 @@ _SETS = (
         title="which packets 19 motes in a library heard, minute by minute",
         prepare=preparation.ulb_library1_links,
         sha256="5169cfb7323d2068702d17899d598330683fc336d595e331033be1d1aa212af8",
-        **_LIBRARY,
+        source=_LIBRARY,
+        addresses=(_ULB,),
+        licence="none stated",
+        citation=_LIBRARY_PAPER,
     ),
     Dataset(
         name="ulb_library1_readings",
         title="what the 19 motes in a library measured",
         prepare=preparation.ulb_library1_readings,
         sha256="7251651711e8ddbf831e8427d7ffe6ca1f681199c4b574ce3bc7adaedf3688c1",
-        **_LIBRARY,
+        source=_LIBRARY,
+        addresses=(_ULB,),
+        licence="none stated",
+        citation=_LIBRARY_PAPER,
     ),
     # --- what ships ---------------------------------------------------------------------------------------------------
     Dataset(

@@ -6,13 +6,16 @@ they are the same wherever they are read; a test makes them again.
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from netsim.datasets.registry import SHIPPED
 from netsim.util.files import write_pieces
 from netsim.util.typing import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEED = 1
 _COLUMNS, _ROWS, _MOTES = 9, 6, 53
@@ -24,7 +27,7 @@ _BYTES = 40
 _LEAST_UP, _MOST_UP = 0.5, 0.8
 
 
-def field(seed: int = SEED) -> tuple[pd.DataFrame, pd.DataFrame]:
+def field(seed: int = SEED) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """Return the mean reception between motes, and the motes' places.
 
     Motes stand on a jittered grid of 40 m × 30 m. Power falls with the 3.5th power of the distance, with log-normal
@@ -46,6 +49,8 @@ def field(seed: int = SEED) -> tuple[pd.DataFrame, pd.DataFrame]:
     places : DataFrame
         Columns mote (from 1), x_m and y_m.
     """
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     grid = np.array([(column, row) for row in range(_ROWS) for column in range(_COLUMNS)], dtype=float)[:_MOTES]
     cell = np.array([_WIDTH / _COLUMNS, _HEIGHT / _ROWS])
