@@ -37,18 +37,19 @@ class Missing(BadInput):
 
 
 def find(name: str) -> Path:
-    """Return the path of a known data set's file.
+    """Return the path of the file of one of `SETS`.
 
     Raises
     ------
+    BadInput
+        If there is no such set.
     Missing
         If it is not on this machine.
     """
-    known = SETS[name]
-    for folder in _places():
-        if (folder / f"{name}{known.suffix}").exists():
-            return used(folder / f"{name}{known.suffix}", by_name=True)
-    raise missing(name, (known.suffix,))
+    known = SETS[check.one_of("name", name, SETS)]
+    if (path := where(known)) is None:
+        raise missing(name, (known.suffix,))
+    return used(path, by_name=True)
 
 
 def where(known: Dataset) -> Path | None:
