@@ -90,12 +90,17 @@ def _name_of(path: Path) -> str:
 
 
 def path_of(name: str) -> Path:
-    """Return the path of a file recorded under ``name``; $NETSIM_DATA and $NETSIM_CACHE are the present folders."""
-    if name.startswith(f"${FOLDER}/"):
-        return Path(os.environ.get(FOLDER, ""), name.removeprefix(f"${FOLDER}/"))
-    if name.startswith(f"${CACHE}/"):
-        return (cache_folder() or Path()) / name.removeprefix(f"${CACHE}/")
-    return Path(name)
+    """Return the path of a file recorded under ``name``; $NETSIM_DATA and $NETSIM_CACHE are the present folders.
+
+    A data set that is not in its folder any more may be in the other one: that it is the same, its SHA-256 tells.
+    """
+    variable, _, file = name.partition("/")
+    if variable not in (f"${FOLDER}", f"${CACHE}"):
+        return Path(name)
+    of_data, of_cache = (lambda: next(iter(folders(False)), None)), cache_folder
+    both = (of_data, of_cache) if variable == f"${FOLDER}" else (of_cache, of_data)
+    paths = (folder / file for each in both if (folder := each()) is not None)
+    return next(filter(Path.exists, paths), Path(name))
 
 
 def digest_of(path: str | Path) -> str:

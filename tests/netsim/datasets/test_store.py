@@ -164,8 +164,12 @@ def test_files_of_the_cache_are_recorded_by_name(cache: Path, tmp_path: Path, mo
         assert datasets.find(NAME) == cache / FILE
     assert read == {f"$NETSIM_CACHE/{FILE}": hashlib.sha256(b"x").hexdigest()}
     assert datafiles.changed_files(read) == []
-    # The folder moves.
+    # The folder moves, or the file lies in the other folder.
     monkeypatch.setenv("NETSIM_CACHE", str(cache.rename(tmp_path / "moved")))
+    assert datafiles.changed_files(read) == []
+    monkeypatch.setenv("NETSIM_CACHE", str(cache))
+    assert datafiles.changed_files(read) == [f"$NETSIM_CACHE/{FILE}"]
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path / "moved"))
     assert datafiles.changed_files(read) == []
 
 
