@@ -7,6 +7,7 @@ ships with netsim. `get` fills the cache.
 import errno
 import gzip
 import io
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -150,7 +151,8 @@ def get(
             work.mkdir()
             paths = paths or [_download(known, each, work, tell, progress) for each in known.addresses]
             prepared = _prepared(known, paths)
-            write_pieces(target, [_packed(prepared, known.suffix)])
+            # All that a killed process leaves is in this folder.
+            os.replace(write_pieces(work / target.name, [_packed(prepared, known.suffix)]), target)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; nothing of {name} was kept") from None
         except OSError as error:

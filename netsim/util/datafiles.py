@@ -23,6 +23,10 @@ def folders(here: bool) -> list[Path]:
     return ([Path(value)] if value else []) + ([Path()] if here else [])
 
 
+def _data_folder() -> Path | None:
+    return next(iter(folders(False)), None)
+
+
 def cache_folder() -> Path | None:
     """Return the folder of fetched data sets: NETSIM_CACHE, else the user's cache folder; None without pooch."""
     value = os.environ.get(CACHE)
@@ -97,8 +101,7 @@ def path_of(name: str) -> Path:
     variable, _, file = name.partition("/")
     if variable not in (f"${FOLDER}", f"${CACHE}"):
         return Path(name)
-    of_data, of_cache = (lambda: next(iter(folders(False)), None)), cache_folder
-    both = (of_data, of_cache) if variable == f"${FOLDER}" else (of_cache, of_data)
+    both = (_data_folder, cache_folder) if variable == f"${FOLDER}" else (cache_folder, _data_folder)
     paths = (folder / file for each in both if (folder := each()) is not None)
     return next(filter(Path.exists, paths), Path(name))
 
