@@ -21,11 +21,10 @@ from scipy.optimize import brentq
 from scipy.stats import ncx2
 
 from benchmarks.report import columns
-from netsim import Link, Network, Radio, topology
+from netsim import Link, Network, Radio, datasets, topology
 from netsim.errors import BadInput
 from netsim.radio import BlockFading, PatternNoise, Phy, beta_factor
 from netsim.testing import Listener, Talker
-from netsim.util import datafiles
 
 Received = NDArray[np.bool_]
 
@@ -246,7 +245,7 @@ def main() -> None:
     chosen = command.parse_args()
     if chosen.rutgers is not None:
         rutgers(chosen.rutgers, chosen.seed)
-    measured = datafiles.find("iotlab_grenoble_k7", ".csv.gz")
+    measured = datasets.find("iotlab_grenoble_k7")
     grenoble(measured, chosen.links, chosen.seed)
     across_channels(measured)
     if chosen.noise is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import netsim
 import netsim.agents.classics
 from netsim import agents
+from netsim.datasets import SETS, UNTRIED
 from netsim.radio import Phy
 from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
@@ -52,6 +53,20 @@ def commands() -> str:
     """A row for each command of the command line."""
     found = ((f"`netsim {name}`", (each.help or "").partition("\n")[0]) for name, each in sorted(app.commands.items()))
     return _table(("command", "what it does"), found)
+
+
+def data_sets() -> str:
+    """A row for each data set: what it holds, how it comes here, its licence and where it is published."""
+    rows = []
+    for name, known in SETS.items():
+        if known.ships:
+            how = "ships with netsim"
+        elif known.addresses:
+            how = "fetched, SHA-256 checked" if known.sha256 else f"fetched; {UNTRIED}"
+        else:
+            how = f"not fetched: {known.why_not}"
+        rows.append((f"`{name}`", known.title, how, known.licence, known.source))
+    return _table(("name", "what it holds", "how it comes here", "licence", "source"), rows)
 
 
 def all_flags() -> str:
@@ -250,6 +265,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
     "classics": classics,
     "commands": commands,
+    "data_sets": data_sets,
     "studies": studies,
     "shared_flags": shared_flags,
     "reproduction": reproduction,

@@ -6,7 +6,6 @@ several studies measure and set, `data` where samples come from, `published` wha
 
 from pathlib import Path
 
-from netsim.scenarios.data.files import SOURCES
 from netsim.studies.catalogue import Entry, Registry
 
 _ELSEWHERE = {"bench_case": "bench.case", "deep_network": "deep.network"}
@@ -73,6 +72,5 @@ SHELF = Registry(
         "fails.",
     ),
     columns=("train_mse", "test_mse", "consensus_error", "dual_residual"),
-    sources=SOURCES,
 )
 """The studies by name, each with its group. `netsim list` shows them without importing them."""

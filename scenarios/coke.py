@@ -125,7 +125,7 @@ def experiment(
     Parameters
     ----------
     data : str
-        "synthetic" (the paper's data set), the name of a table in the folder NETSIM_DATA, or a table's path.
+        "synthetic" (the paper's data set), the name of a table in NETSIM_DATA or the cache, or a table's path.
     conventions : str
         How unset parameters are chosen: "tables" to come close to the paper's tables, "text" to follow its text.
         The synthetic data always use "text".

@@ -170,7 +170,7 @@ def experiment(
     Parameters
     ----------
     data : str
-        "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of a table in the folder NETSIM_DATA,
+        "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of a table in NETSIM_DATA or the cache,
         or its path.
     conventions : str
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of

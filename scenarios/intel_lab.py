@@ -11,7 +11,8 @@ import pandas as pd
 
 from netsim import Energy, Link, Network, Radio
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
-from netsim.links.measured import Measured
+from netsim.datasets import Missing
+from netsim.links.measured import Measured, synthetic_lab
 from netsim.links.measured import intel_lab as measured_lab
 from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
@@ -55,6 +56,9 @@ class Motes:
 
     Parameters
     ----------
+    links : str
+        "measured": as often as motes heard each other in the lab. "synthetic": 53 motes and links that netsim made, for
+        where intel_connectivity is not at hand; what comes of them says nothing of the lab.
     medium : str
         "matrix": a message is heard or lost as a whole, as often as was measured, and transmissions are scheduled.
         "fragments": the same for each of its fragments of 116 bytes. "csma": all contend for one medium by CSMA-CA, and
@@ -70,6 +74,7 @@ class Motes:
         which the standard's 3 is not made for.
     """
 
+    links: str = "measured"
     medium: str = "matrix"
     least: float = 0.25
     power_dbm: int = 0
@@ -90,9 +95,19 @@ class Motes:
         link, _, energy = cc2420(self.power_dbm)
         return energy, check.finite("rate", link.rate, above=0)
 
+    @property
+    def real(self) -> str:
+        """What runs over the lossy links are called: "real" only if these were measured."""
+        return "real" if check.one_of("links", self.links, ("measured", "synthetic")) == "measured" else "synthetic"
+
     def measured(self) -> Measured:
-        """Return the lab's links, between motes that are numbered from 0."""
-        return numbered(measured_lab(least=self.least))
+        """Return the lab's links, or those that netsim made, between motes that are numbered from 0."""
+        if self.real == "synthetic":
+            return numbered(synthetic_lab(least=self.least))
+        try:
+            return numbered(measured_lab(least=self.least))
+        except Missing as error:
+            raise Missing(f"{error}; --links synthetic takes links that netsim made") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +124,11 @@ class LabLinks(Motes):
 
     lossless: bool = False
     reliability: str = "none"
+
+    @property
+    def title(self) -> str:
+        """What figures' titles say of it."""
+        return "" if self.real == "real" else ", synthetic links"
 
     def topology(self, setup: Setup) -> "nx.Graph[int]":
         """Return the graph of the motes that hear each other."""
@@ -148,12 +168,13 @@ def experiment(
     """DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.
 
     One seed is one draw of who has which samples, of the features and of the losses: sweep --seed for intervals.
-    Reception is that of intel_connectivity in the folder NETSIM_DATA; radios are CC2420 of IEEE 802.15.4.
+    Reception is that of the data set intel_connectivity; radios are CC2420 of IEEE 802.15.4. Without data sets it runs
+    with --data synthetic --links synthetic, on what netsim made.
 
     Parameters
     ----------
     data : str
-        What is learned: the NAME of a table in NETSIM_DATA, or its path; or "synthetic".
+        What is learned: the NAME of a table in NETSIM_DATA or netsim's cache, or its path; or "synthetic".
     rounds : int
         Number of rounds.
     algorithms : str
@@ -181,7 +202,7 @@ def experiment(
                 "network.reliability": Named(way, reliability_of(way)),
                 "method.duals": Named(way, duals.get(way, duals["none"])),
             }
-            for way in ("ideal", "real", *ways)
+            for way in ("ideal", motes.real, *ways)
         ),
         seeds=[Seeds(**dataclasses.asdict(seeds))],
         rounds=rounds,
@@ -204,7 +225,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     title = f"{titled(played[0]).replace(' agents', ' motes')}, {seeds.text}"
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
     table = comparison(study, used)
-    _answer(study, table.set_index("algorithm"))
+    _answer(study, table.set_index("algorithm"), motes.real)
     study.table("comparison", f"What each makes of the links ({title})", table)
     study.tables["energy"] = pd.concat(
         [table.assign(algorithm=name, mote=names) for name, table in used.items()], ignore_index=True
@@ -215,12 +236,13 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     axes = [Axis("round", True), Axis("energy_j", True, "energy (J per mote)"), Axis("wire_bits", True)]
     levels = {"centralised": study.centralised["train_mse"]}
     title = f"Training error from round 5 on, {title}"
+    real = "the lab's real ones" if motes.real == "real" else "synthetic ones"
     figure = partial(curves, shown[shown["round"] >= 5], Axis("train_mse", log=True), axes, title, levels)
     study.figure(
         "mse",
         figure,
         "The training error by rounds, by the energy that a mote has spent, and by bits on the wire, on ideal links "
-        "and on the lab's real ones.",
+        f"and on {real}.",
         hero=True,
     )
     study.figure(
@@ -231,13 +253,14 @@ def _report(study: Study, played: Sequence[Played]) -> None:
     )
 
 
-def _answer(study: Study, table: pd.DataFrame) -> None:
-    """Answer what the first method loses over the real links, and with the remedy by which it loses least."""
+def _answer(study: Study, table: pd.DataFrame, lossy: str) -> None:
+    """Answer what the first method loses over the lossy links, and with the remedy by which it loses least."""
     method = str(table.index[0]).split()[0]
     own = table[[name.split()[0] == method for name in table.index]]
     known = own[np.isfinite(own["MSE / ideal"])].drop(index=f"{method} ideal")
-    study.ask("What do a building's real links cost in error, and which remedy mends it?")
-    if (real := f"{method} real") not in known.index:
+    of = "a building's real links" if lossy == "real" else "synthetic links, made much like a building's,"
+    study.ask(f"What do {of} cost in error, and which remedy mends it?")
+    if (real := f"{method} {lossy}") not in known.index:
         return
     text = "{method} ends at {times:.2f} times its training MSE of ideal links"
     fields = {"method": method, "times": known.loc[real, "MSE / ideal"], "joules": known.loc[real, "mean_j"]}
@@ -281,6 +304,8 @@ def _notes(
         f"{len(graph)} motes, {graph.number_of_edges()} links, mean reception {reception(measured):.2f}. "
         f"Centralised: training MSE {study.centralised['train_mse']:.4g}."
     )
+    if motes.real == "synthetic":
+        yield "Synthetic links: netsim made the motes and their links; nothing was measured, nothing is of the lab."
     yield "Tables and replays number the agents from 0, in the order of the motes; energy.csv has both numbers."
     if motes.medium == "matrix":
         yield "A message is heard or lost as a whole, whatever its length: --medium fragments asks more of long ones."

@@ -96,7 +96,7 @@ def lifetime(
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+        "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     algorithms : str
         Which of CTA, DKLA, COKE, COKE 3-bit, DKLA coded-sums to run, with commas between.
     rounds : int

@@ -87,7 +87,7 @@ def mtu(
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+        "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     algorithm : str
         "DKLA" or "COKE".
     rounds : int

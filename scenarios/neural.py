@@ -59,8 +59,8 @@ def experiment(
     Parameters
     ----------
     data : str
-        "mnist", "digits" (comes with netsim), or another table of classes: its name in the folder NETSIM_DATA, or
-        its path (.csv.gz, .csv, .npz, .parquet). By default mnist if it is in that folder, else digits.
+        "mnist", "digits" (comes with netsim), or another table of classes: its name in NETSIM_DATA or the cache, or
+        its path (.csv.gz, .csv, .npz, .parquet). By default mnist if it is there, else digits.
     """
     methods, notes = wanted(compared, gradient_methods(), {"eta": _USUAL_STEP})
     if model.dtype == "float32":

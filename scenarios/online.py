@@ -89,7 +89,7 @@ def experiment(
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+        "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     conventions : str
         How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
         samples come out; "text", as its text reads: all rows, each column scaled by itself.

@@ -25,6 +25,8 @@ DOT = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
     "0000000a49444154789c63f80f0001010100b138f6140000000049454e44ae426082"
 )
+# What somebody fetched on this machine must not make a test pass.
+os.environ["NETSIM_CACHE"] = str(ROOT / ".no-cache")
 BEFORE = pytest.StashKey[set[Path]]()
 
 LONGEST = (

@@ -1,6 +1,16 @@
 from . import latency, loss, measured, rate
 from .link import Budget, Link
-from .measured import Measured, cellular, from_reception, from_table, grenoble, intel_lab, rutgers, ulb_library
+from .measured import (
+    Measured,
+    cellular,
+    from_reception,
+    from_table,
+    grenoble,
+    intel_lab,
+    rutgers,
+    synthetic_lab,
+    ulb_library,
+)
 from .reliability import Reliability
 
 __all__ = [
@@ -18,5 +28,6 @@ __all__ = [
     "measured",
     "rate",
     "rutgers",
+    "synthetic_lab",
     "ulb_library",
 ]

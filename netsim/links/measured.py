@@ -1,7 +1,7 @@
 """Networks from measured links: tables of reception, and loaders for published measurements.
 
 Each function but `cellular` returns a graph and the settings of its links, for ``Network(graph, link, links=links)``.
-The loaders read files in the folder that the environment variable NETSIM_DATA names, or from a given path.
+The loaders read data sets of `netsim.datasets`, in the folder NETSIM_DATA or in the cache, or files at a given path.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -12,19 +12,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import networkx as nx
 import numpy as np
 
+from netsim.datasets import SETS, find
 from netsim.errors import BadInput, one_line
 from netsim.links import loss as losses
 from netsim.links import rate
 from netsim.links.link import Link
 from netsim.links.loss import Loss
 from netsim.util import check, tables
-from netsim.util.datafiles import find, used
+from netsim.util.datafiles import used
 from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measured", "cellular", "from_reception", "from_table", "grenoble", "intel_lab", "rutgers", "ulb_library"]
+__all__ = [
+    "Measured",
+    "cellular",
+    "from_reception",
+    "from_table",
+    "grenoble",
+    "intel_lab",
+    "rutgers",
+    "synthetic_lab",
+    "ulb_library",
+]
 
 Pair = tuple[Any, Any]
 
@@ -260,16 +271,43 @@ def intel_lab(
     Parameters
     ----------
     folder : path, optional
-        The folder of the two tables; default: the folder NETSIM_DATA.
+        The folder of the two tables; default: NETSIM_DATA, or the cache.
     link, least, both, bits, coherence
         As for `from_table`; the length of the measured frames is unknown.
     """
-    source = "db.csail.mit.edu/labdata"
-    table = _read(_data_path(folder, "intel_connectivity", ".csv.gz", source), ("sender", "receiver", "prob"))
-    motes = _read(_data_path(folder, "intel_mote_locs", ".csv.gz", source), ("mote", "x_m", "y_m"))
+    tables = _data_path(folder, "intel_connectivity"), _data_path(folder, "intel_mote_locs")
+    return _motes(*tables, link=link, least=least, both=both, bits=bits, coherence=coherence)
+
+
+def synthetic_lab(
+    *,
+    link: Link | None = None,
+    least: float = 0.25,
+    both: bool = True,
+    bits: int | None = None,
+    coherence: float | None = None,
+) -> Measured:
+    """Return a network of motes that netsim made, not measured: 53 motes and 200 links at the defaults.
+
+    There are about as many links as in the Intel lab (`intel_lab`), and motes hear each other about as often; every
+    place and every number is made up, as `netsim.datasets.synthetic` says. The tables ship with netsim.
+
+    Parameters
+    ----------
+    link, least, both, bits, coherence
+        As for `from_table`; frames of 40 bytes were assumed.
+    """
+    tables = find("synthetic_connectivity"), find("synthetic_mote_locs")
+    return _motes(*tables, link=link, least=least, both=both, bits=bits, coherence=coherence)
+
+
+def _motes(connectivity: Path, positions: Path, **how: Any) -> Measured:
+    """Return the network of a table of reception and a table of places."""
+    table = _read(connectivity, ("sender", "receiver", "prob"))
+    motes = _read(positions, ("mote", "x_m", "y_m"))
     places = {int(m): (float(x), float(y)) for m, x, y in motes[["mote", "x_m", "y_m"]].to_numpy()}
     table = table.rename(columns={"prob": "reception"})
-    return from_table(table, link=link, least=least, both=both, positions=places, bits=bits, coherence=coherence)
+    return from_table(table, positions=places, **how)
 
 
 def grenoble(
@@ -291,7 +329,7 @@ def grenoble(
     Parameters
     ----------
     file : path, optional
-        The path of the table; default: in the folder NETSIM_DATA.
+        The path of the table; default: in NETSIM_DATA, or in the cache.
     channel : int, optional
         A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
     link, least, both, bits
@@ -309,7 +347,7 @@ def grenoble(
     """
     import pandas as pd
 
-    place = _data_path(file, "iotlab_grenoble_k7", ".csv.gz", "the traces of the 6TiSCH simulator")
+    place = _data_path(file, "iotlab_grenoble_k7")
     table = _read(place, ("datetime", "src", "dst", "channel", "pdr"))
     if channel is not None:
         table = table[table["channel"] == check.integer("channel", channel, low=11, high=26)]
@@ -345,13 +383,13 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
     Parameters
     ----------
     file : path, optional
-        The path of the table; default: in the folder NETSIM_DATA.
+        The path of the table; default: in NETSIM_DATA, or in the cache.
     link : Link, optional
         The settings of all links, except the loss, which the table gives.
     minute : float
         Length of a recorded minute in the simulation, in seconds.
     """
-    place = _data_path(file, "ulb_library1_links", ".csv.gz", "the Machine Learning Group of the ULB")
+    place = _data_path(file, "ulb_library1_links")
     table = _read(place, ("seq", "node", "src"))
     width = check.finite("minute", minute, above=0)
     count = int(table["seq"].max()) + 1
@@ -382,7 +420,7 @@ def rutgers(
     Parameters
     ----------
     file : path, optional
-        The path of the table; default: in the folder NETSIM_DATA.
+        The path of the table; default: in NETSIM_DATA, or in the cache.
     noise : int
         The power of the generator in dBm: −20, −15, −10, −5 or 0.
     link, least, both, coherence
@@ -393,7 +431,7 @@ def rutgers(
     BadInput
         As for `from_table`, or if the table has no rows for the power ``noise``.
     """
-    place = _data_path(file, "rutgers_noise_links", ".csv.gz", "doi.org/10.15783/C7B59W")
+    place = _data_path(file, "rutgers_noise_links")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
     levels = sorted(set(table["noise_dbm"].tolist()))
     if noise not in levels:
@@ -411,14 +449,14 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
         The name of one of Mahimahi's traces, such as ``Verizon-LTE-short.down``.
     file : path, optional
         The file of traces, each an array of the milliseconds between opportunities; default: ``mahimahi_cellular.npz``
-        in NETSIM_DATA.
+        in NETSIM_DATA, or in the cache.
 
     Raises
     ------
     BadInput
         If there is no such trace, or the file holds no traces.
     """
-    place = _data_path(file, "mahimahi_cellular", ".npz", "the repository of Mahimahi")
+    place = _data_path(file, "mahimahi_cellular")
     try:
         with np.load(place) as traces:
             check.one_of("name", name, traces.files)
@@ -436,12 +474,12 @@ def _node_pair(key: Any) -> tuple[int, int]:
     return int(sender), int(receiver)
 
 
-def _data_path(given: str | Path | None, name: str, suffix: str, source: str) -> Path:
-    """Return the path of a data file: ``given`` or, if ``given`` is a folder, the file ``name + suffix`` in it.
+def _data_path(given: str | Path | None, name: str) -> Path:
+    """Return the path of a data set's file: ``given`` or, if ``given`` is a folder, the set's file in it.
 
-    None for ``given`` means the folder NETSIM_DATA.
+    None for ``given`` means wherever `netsim.datasets.find` finds the set.
     """
     if given is None:
-        return find(name, suffix, source)
+        return find(name)
     path = Path(given)
-    return used(path / f"{name}{suffix}" if path.is_dir() else path)
+    return used(path / f"{name}{SETS[name].suffix}" if path.is_dir() else path)

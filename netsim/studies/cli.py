@@ -24,6 +24,7 @@ from netsim.studies.terminal import Reporter, forget, text
 from netsim.util.compiled import is_built
 
 if TYPE_CHECKING:
+    from netsim.datasets import Dataset
     from netsim.studies.experiment.command import ExperimentFile
 
 # Networks, and all that they take, are imported by the commands that need them: others answer at once.
@@ -90,7 +91,7 @@ def _experiment_in(name: str) -> "ExperimentFile | None":
 
 def is_quick(arguments: Sequence[str]) -> bool:
     """Return whether a command line only asks what there is, and needs no network."""
-    return not arguments or arguments[0] in ("list", "--version") or arguments[-1] in ("-h", "--help")
+    return not arguments or arguments[0] in ("list", "data", "--version") or arguments[-1] in ("-h", "--help")
 
 
 class _Scenarios(click.Group):
@@ -242,6 +243,97 @@ def list_them() -> None:
         click.echo(("\n" if number else "") + group)
         for name, entry in entries.items():
             click.echo(f"  {name:{width}}  {entry.title}")
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+@app.group("data")
+def data() -> None:
+    """List, fetch and find the data sets that studies name."""
+
+
+@data.command("list")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def list_data(names: tuple[str, ...]) -> None:
+    """List the data sets: which are here, and which can be fetched; with NAMES all about these."""
+    from netsim import datasets
+
+    for known in map(_known, names):
+        _describe(known)
+    if names:
+        return
+    groups: dict[str, list[str]] = {"here": [], "netsim data get NAME fetches": [], "netsim cannot fetch": []}
+    here, fetched, others = groups.values()
+    width = max(map(len, datasets.SETS))
+    for known in datasets.SETS.values():
+        path = datasets.where(known)
+        line = f"  {known.name:{width}}  {known.title}"
+        if path is not None:
+            here.append(f"{line}: {'ships with netsim' if known.ships else path}")
+        elif known.prepare is None:
+            others.append(f"{line}: {known.why_not}; {known.source}")
+        else:
+            fetched.append(f"{line}; {known.source}" + ("" if known.sha256 else f"; {datasets.UNTRIED}"))
+    click.echo("\n\n".join("\n".join([title, *lines]) for title, lines in groups.items() if lines))
+
+
+@data.command("get")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--from", "files", multiple=True, help="The original, downloaded elsewhere, or a folder; several times.")
+def get_data(names: tuple[str, ...], files: tuple[str, ...]) -> None:
+    """Fetch data sets, prepare them as the studies expect, check their SHA-256, and keep them in the cache."""
+    from netsim import datasets
+
+    if files and len(names) > 1:
+        raise BadInput(f"from = {files[0]!r}: must go with one data set, not with {', '.join(names)}")
+    reporter = Reporter()
+    for known in map(_known, names):
+        with reporter.counter(known.name, "bytes") as progress:
+            datasets.get(known.name, files, tell=reporter.line, progress=progress)
+        reporter.line(f"licence: {known.licence}")
+        if known.citation:
+            reporter.line(f"cite: {known.citation}")
+
+
+@data.command("path")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def path_of_data(names: tuple[str, ...]) -> None:
+    """Print where data sets are, or without NAMES in which folders they are searched, in their order."""
+    from netsim import datasets
+    from netsim.util.datafiles import CACHE, FOLDER, cache_folder
+
+    for known in map(_known, names):
+        click.echo(datasets.find(known.name))
+    if not names:
+        click.echo(f"{FOLDER}: {os.environ.get(FOLDER) or 'not set'}")
+        click.echo(f"{CACHE}: {cache_folder() or 'not set, and pooch is not installed'}")
+        click.echo(f"ships with netsim: {datasets.SHIPPED}")
+
+
+def _known(name: str) -> "Dataset":
+    """Return the data set of a name; raises BadInput for one that is unknown."""
+    from netsim.datasets import SETS
+    from netsim.util.datafiles import nearest
+
+    if name not in SETS:
+        raise BadInput(f"data = {name!r}: must be one that netsim data list lists{nearest(name, list(SETS))}")
+    return SETS[name]
+
+
+def _describe(known: "Dataset") -> None:
+    """Print all that is known of a data set."""
+    from netsim import datasets
+
+    checked = known.sha256 or (datasets.UNTRIED if known.addresses else "none")
+    click.echo(f"{known.name}: {known.title}\n  here: {datasets.where(known) or 'no'}\n  source: {known.source}")
+    for address in known.addresses:
+        click.echo(f"  original: {address}")
+    if known.why_not:
+        click.echo(f"  netsim cannot fetch it: {known.why_not}")
+    click.echo(
+        f"  SHA-256 of the content: {checked}\n  licence: {known.licence}\n  cite: {known.citation or known.source}"
+    )
 
 
 @app.group("run", cls=_Scenarios, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netsim.datasets import SETS
 from netsim.errors import BadInput
 from netsim.studies import catalogue, compare
 from netsim.studies.folder import load
@@ -487,9 +488,10 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _published(data: str) -> str:
-    """Return where a data set is published, if a package of studies says so."""
+    """Return where a data set is published, if netsim or a package of studies says so."""
     name = re.sub(r"\.(csv\.gz|csv|npz|parquet)$", "", data)
-    source = next((each.sources[name] for each in catalogue.registries() if name in each.sources), "")
+    found = (each.sources[name] for each in catalogue.registries() if name in each.sources)
+    source = SETS[name].source if name in SETS else next(found, "")
     return f" ({source})" if source else ""
 
 

@@ -1,7 +1,8 @@
-"""Find data files in the folder that the environment variable NETSIM_DATA names, and record the files read."""
+"""The folders of data sets, and a record of the files read."""
 
 import difflib
 import hashlib
+import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,51 +10,37 @@ from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
-from netsim.errors import BadInput
-
 FOLDER = "NETSIM_DATA"
 """The environment variable that names the folder of data sets."""
-_IN_FOLDER = f"${FOLDER}/"
+CACHE = "NETSIM_CACHE"
+"""The environment variable that names the folder of data sets that netsim fetched."""
 _recorded: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
-
-
-def find(name: str, suffix: str, source: str = "") -> Path:
-    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA; raises BadInput if it is missing.
-
-    The error names the required file, and its public ``source`` if given.
-    """
-    for folder in folders(False):
-        if (folder / f"{name}{suffix}").exists():
-            return used(folder / f"{name}{suffix}", by_name=True)
-    raise missing(name, (suffix,), source)
-
-
-def missing(name: str, suffixes: Sequence[str], source: str = "", otherwise: str = "") -> BadInput:
-    """Return the error for a missing data set; its message lists the required and the existing files.
-
-    ``suffixes`` are the file name endings that the caller can read, the preferred one first; ``source`` says where the
-    data are published; ``otherwise`` is appended to the message.
-    """
-    source = f"public source: {source}" if source else ""
-    first, *others = suffixes
-    more = "; ".join(filter(None, (f"or {', '.join(others)}" if others else "", source)))
-    wanted = f"a folder that holds {name}{first}" + (f" ({more})" if more else "")
-    value = os.environ.get(FOLDER)
-    if not value:
-        return BadInput(f"{FOLDER} is not set: must be {wanted}{otherwise}")
-    folder = Path(value)
-    if not folder.is_dir():
-        return BadInput(f"{FOLDER} = {value!r} is not a folder: must be {wanted}")
-    existing = sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
-    held = f"it holds {', '.join(existing)}" if existing else "it holds no such file"
-    hint = "" if source else nearest(name, existing)
-    return BadInput(f"{FOLDER} = {value!r}: must be {wanted}{hint}; {held}{otherwise}")
 
 
 def folders(here: bool) -> list[Path]:
     """Return the folders to search for data: NETSIM_DATA and, if ``here``, the current folder."""
     value = os.environ.get(FOLDER)
     return ([Path(value)] if value else []) + ([Path()] if here else [])
+
+
+def _data_folder() -> Path | None:
+    return next(iter(folders(False)), None)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of fetched data sets: NETSIM_CACHE, else the user's cache folder; None without pooch."""
+    value = os.environ.get(CACHE)
+    return Path(value) if value else _user_cache()
+
+
+@lru_cache(maxsize=1)
+def _user_cache() -> Path | None:
+    # What is kept where is pooch's to know; without it nothing was fetched.
+    if importlib.util.find_spec("pooch") is None:
+        return None
+    import pooch
+
+    return Path(pooch.os_cache("netsim"))
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -69,8 +56,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def recording() -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
-    The name is the file's path. If `find` located the file in the folder NETSIM_DATA, the name is ``$NETSIM_DATA/…``,
-    because this folder may move.
+    The name is the file's path. If the file was located by the name of a data set, in the folder NETSIM_DATA or in the
+    cache, the name is ``$NETSIM_DATA/…`` or ``$NETSIM_CACHE/…``, because these folders may move.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -89,20 +76,34 @@ def record(files: Mapping[str, str]) -> None:
 def used(path: Path, *, by_name: bool = False) -> Path:
     """Add a file to the enclosing `recording`, if there is one, and return ``path``.
 
-    ``by_name`` says whether `find` located the file.
+    ``by_name`` says whether the file may have been located by the name of a data set.
     """
     found = _recorded.get()
     if found is not None and (digest := digest_of(path)):
-        value = os.environ.get(FOLDER)
-        inside = by_name and value and path.parent == Path(value)
-        found[f"{_IN_FOLDER}{path.name}" if inside else str(path)] = digest
+        found[_name_of(path) if by_name else str(path)] = digest
     return path
 
 
+def _name_of(path: Path) -> str:
+    value = os.environ.get(FOLDER)
+    if value and path.parent == Path(value):
+        return f"${FOLDER}/{path.name}"
+    # Only fetched files have these names: for others the import of pooch would be for nothing.
+    fetched = path.name.endswith((".csv.gz", ".npz")) and path.parent == cache_folder()
+    return f"${CACHE}/{path.name}" if fetched else str(path)
+
+
 def path_of(name: str) -> Path:
-    """Return the path of a file recorded under ``name``, with the present value of NETSIM_DATA for ``$NETSIM_DATA``."""
-    value = os.environ.get(FOLDER, "")
-    return Path(value, name.removeprefix(_IN_FOLDER)) if name.startswith(_IN_FOLDER) else Path(name)
+    """Return the path of a file recorded under ``name``; $NETSIM_DATA and $NETSIM_CACHE are the present folders.
+
+    A data set that is not in its folder any more may be in the other one: that it is the same, its SHA-256 tells.
+    """
+    variable, _, file = name.partition("/")
+    if variable not in (f"${FOLDER}", f"${CACHE}"):
+        return Path(name)
+    both = (_data_folder, cache_folder) if variable == f"${FOLDER}" else (cache_folder, _data_folder)
+    paths = (folder / file for each in both if (folder := each()) is not None)
+    return next(filter(Path.exists, paths), Path(name))
 
 
 def digest_of(path: str | Path) -> str:

@@ -37,7 +37,7 @@ class Labelled:
 
 
 def load_labelled(data: str, choice: TableChoice | None = None, *, rows: int | None = None, seed: int = 0) -> Labelled:
-    """Read a data set of classes, by its name in the folder NETSIM_DATA or its path.
+    """Read a data set of classes, by its name in NETSIM_DATA or the cache, or its path.
 
     Columns of text become a column of 0 and 1 for each value. Columns that are no inputs
     (`netsim.scenarios.data.choice.NOT_INPUTS`) are left out. Empty cells are refused, but for the columns of wisdm_har

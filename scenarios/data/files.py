@@ -1,34 +1,14 @@
-"""Finding the data sets: by their name in the folder that the environment variable NETSIM_DATA names, or by a path."""
+"""Finding the data sets: by a path, or by their name in the folder NETSIM_DATA or in netsim's cache."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from netsim.datasets import in_cache, missing
 from netsim.errors import BadInput
-from netsim.util import datafiles
-from netsim.util.datafiles import folders, missing, nearest, used
+from netsim.util.datafiles import folders, nearest, used
 
 SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
 """The files that hold a table, by how their names end."""
-
-SOURCES = {
-    "adult": "UCI id 2",
-    "airquality": "UCI id 360",
-    "banana": "OpenML id 1460",
-    "blood": "UCI id 340",
-    "conductivity": "UCI id 464",
-    "credit_default": "UCI id 350",
-    "energy": "UCI id 374",
-    "har": "UCI id 240",
-    "letter": "UCI id 59",
-    "mnist": "yann.lecun.com/exdb/mnist, as arrays x and y",
-    "sensorless": "UCI id 325",
-    "tomshardware": "UCI id 248, regression/TomsHardware.data",
-    "twitter": "UCI id 248, regression/Twitter.data",
-    "wisdm_har": "WISDM lab, activity recognition v1.1, transformed",
-}
-"""Where known data sets are published, by name."""
-_ARRAYS = ("mnist",)
-"""Known sets that are published as arrays, not as a table."""
 
 
 def bare(data: str) -> str:
@@ -37,7 +17,7 @@ def bare(data: str) -> str:
 
 
 def find_table(data: str) -> Path:
-    """Return the path of a table: a name in the folder NETSIM_DATA, or the path of a file anywhere.
+    """Return the path of a table: of a file anywhere, or of a name in the folder NETSIM_DATA, else in the cache.
 
     The name has one of the `SUFFIXES` or none; a path has one. Raises BadInput if there is no such file, or several.
     """
@@ -57,7 +37,9 @@ def find_table(data: str) -> Path:
         raise BadInput(f"data = {data!r}: must be one file, there are {', '.join(map(str, found))}; give {how}")
     if found:
         return used(found[0], by_name=True)
-    raise _missing(name, wanted, "; data may also be the path of a file")
+    if (path := in_cache(name, wanted)) is not None:
+        return used(path, by_name=True)
+    raise missing(name, wanted, "; data may also be the path of a file")
 
 
 def check_data(data: str, known: Sequence[str]) -> None:
@@ -71,17 +53,6 @@ def check_data(data: str, known: Sequence[str]) -> None:
         if not near:
             raise
         raise BadInput(f"data = {data!r}: must be {', '.join(known)} or a table{near}; {error}") from None
-
-
-def find(name: str, suffix: str) -> Path:
-    """Return the path of ``<name><suffix>`` in the folder NETSIM_DATA, or raise BadInput with what to do."""
-    return datafiles.find(name, suffix, SOURCES.get(name, ""))
-
-
-def _missing(name: str, suffixes: Sequence[str], otherwise: str) -> BadInput:
-    first = [".npz"] if name in _ARRAYS and ".npz" in suffixes else []
-    ordered = [*first, *(each for each in suffixes if each not in first)]
-    return missing(name, ordered, SOURCES.get(name, ""), otherwise)
 
 
 def _has_folder(data: str) -> bool:

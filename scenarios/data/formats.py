@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from netsim.datasets import find
 from netsim.errors import BadInput, one_line
-from netsim.scenarios.data.files import find, find_table
+from netsim.scenarios.data.files import find_table
 from netsim.util import tables
 
 _MOST_SHOWN = 60  # characters of a cell that an error names
@@ -59,12 +60,11 @@ def samples_in(data: str) -> int:
 
 
 def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of ``<name>.npz`` from the folder NETSIM_DATA.
+    """Read the arrays of a known data set, ``<name>.npz``.
 
-    Raises BadInput if NETSIM_DATA is unset or no folder, or the file is missing, damaged, or lacks an array that is
-    ``wanted``.
+    Raises BadInput if it is not on this machine (`netsim.datasets.Missing`), damaged, or lacks an array of ``wanted``.
     """
-    path = find(name, ".npz")
+    path = find(name)
     arrays = _arrays(path)
     for key in wanted:
         if key not in arrays:

@@ -46,7 +46,7 @@ class AgentData:
 
 
 def load_table(data: str, choice: Columns | None = None) -> Table:
-    """Read a table of numbers, by its name in the folder that the environment variable NETSIM_DATA names, or its path.
+    """Read a table of numbers, by its name in NETSIM_DATA or the cache, or its path.
 
     A text file starts with a line of column names. The time columns of airquality and energy are left out;
     codes for missing values, such as airquality's −200, are kept as they are.
@@ -61,8 +61,8 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
     Raises
     ------
     BadInput
-        If NETSIM_DATA is unset or no folder, the file is missing, damaged, empty or no table, a column that is
-        named is none, or a column holds text, dates, NaN or infinity.
+        If the file is missing, damaged, empty or no table, a column that is named is none, or a column holds text,
+        dates, NaN or infinity.
     """
     chosen = choose(data, Columns() if choice is None else choice)
     inputs = np.column_stack([chosen.column(each) for each in chosen.input_columns])

@@ -59,7 +59,7 @@ class Patches:
 def load_textures(numbers: Sequence[int] = tuple(TEXTURES.values())) -> NDArray[np.uint8]:
     """Return some of Brodatz's pictures, shape (n, height, width), as grey values from 0 to 255.
 
-    The file ``brodatz_center256.npz`` in the folder NETSIM_DATA holds the pictures ``x`` of shape (images, height,
+    The file ``brodatz_center256.npz`` in NETSIM_DATA or the cache holds the pictures ``x`` of shape (images, height,
     width), and their numbers in the album, ``ids``. Raises BadInput if it is missing or damaged, an array is missing or
     has another shape, or a picture is not there.
     """

@@ -175,7 +175,7 @@ def deep_network(
     Parameters
     ----------
     data : str
-        "digits" (comes with netsim), or a table of classes: its name in the folder NETSIM_DATA, or its path
+        "digits" (comes with netsim), or a table of classes: its name in NETSIM_DATA or the cache, or its path
         (.csv.gz, .csv, .npz, .parquet).
     """
     size, partition = size.resolved(), samples.divided()

@@ -117,7 +117,7 @@ def deep(
     ----------
     data : str
         "digits" (comes with netsim), or letter, tomshardware, sensorless_subset, adult, wisdm_har, or the name
-        of another table in the folder NETSIM_DATA, or its path (.csv.gz, .csv, .npz, .parquet).
+        of another table in NETSIM_DATA or the cache, or its path (.csv.gz, .csv, .npz, .parquet).
     repeats : int
         Draws of the random frequencies.
     ceiling_rows : int

@@ -156,7 +156,7 @@ def experiment(
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+        "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     rounds : int
         Number of rounds; the online methods end sooner if the first agent has passed over its samples.
     """

@@ -105,7 +105,7 @@ def omkl(
     ----------
     data : str
         "synthetic" (two crescents in the plane); banana, credit_default, mnist, or the name of another table of classes
-        in the folder NETSIM_DATA, or its path (.csv.gz, .csv, .npz, .parquet).
+        in NETSIM_DATA or the cache, or its path (.csv.gz, .csv, .npz, .parquet).
     """
     problem = problem.resolved(data)
     model.check()

@@ -141,7 +141,7 @@ def experiment(
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), or the NAME of a table in the folder NETSIM_DATA, or its path.
+        "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     settings : str
         The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
         several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first

@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from netsim.datasets import find
 from netsim.errors import BadInput
-from netsim.scenarios.data.files import find, find_table
+from netsim.scenarios.data.files import find_table
 from netsim.studies.catalogue import flag
 from netsim.studies.outcome import with_worst
 from netsim.studies.results import load
@@ -23,7 +24,7 @@ from netsim.util import check
 _DRAWN = ("synthetic", "drift", "switch", "rotate", "mixtures", "field", "digits")
 """Data sets that are drawn, or come with a library: they are always there."""
 
-_ARRAYS = {"brodatz": ("brodatz_center256", ".npz")}
+_ARRAYS = {"brodatz": "brodatz_center256"}
 """Data sets that a study finds under another name."""
 
 
@@ -51,7 +52,7 @@ class Work:
         """Raise BadInput, which says what to put where, if its data are not there."""
         data = self.settings.get("data")
         if data in _ARRAYS:
-            find(*_ARRAYS[data])
+            find(_ARRAYS[data])
         elif data is not None and data not in _DRAWN:
             find_table(data)
 

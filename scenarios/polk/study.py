@@ -76,7 +76,7 @@ def polk(
     ----------
     data : str
         "mixtures": five classes of three Gaussians each in the plane. "brodatz": 13 textures as texton histograms,
-        from brodatz_center256.npz in the folder NETSIM_DATA; patches to test on are from other parts of the pictures.
+        from brodatz_center256.npz in NETSIM_DATA or the cache; patches to test on are from other parts of the pictures.
         Or a table of classes: its name in that folder, or its path (.csv.gz, .csv, .npz, .parquet).
     """
     rule = learning.resolved(data)

@@ -52,8 +52,8 @@ class SharedSamples(Columns, Divided, Bandwidth, Problem):
     Parameters
     ----------
     data : str
-        "field": a function of two inputs, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or its
-        path (.csv.gz, .csv, .npz, .parquet).
+        "field": a function of two inputs, with noise; or a table of numbers: its name in NETSIM_DATA or the cache, or
+        its path (.csv.gz, .csv, .npz, .parquet).
     agents : int
         Number of agents.
     samples : int

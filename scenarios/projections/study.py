@@ -85,7 +85,7 @@ def projections(
     Parameters
     ----------
     data : str
-        "field": a known function of places, with noise; or a table of numbers: its name in the folder NETSIM_DATA, or
+        "field": a known function of places, with noise; or a table of numbers: its name in NETSIM_DATA or the cache, or
         its path (.csv.gz, .csv, .npz, .parquet). Sensors need a table of two inputs, the places of its examples; inputs
         and target are scaled to [0, 1], and errors are those on rows that no agent reads.
     """

@@ -282,8 +282,8 @@ class NeuralLearning(Problem):
     Parameters
     ----------
     data : str, optional
-        "mnist", "digits" (comes with netsim), or another table of classes: its name in the folder NETSIM_DATA, or
-        its path. By default mnist if it is in that folder, else digits.
+        "mnist", "digits" (comes with netsim), or another table of classes: its name in NETSIM_DATA or the cache, or
+        its path. By default mnist if it is there, else digits.
     samples : NeuralSamples
         Which samples, and which agent gets which.
     model : NetworkModel
@@ -322,7 +322,7 @@ class NeuralLearning(Problem):
         partition, whole, told = self.samples.divided(), self.whole(), Study("", {})
         data, samples, model = str(whole.data), whole.samples, whole.model
         if self.data is None:
-            told.note("Data: mnist." if data == MNIST else "Data: digits, as the folder NETSIM_DATA has no mnist.npz.")
+            told.note("Data: mnist." if data == MNIST else "Data: digits; netsim data get mnist fetches mnist.")
         graph = whole.size.graph(setup.seeds.graph) if setup.graph is None else setup.graph
         table, classes = samples.load(data, setup.seeds.data)
         enough(len(table.target), len(graph), 2)

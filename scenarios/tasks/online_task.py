@@ -433,7 +433,7 @@ class OnlineRegression(Problem):
     Parameters
     ----------
     data : str
-        "synthetic" (the COKE paper's), the name of a table in the folder NETSIM_DATA, or a table's path.
+        "synthetic" (the COKE paper's), the name of a table in NETSIM_DATA or the cache, or a table's path.
     stream : TableStream
         Which samples, who sees which, and in which order. Its rounds are those of an experiment that leaves them open.
     setting : Setting

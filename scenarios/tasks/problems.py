@@ -54,7 +54,7 @@ class KernelRegression(Features, Problem):
     Parameters
     ----------
     data : str
-        "synthetic" (that of the COKE paper), the name of a table in the folder NETSIM_DATA, or a table's path.
+        "synthetic" (that of the COKE paper), the name of a table in NETSIM_DATA or the cache, or a table's path.
     rows : Rows
         Which rows and columns of the table are used.
     conventions : str

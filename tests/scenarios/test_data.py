@@ -85,7 +85,7 @@ def test_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_missing_file(folder: Path) -> None:
     assert refusal("energy").endswith(
         "must be a folder that holds energy.csv.gz (or .csv, .npz, .parquet; public source: UCI id 374); "
-        "it holds no such file; data may also be the path of a file"
+        "it holds no such file; data may also be the path of a file; netsim data get energy fetches it"
     )
     write(folder, "airquality", "a,b\n1,2\n")
     write(folder, "banana", "a,b\n1,2\n")

@@ -178,3 +178,16 @@ def test_the_real_matrix() -> None:
     assert table.loc["DKLA edge-duals", "MSE / ideal"] < 1.05
     assert table.loc["DKLA coded-sums", "MSE / ideal"] < 1.25
     assert table.loc["DKLA coded-sums", "bits / DKLA ideal"] < 1 / 8
+
+
+def test_synthetic_links_run_without_data_and_are_called_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NETSIM_DATA", raising=False)
+    study = run(data="synthetic", links="synthetic", algorithms="DKLA", remedies="none", rounds=3, features=5)
+    assert list(study.runs) == ["DKLA ideal", "DKLA synthetic"]
+    assert study.titles["comparison"].endswith("(synthetic data, 53 motes, synthetic links, seed 0)")
+    assert study.notes[0].startswith("53 motes, 200 links, mean reception 0.56.")
+    assert study.notes[1].startswith("Synthetic links: netsim made the motes and their links; nothing was measured")
+    assert study.settings["links"] == "synthetic"
+    assert study.question.startswith("What do synthetic links, made much like a building's, cost in error")
+    with pytest.raises(BadInput, match="links = 'made'"):
+        run(links="made")

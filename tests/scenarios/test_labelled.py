@@ -111,15 +111,15 @@ def test_unknown_names(folder: Path) -> None:
 
 
 def test_arrays(folder: Path) -> None:
-    np.savez(folder / "both.npz", x=np.arange(3), y=np.ones(2))
-    arrays = load_arrays("both", ("x", "y"))
+    np.savez(folder / "brodatz_center256.npz", x=np.arange(3), y=np.ones(2))
+    arrays = load_arrays("brodatz_center256", ("x", "y"))
     assert arrays["x"].tolist() == [0, 1, 2]
     with pytest.raises(BadInput, match="has no array 'z': must hold x, z"):
-        load_arrays("both", ("x", "z"))
-    whole = (folder / "both.npz").read_bytes()
-    (folder / "both.npz").write_bytes(whole[: len(whole) // 2])
+        load_arrays("brodatz_center256", ("x", "z"))
+    whole = (folder / "brodatz_center256.npz").read_bytes()
+    (folder / "brodatz_center256.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BadInput, match="cannot be read"):
-        load_arrays("both", ("x",))
+        load_arrays("brodatz_center256", ("x",))
 
 
 def test_images(folder: Path) -> None:

@@ -206,7 +206,7 @@ def test_without_real_data_the_digits_are_learned(tmp_path: Path) -> None:
     words = ("--rounds", "2", "--hidden", "4", "--out", "made")
     done = call("run", "neural", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Data: digits, as the folder NETSIM_DATA has no mnist.npz." in done.stdout
+    assert "Data: digits; netsim data get mnist fetches mnist." in done.stdout
     assert '"data": "digits"' in (tmp_path / "made" / "settings.json").read_text()
     assert (tmp_path / "made" / "error.png").exists()
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from netsim.util.datafiles import FOLDER
+from netsim.util.datafiles import CACHE, FOLDER
 
 Ended = tuple[str, str | None]
 """The name of a job that ended, and why it failed, or None."""
@@ -106,7 +106,7 @@ def _backend() -> Any:
 
     class ProcessBackend(LokyBackend):  # type: ignore[misc]
         def configure(self, *words: Any, **more: Any) -> int:
-            where = (os.getpid(), os.getcwd(), os.environ.get(FOLDER))
+            where = (os.getpid(), os.getcwd(), os.environ.get(FOLDER), os.environ.get(CACHE))
             return int(super().configure(*words, initializer=_begin, initargs=where, **more))
 
     return ProcessBackend()

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import Agent, BadInput, Network, presets
+from netsim import Agent, BadInput, Network, datasets, presets
 from netsim.radio import LinkSeries, Phy
-from netsim.util import datafiles
 from tests.parts import slow
 
 PRESET = presets.ieee802154()
@@ -109,7 +108,7 @@ def test_series_that_cannot_be_are_refused(each: Any) -> None:
 def test_measured_links_lose_what_they_lost_in_grenoble(tmp_path: Path, count: int) -> None:
     """Each link's share of frames received follows its trace over two days, here two minutes."""
     try:
-        found = datafiles.find("iotlab_grenoble_k7", ".csv.gz")
+        found = datasets.find("iotlab_grenoble_k7")
     except BadInput:
         pytest.skip("needs NETSIM_DATA")
     table = pd.read_csv(found, comment="#")
