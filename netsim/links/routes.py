@@ -61,9 +61,9 @@ class Routes:
         return self._next[to].get(node)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
-        """Return the nodes that a message passes, ``sender`` and ``receiver`` included; [] if no route leads there.
+        """Return the nodes that a message passes, ``sender`` and ``receiver`` included; [] if none arrives.
 
-        A route in a circle, which tables may have, ends at the hop limit.
+        So it is for a route with more links than the hop limit, and for one in a circle, which tables may have.
         """
         if sender == receiver:
             return [sender]
@@ -75,7 +75,7 @@ class Routes:
             if first == receiver:
                 return route
             first = self.next_hop(first, receiver)
-        return [] if first is None else route
+        return []
 
     def tree(self, root: Hashable) -> dict[Hashable, list[Hashable]]:
         """Return each node's children in the tree of all routes to ``root``, which a broadcast passes the other way.
