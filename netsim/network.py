@@ -32,10 +32,10 @@ from netsim.links.capacity import Capacity
 from netsim.links.latency import Latency
 from netsim.links.link import Link
 from netsim.links.rate import Rate
-from netsim.links.routes import Routes, Routing
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
+from netsim.transport.routes import Routes, Routing
 from netsim.util import check, draws
 from netsim.watch import Watch, Watched, sources_of
 

@@ -25,7 +25,6 @@ from netsim.ipv6 import SixLowpan, Stack
 from netsim.links.capacity import Capacity, Fluid
 from netsim.links.latency import Latency
 from netsim.links.link import Link
-from netsim.links.routes import Routes
 from netsim.radio.energy import EnergyAccount
 from netsim.radio.handle import RadioHandle
 from netsim.radio.mac import Mac
@@ -36,6 +35,7 @@ from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
 from netsim.transport.router import Router
+from netsim.transport.routes import Routes
 from netsim.transport.shared import Shared
 from netsim.transport.sharing import Sharing
 from netsim.util import check, draws

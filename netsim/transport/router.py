@@ -11,8 +11,8 @@ from netsim.core import Frame
 from netsim.core.framing import decode_frame
 from netsim.core.records import CORRUPTED, HOP_LIMIT
 from netsim.errors import AgentError, WireError
-from netsim.links.routes import Routes
 from netsim.transport.outbox import Outbox
+from netsim.transport.routes import Routes
 from netsim.transport.shared import Shared
 from netsim.wire.routed import EVERYONE, Routed
 

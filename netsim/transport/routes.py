@@ -1,4 +1,7 @@
-"""Routes: over which neighbour a node sends what is for a node further away."""
+"""Routes: over which neighbour a node sends what is for a node further away.
+
+On the path agent → outbox → link → inbox → agent, routes say which link a message takes next.
+"""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -102,8 +105,8 @@ class Routes:
     def _towards(self, to: Hashable) -> dict[Hashable, Hashable]:
         """Return each node's next hop to ``to``: of several that are as good the first in the order of the graph."""
         graph = self._graph.reverse(copy=False) if isinstance(self._graph, nx.DiGraph) else self._graph
-        weight = None if self._routing == "shortest" else self._routing
-        before, distances = nx.dijkstra_predecessor_and_distance(graph, to, weight=weight or _one)
+        weight = self._routing if isinstance(self._routing, str) and self._routing != "shortest" else _one
+        before, distances = nx.dijkstra_predecessor_and_distance(graph, to, weight=weight)
         # The distances are in the order in which they were settled. A next hop must be settled earlier: so no sum of
         # weights that are zero, or lost in rounding, can make a circle.
         settled = {node: number for number, node in enumerate(distances)}
@@ -121,11 +124,11 @@ def _one(*_: Any) -> int:
 
 
 def _check_weights(graph: "nx.Graph[Any]", name: str) -> None:
-    for sender, receiver, weight in graph.edges(data=name):
+    for sender, receiver, data in graph.edges(data=True):
         what = f"{name!r} of edge {(sender, receiver)!r}"
-        if weight is None:
+        if name not in data:
             raise BadInput(f"routing = {name!r}: must be 'shortest' or an attribute of all edges; {what} is missing")
-        check.finite(what, weight, low=0)
+        check.finite(what, data[name], low=0)
 
 
 def _checked_tables(graph: "nx.Graph[Any]", tables: Mapping[Any, Any]) -> dict[Hashable, dict[Hashable, Hashable]]:
