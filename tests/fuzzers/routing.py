@@ -74,6 +74,7 @@ def a_case(seed: int) -> tuple[Network, dict[Any, Node]]:
         hop_limit=int(rng.choice([2, 3, 20])),
         inbox_limit=None if rng.random() < 0.7 else 2,
         uplink=4000.0 if seed % 3 == 0 else None,
+        medium="radio" if seed % 3 == 1 else "wires",
         faults=faults[: int(rng.integers(3))],
     )
     return network, nodes(graph, plans, until=4000.0, pause=0.5)
