@@ -111,7 +111,12 @@ class Inbox:
     def take(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the agent's own clock."""
         clock = self._shared.clock
-        return self.take_true(until if clock is None or math.isinf(until) else clock.true(until))
+        true = until if clock is None or math.isinf(until) else clock.true(until)
+        if self._router is not None and true > math.nextafter(self._loop.now(), math.inf):
+            raise AgentError(
+                "inbox.take(…): cannot take frames before they arrive with routing, which forwards them then"
+            )
+        return self.take_true(true)
 
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""

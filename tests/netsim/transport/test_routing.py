@@ -334,6 +334,20 @@ def test_without_routing_the_refusal_says_what_would_carry_the_message() -> None
     assert "everyone=True) needs Network(…, routing='shortest')" in message_of(lambda: run(ALL))
 
 
+def test_no_frame_is_taken_or_passed_on_before_it_arrives() -> None:
+    class Takes(Node):
+        async def run(self) -> None:
+            await asyncio.sleep(0.5)
+            self.early = self.inbox.take(self.now)
+            with pytest.raises(netsim.AgentError, match="cannot take frames before they arrive with routing"):
+                self.inbox.take(9.0)
+            await asyncio.sleep(9.0)
+
+    agents: dict[int, Any] = {0: Node([(0.0, 2, "m", 1)]), 1: Takes(), 2: Node()}
+    Network(topology.path(3), Link(latency=1.0), routing="shortest").run(agents)
+    assert (agents[1].early, agents[2].heard) == ([], [(2.0, 0, "m", 1)])
+
+
 def test_what_cannot_be_routed_is_refused_in_one_line() -> None:
     path, ring = topology.path(3), topology.directed_ring(4)
     parts = nx.Graph([(0, 1), (2, 3)])
