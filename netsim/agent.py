@@ -235,7 +235,13 @@ class Agent:
         self._netsim.note(text)
 
     async def broadcast(
-        self, kind: str, payload: Any = None, *, raw_data: bool = False, label: str | None = None
+        self,
+        kind: str,
+        payload: Any = None,
+        *,
+        raw_data: bool = False,
+        label: str | None = None,
+        everyone: bool = False,
     ) -> int:
         """Encode a message once and send it to every neighbour: over every link that this agent has.
 
@@ -252,27 +258,33 @@ class Agent:
             What stands on the message's arrows in a replay, at most 40 characters; "" for nothing. By default the
             payload, if it is a number, a str, or a list, tuple, dict or set of such, of at most 16 characters as text.
             It is not sent.
+        everyone : bool
+            With ``Network(routing=...)``: send it to all nodes, each of which passes it on over the tree of the routes
+            to this agent, so that it crosses as many links as there are other nodes. Default: to the neighbours.
 
         Returns
         -------
         int
-            The number of links that accepted the message, which may still lose it.
+            The number of this agent's links that accepted the message, which may still lose it.
 
         Raises
         ------
         WireError
             If the payload cannot be encoded.
         BadInput
-            If the label is not printable, or too long.
+            If the label is not printable, or too long, or ``everyone`` is set in a graph with one-way links.
+        AgentError
+            If ``everyone`` is set without routing, or no route leads back from some node.
         """
         context = self._netsim
         if label is not None:
             check_label(label)
+        carrier = context.carrier_to_all() if everyone else context.outbox
         if context.delay:
             await context.straggle()
         number = -1 if context.captions is None else context.outbox.sent
         try:
-            taken = context.outbox.broadcast(kind, encodable(payload), context.round, raw_data)
+            taken = carrier.broadcast(kind, encodable(payload), context.round, raw_data)
         except AgentError:
             await asyncio.sleep(0)  # An agent that retries in a tight loop must not block the event loop.
             raise
@@ -285,10 +297,12 @@ class Agent:
     ) -> bool:
         """Send a message to one neighbour, as `broadcast` does to all, and return whether the link accepted it.
 
+        With ``Network(routing=...)`` also to any other node: the nodes between forward it.
+
         Raises
         ------
         AgentError
-            If ``to`` is not a neighbour.
+            If ``to`` is not a neighbour and, with routing, no route leads there.
         """
         self._check_neighbor(to)
         return await self._netsim.send(to, kind, payload, raw_data, label=label)
@@ -333,18 +347,18 @@ class Agent:
         raw_data: bool = False,
         label: str | None = None,
     ) -> Frame:
-        """Send a request to a neighbour, wait for its reply and return it.
+        """Send a request to a neighbour, as `send` does, wait for its reply and return it.
 
         Raises
         ------
         AgentError
-            If ``to`` is not a neighbour, or has no link back.
+            If ``to`` is not a neighbour, or has no link back; with routing, if there is no route there and back.
         TimeoutError
             If no reply arrives within ``timeout`` seconds; a later reply is counted as late.
         """
         context = self._netsim
         self._check_neighbor(to)
-        if to in context.one_way:
+        if to in context.one_way if context.router is None else not context.router.hears(to):
             raise AgentError(f"agent {self.name!r} cannot request from {to!r}: that has no link back")
         if timeout is not None:
             timeout = check.number("timeout", timeout, low=0)

@@ -18,6 +18,7 @@ from netsim.errors import AgentError, RunOver
 from netsim.links.reliability import Reliability
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
+from netsim.transport.router import Router
 from netsim.transport.shared import Shared
 from netsim.util import check
 from netsim.wire.payloads import encodable
@@ -50,6 +51,8 @@ class Context:
     energy: "EnergyAccount | None" = None
     # The agent's radio, on a `netsim.Radio`.
     radio: "RadioHandle | None" = None
+    # What carries its messages to nodes that are no neighbours; None without routing.
+    router: Router | None = None
     rng: np.random.Generator | None = None
     reliability: Reliability = _NO_RELIABILITY
     round: int = 0
@@ -82,10 +85,30 @@ class Context:
         self._passed = None
 
     def check_neighbor(self, to: Hashable) -> None:
-        """Raise AgentError unless the agent has a link to a node."""
-        if to not in self.outbox.link_index_of:
-            shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
-            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}")
+        """Raise AgentError unless the agent has a link to a node or, with routing, a route."""
+        if to in self.outbox.link_index_of:
+            return
+        if self.router is not None and self.router.outbox is self.outbox:
+            if self.router.reaches(to):
+                return
+            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: no route leads there")
+        shown = ", ".join(repr(n) for n in self.neighbors[:8]) + (", …" if len(self.neighbors) > 8 else "")
+        could_route = self.radio is None and self.router is None and to != self.name and self.outbox.is_node(to)
+        more = "; Network(…, routing='shortest') would carry it" if could_route else ""
+        raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}{more}")
+
+    def carrier(self, to: Hashable) -> Outbox | Router:
+        """Return what sends to a node: the outbox to a neighbour, else the router."""
+        return self.outbox if self.router is None or to in self.outbox.link_index_of else self.router
+
+    def carrier_to_all(self) -> Router:
+        """Return what sends to all nodes; raises AgentError without routing, or above a MAC layer."""
+        if self.router is None or self.router.outbox is not self.outbox:
+            raise AgentError(
+                f"agent {self.name!r}: broadcast(…, everyone=True) needs Network(…, routing='shortest'); "
+                "without, a broadcast reaches the neighbours"
+            )
+        return self.router
 
     def claim_radio(self) -> None:
         """Note that the agent switches its radio; of a mote's parts only one may (`netsim.Mote`)."""
@@ -122,14 +145,18 @@ class Context:
         outcome: asyncio.Future[Delivery] | None = None,
         label: str | None = None,
     ) -> bool:
-        """Send to a neighbour, after a straggler's delay; return whether the link accepted the frame."""
+        """Send to a neighbour or over a route, after a straggler's delay; return whether the link took the frame."""
         if label is not None:
             check_label(label)
         if self.delay:
             await self.straggle()
         number = -1 if self.captions is None else self.outbox.sent
         try:
-            taken = self.outbox.send(to, kind, encodable(payload), self.round, raw_data, request, is_reply, outcome)
+            carrier = self.carrier(to)
+            if isinstance(carrier, Router):
+                taken = carrier.send(to, kind, encodable(payload), self.round, raw_data, request, is_reply)
+            else:
+                taken = carrier.send(to, kind, encodable(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
             await asyncio.sleep(0)  # an agent that catches the error and retries forever must not block the loop
             raise

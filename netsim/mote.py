@@ -86,8 +86,13 @@ class _PartContext:
     """
 
     _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "parts", "radio", "rng", "task"})
-    # The mote's method would send through the mote's outbox.
-    send = Context.send
+    # The mote's methods would send through the mote's outbox.
+    send, carrier, carrier_to_all, check_neighbor = (
+        Context.send,
+        Context.carrier,
+        Context.carrier_to_all,
+        Context.check_neighbor,
+    )
 
     def __init__(self, base: Context, mote: "Mote", part: str) -> None:
         self.base, self.mote, self.part = base, mote, part

@@ -35,6 +35,7 @@ from netsim.links.rate import Rate
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
+from netsim.transport.routes import Routes, Routing
 from netsim.util import check, draws
 from netsim.watch import Watch, Watched, sources_of
 
@@ -106,6 +107,13 @@ class Network:
     sharing : {"fair", "fifo"}
         Whether the frames under way share a node's capacity max-min fairly, or each, in the order in which they were
         sent, takes all that earlier ones leave.
+    routing : str or mapping, optional
+        Messages to nodes that are no neighbours are forwarded by the nodes between. "shortest": over the fewest links;
+        the name of an edge attribute: over the least sum of it; {node: {destination: neighbour}}: by these tables. Of
+        routes that are as good, each node takes the neighbour that is first in the graph. Default: only neighbours can
+        be sent to. Not on a `Radio`, for which `netsim.agents` has protocols.
+    hop_limit : int, optional
+        How many links a message may cross with ``routing``. Default: one less than there are nodes.
 
     Attributes
     ----------
@@ -139,6 +147,8 @@ class Network:
         uplink: Capacities | None = None,
         downlink: Capacities | None = None,
         sharing: Literal["fair", "fifo"] = "fair",
+        routing: Routing | None = None,
+        hop_limit: int | None = None,
     ) -> None:
         (check_connected if check.flag("connected", connected) else check_graph)(graph)
         nodes, edges = len(graph), graph.number_of_edges()
@@ -185,6 +195,7 @@ class Network:
                 raise check.refuse("stack", stack, "left out but for medium = netsim.Radio(...)")
             stack.must_fit(len(graph), self.link, self.links)
         self.capacity = self._checked_capacity(uplink, downlink, sharing)
+        self.routes = self._checked_routes(routing, hop_limit)
         self.deployment: Deployment | None = None
         self.scenery: dict[Hashable, Callable[[], Agent]] = {}
         self._running: Runtime | None = None
@@ -241,6 +252,13 @@ class Network:
                 raise check.refuse("rate", each.rate, f"a number of bits per second with {name}")
         return capacity
 
+    def _checked_routes(self, routing: Routing | None, hop_limit: int | None) -> Routes | None:
+        """Return the routes; raise BadInput on a medium whose own protocols forward."""
+        if routing is not None and isinstance(self.medium, Radio):
+            what = "left out on a netsim.Radio, where a protocol of netsim.agents, such as Rpl, forwards messages"
+            raise check.refuse("routing", routing, what)
+        return Routes.of(self.graph, routing, hop_limit)
+
     def _check_override(self, ends: Any, link: Any) -> None:
         if not (isinstance(ends, tuple) and len(ends) == 2 and self.graph.has_edge(*ends)):
             raise check.refuse("links", ends, "keyed by (sender, receiver) pairs that are edges of the graph")
@@ -277,6 +295,7 @@ class Network:
             self.compute,
             self.stack,
             self.capacity,
+            self.routes,
         )
 
     def at(self, time: float, action: Callable[[], None]) -> None:
@@ -328,6 +347,21 @@ class Network:
         for link in links:
             runtime.set_link(*link, up)
         runtime.injector.record.set_links(links, up, runtime.loop.now())
+
+    def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
+        """Return the nodes that a message passes with ``routing``, both ends included; [] if no route leads there.
+
+        Raises
+        ------
+        BadInput
+            If the network has no routing, or the graph no such node.
+        """
+        if self.routes is None:
+            raise BadInput("route: must go with Network(…, routing=…)")
+        for name, node in (("sender", sender), ("receiver", receiver)):
+            if node not in self.graph:
+                raise check.refuse(name, node, "a node of the graph")
+        return self.routes.route(sender, receiver)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""
@@ -536,6 +570,8 @@ class Network:
         else:
             from netsim.distributed.node import Node
 
+            if settings.routes is not None:
+                raise BadInput("transport: must go without routing, which forwards within one process")
             if settings.viewer is not None:
                 raise BadInput("transport: must go without --watch, which shows the runs of one process")
             node = Node(settings, result, transport)
@@ -712,6 +748,9 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 
 def _time_model(name: str, value: float | Latency) -> Latency:
     """Return a time model; a number means that many seconds, always."""
+    if isinstance(value, latency.Correlated):
+        # Steps of compute times are drawn in any order, and by each worker that asks.
+        raise check.refuse(name, value, "a model whose times do not depend on one another")
     return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 
 

@@ -112,7 +112,10 @@ class Frame:
 
     @property
     def sent_at(self) -> float:
-        """The simulated time (s) at which the frame was sent, even if its sender's own clock shows another time."""
+        """The simulated time (s) at which the frame was sent, even if its sender's own clock shows another time.
+
+        Of a message over several links (``Network(routing=...)``), when the last link's frame was sent.
+        """
         return self._sent_at
 
     @property

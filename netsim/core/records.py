@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_groups: dict[str, list[str]] = {"everywhere": [], "radio": [], "sockets": []}
+_groups: dict[str, list[str]] = {"everywhere": [], "radio": [], "sockets": [], "routing": []}
 
 
 def _cause(name: str, where: str = "everywhere") -> int:
@@ -50,12 +50,15 @@ ASLEEP = _cause("asleep", "radio")
 # Outcome possible only between processes (`netsim.distributed`): the message was offered to a link, but no process
 # recorded an outcome.
 MISSING = _cause("missing", "sockets")
+# Outcome possible only with ``Network(routing=...)``: the message has crossed as many links as it may.
+HOP_LIMIT = _cause("hop_limit", "routing")
 
-CAUSES, RADIO_CAUSES, SOCKET_CAUSES = (tuple(names) for names in _groups.values())
-"""Names of the causes in the order of their numbers: on any medium, on a `netsim.Radio` only, between processes only.
+CAUSES, RADIO_CAUSES, SOCKET_CAUSES, ROUTING_CAUSES = (tuple(names) for names in _groups.values())
+"""Names of the causes in the order of their numbers: on any medium, on a `netsim.Radio` only, between processes only,
+with routing only.
 """
 
-ALL_CAUSES = CAUSES + RADIO_CAUSES + SOCKET_CAUSES
+ALL_CAUSES = CAUSES + RADIO_CAUSES + SOCKET_CAUSES + ROUTING_CAUSES
 """All causes, indexed by number."""
 
 BY_LINK = (*ALL_CAUSES, "offered", "duplicated", "wire_bits")

@@ -18,7 +18,7 @@ from netsim.clock.compute import ComputeTimes
 from netsim.clock.rounds import RoundClock
 from netsim.context import Context
 from netsim.core import Tally
-from netsim.core.records import RADIO_CAUSES, SOCKET_CAUSES
+from netsim.core.records import RADIO_CAUSES, ROUTING_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
 from netsim.ipv6 import SixLowpan, Stack
@@ -34,6 +34,8 @@ from netsim.topology import one_way_link, senders_to
 from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.outbox import Outbox, Wiring
 from netsim.transport.reliable import ReliableOutbox
+from netsim.transport.router import Router
+from netsim.transport.routes import Routes
 from netsim.transport.shared import Shared
 from netsim.transport.sharing import Sharing
 from netsim.util import check, draws
@@ -67,6 +69,7 @@ class Settings:
     compute: Mapping[Hashable, Latency] | None = None
     stack: SixLowpan | None = None
     capacity: Capacity | None = None
+    routes: Routes | None = None
     until: float | None = None
     sample: float | None = None
     trace: bool = False
@@ -144,6 +147,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     tally = Tally(name_keys, keys, keeps_events)
     on_medium = isinstance(settings.medium, Radio)
     causes = SOCKET_CAUSES if merged else RADIO_CAUSES if on_medium else () if node is None else node.causes
+    causes += () if settings.routes is None else ROUTING_CAUSES
     run.ledger = run.result.ledger = Ledger(
         names, senders, receivers, name_keys, tally, causes, on_wires=settings.medium == "wires"
     )
@@ -192,12 +196,23 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
                 EnergyAccount(mac, loop) if mac.meter else None,
             )
         attach(agents[name], context)
-    for name, outbox in run.outboxes.items():
-        # `set_sequence_handler` adds the inbox to its senders' outboxes, so all outboxes must exist before the call.
-        if isinstance(outbox, ReliableOutbox):
-            inboxes[name].set_sequence_handler(outbox.heard)
+    _let_inboxes_answer(run, names)
     if run.medium is not None:
         run.medium.connect(graph)
+
+
+def _let_inboxes_answer(run: "Runtime", names: Sequence[Hashable]) -> None:
+    """Let inboxes acknowledge frames on reliable links and, with routing, pass on messages for other nodes."""
+    # Both add the inbox to its senders' outboxes, so all outboxes must exist before.
+    routes = run.settings.routes
+    numbers = {} if routes is None else {name: number for number, name in enumerate(names)}
+    for name, outbox in run.outboxes.items():
+        if isinstance(outbox, ReliableOutbox):
+            run.inboxes[name].set_sequence_handler(outbox.heard)
+        if routes is not None:
+            router = Router(routes, run.own.get(name, run.shared), name, names, numbers, outbox)
+            run.inboxes[name].set_router(router)
+            run.contexts[name].router = router
 
 
 def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:

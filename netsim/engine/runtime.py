@@ -549,7 +549,8 @@ class Runtime:
             try:
                 reply = agent.answer(for_receiver(frame))
                 number = outbox.sent
-                outbox.send(frame.sender, frame.kind, reply, context.round, False, frame.request, is_reply=True)
+                carrier = context.carrier(frame.sender)
+                carrier.send(frame.sender, frame.kind, reply, context.round, False, frame.request, is_reply=True)
                 context.caption(number, None, reply)
             except Exception as error:
                 self.tasks.failed(name, error)

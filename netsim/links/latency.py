@@ -7,15 +7,30 @@ flight on a link at the same time: a frame's latency never makes the next frame 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from netsim.errors import BadInput
+from netsim.errors import BadInput, one_line
 from netsim.util import check
+from netsim.util.datafiles import used
 
-__all__ = ["Latency", "constant", "exponential", "lognormal", "normal", "of", "pareto", "trace", "uniform"]
+__all__ = [
+    "Correlated",
+    "Latency",
+    "constant",
+    "correlated",
+    "empirical",
+    "exponential",
+    "lognormal",
+    "normal",
+    "of",
+    "pareto",
+    "trace",
+    "uniform",
+]
 
 Delays = NDArray[np.float64]
 
@@ -118,6 +133,63 @@ class LogNormal(_Random):
 
 
 @dataclass(frozen=True, eq=False)
+class Empirical(_Random):
+    """A delay drawn from a table: each of the ``values`` (s), which are in order, with the same probability."""
+
+    values: Delays
+
+    @property
+    def minimum(self) -> float:
+        """The least delay (s)."""
+        return float(self.values[0])
+
+    def delays(self, u: Delays, first: int) -> Delays:
+        """Return the inverse distribution function at ``u``: the value at the place u·(number of values)."""
+        found: Delays = self.values[(u * len(self.values)).astype(np.int64)]
+        return found
+
+
+@dataclass(frozen=True)
+class Correlated(_Random):
+    """Delays of ``model``, by numbers of which each depends on that of the frame before on the same link.
+
+    The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation`` and x_0 = u_0, and the delay is
+    the model's inverse distribution function at x_n. That is how netem draws; see `correlated` for what it changes.
+    """
+
+    model: Latency
+    correlation: float
+
+    @property
+    def minimum(self) -> float:
+        """The least delay (s): as the numbers of netem lie in [0, 1) too, that of the model."""
+        return float(self.model.delays(np.zeros((1, 1)), 0)[0, 0])
+
+    def on_links(self, u: NDArray[np.float64]) -> "_CorrelatedOnLinks":
+        """Return the model for links whose first numbers are ``u``, shape (links,)."""
+        return _CorrelatedOnLinks(self, u)
+
+    def delays(self, u: Delays, first: int) -> Delays:
+        """Return the delays of the first frames of links whose numbers are ``u``."""
+        return self.on_links(u[0]).delays(u, first)
+
+
+class _CorrelatedOnLinks(_Random):
+    """`Correlated` on some links: it remembers each link's last number, so frames must come in order."""
+
+    def __init__(self, settings: Correlated, first: NDArray[np.float64]) -> None:
+        self._settings, self._last = settings, first
+
+    def delays(self, u: Delays, first: int) -> Delays:
+        """Return the delays of the next frames, shape (frames, links)."""
+        kept, mixed = self._settings.correlation, np.empty_like(u)
+        for row, fresh in enumerate(u):
+            # Rounded up to 1 a number would have no delay.
+            self._last = mixed[row] = np.minimum((1.0 - kept) * fresh + kept * self._last, 1.0 - 2.0**-53)
+        return self._settings.model.delays(mixed, first)
+
+
+@dataclass(frozen=True, eq=False)
 class TracedDelays(_Random):
     """Measured delays, replayed in order and cyclically.
 
@@ -198,6 +270,98 @@ def pareto(minimum: float, shape: float) -> Latency:
     return _bounded(Pareto(minimum, check.finite("shape", shape, above=1)), "minimum", minimum)
 
 
+def empirical(table: str | Path | ArrayLike, mean: float = 0.0, jitter: float = 1.0) -> Latency:
+    """Draw delays from a table, each of its values with the same probability: ``mean`` + ``jitter``·value seconds.
+
+    With an array of measured seconds, mean and jitter are left out. (`trace` replays them in order.) A file
+    is a table of iproute2 for netem, such as ``/usr/lib/tc/pareto.dist``: text with whole numbers of 1/8192 jitter and
+    comments after #. ``tc … netem delay MEAN JITTER distribution pareto`` draws the same delays.
+
+    netem's mean and jitter are those of the delays only if its table has the mean 0 and the deviation 1. iproute2's
+    tables end at ±4 jitters: ``normal`` has them, but ``pareto`` has −0.03 and 0.82, ``paretonormal`` −0.03 and 0.83,
+    ``experimental`` −0.01 and 0.88.
+
+    Parameters
+    ----------
+    table : path or array of shape (n,)
+        The values, in any order; or the file that has them.
+    mean : float
+        Seconds that are added to each value's.
+    jitter : float
+        Seconds by which each value is multiplied; with a file it must be given.
+
+    Raises
+    ------
+    BadInput
+        If there is no value, one is not finite or, in a file, no whole number of 16 bits, or a delay would be negative.
+    """
+    mean, jitter = check.finite("mean", mean, low=0), check.finite("jitter", jitter, low=0)
+    values = _read_distribution(Path(table)) if isinstance(table, str | Path) else check.vector("table", table)
+    if not len(values):
+        raise check.refuse("table", table, "at least one number")
+    with np.errstate(over="ignore"):
+        delays = mean + jitter * np.sort(values)
+    if not np.isfinite(delays).all():
+        raise check.refuse("jitter", jitter, "so small that every delay is finite")
+    if delays[0] < 0:
+        least = -jitter * float(values.min())
+        allowed = f"so large that mean + jitter·value is never negative, as with mean >= {least:g}"
+        raise check.refuse("table", str(table) if isinstance(table, Path) else table, allowed)
+    return Empirical(delays)
+
+
+# The unit of the numbers in a table of iproute2, as a part of the jitter (NETEM_DIST_SCALE in Linux's pkt_sched.h), and
+# the most numbers that tc takes.
+_DISTRIBUTION_UNIT, _MOST_DISTRIBUTION = 8192.0, 16 * 1024
+
+
+def _read_distribution(path: Path) -> Delays:
+    """Return the values in a table of iproute2, in units of the jitter."""
+    allowed = f"a table of 1 to {_MOST_DISTRIBUTION:,} whole numbers from -32768 to 32767, and lines that begin with #"
+    try:
+        text = used(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadInput(f"table = {str(path)!r}: must be a file that can be read ({one_line(error)})") from None
+    words = [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]
+    try:
+        values = np.array([int(word) for word in words], dtype=np.int16)
+    except (ValueError, OverflowError):
+        raise check.refuse("table", str(path), allowed) from None
+    if not 0 < len(values) <= _MOST_DISTRIBUTION:
+        raise check.refuse("table", str(path), allowed)
+    return values / _DISTRIBUTION_UNIT
+
+
+def correlated(model: Latency, correlation: float) -> Latency:
+    """Draw delays of a model that depend on the delay before on the same link, as netem's ``delay … CORRELATION`` does.
+
+    Beware: the correlation changes the delays' distribution. The numbers from which they are drawn crowd around ½, with
+    (1 − ρ)/(1 + ρ) of the variance of uniform ones, so long and short delays become rare. The deviation of `uniform`
+    delays is multiplied by √((1 − ρ)/(1 + ρ)), for 25 % 0.77, and their mean stays; of a skewed model the mean changes,
+    too. The correlation of `uniform` delays is ρ.
+
+    Linux draws the same numbers but then takes their remainder modulo the length of the table, or modulo twice the
+    jitter in nanoseconds. That undoes the change, and with it the correlation: for a table, and for a jitter of
+    milliseconds, nothing of it is left. Here the model's inverse distribution function keeps it.
+
+    Parameters
+    ----------
+    model : Latency
+        `uniform`, `normal`, `empirical` or another that draws at random.
+    correlation : float
+        How much of each frame's number is that of the frame before, in [0, 1).
+
+    Raises
+    ------
+    BadInput
+        If the model is constant, a `trace`, or correlated already, or the correlation is not in [0, 1).
+    """
+    allowed = "a random model, as latency.uniform(1e-3, 3e-3)"
+    if not isinstance(model, Latency) or model.fixed is not None or hasattr(model, "on_links"):
+        raise check.refuse("model", model, allowed)
+    return Correlated(model, check.below_one("correlation", correlation))
+
+
 def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
     """Replay measured delays in order and cyclically, one for each frame or fragment.
 
@@ -226,7 +390,10 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
 
 
 def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
-    """Return the model for some links, given uniform numbers ``u``, shape (links,); only `TracedDelays` uses ``u``."""
+    """Return the model for some links, given the links' first uniform numbers ``u``, shape (links,).
+
+    `TracedDelays` and `Correlated` begin with them; other models have nothing to remember.
+    """
     place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
     return model if place is None else place(u)
 

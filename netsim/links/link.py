@@ -8,7 +8,7 @@ from netsim.errors import BadInput
 from netsim.links import latency as latencies
 from netsim.links import loss as losses
 from netsim.links import reliability as reliabilities
-from netsim.links.latency import Latency
+from netsim.links.latency import Correlated, Latency
 from netsim.links.loss import Bernoulli, Loss
 from netsim.links.rate import Rate
 from netsim.links.reliability import Reliability
@@ -160,7 +160,8 @@ class Link:
     def is_simple(self) -> bool:
         """Whether a frame's loss and latency are independent of other frames, so that many can be drawn at once."""
         fixed_order = not self.fifo or self.latency_model.fixed is not None
-        return isinstance(self.loss, Bernoulli) and not self.duplicate and not self.corrupt and fixed_order
+        remembers = not isinstance(self.loss, Bernoulli) or isinstance(self.latency, Correlated)
+        return fixed_order and not (remembers or self.duplicate or self.corrupt)
 
     @property
     def latency_model(self) -> Latency:

@@ -5,8 +5,10 @@ Losses of the memoryless model `Bernoulli` are drawn for many frames at once; ot
 """
 
 import bisect
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +18,18 @@ from netsim.errors import BadInput
 from netsim.util import check, draws
 from netsim.util.typing import Vector
 
-__all__ = ["Clocked", "Loss", "bernoulli", "gilbert_elliott", "of", "trace", "varying"]
+__all__ = [
+    "Clocked",
+    "Loss",
+    "bernoulli",
+    "correlated",
+    "gemodel",
+    "gilbert_elliott",
+    "of",
+    "states",
+    "trace",
+    "varying",
+]
 
 Decide = Callable[[float], bool]
 
@@ -77,38 +90,58 @@ class Clocked:
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """A chain with a good and a bad state (Gilbert 1960): frames sent in the bad state are lost.
+    """A chain with a good and a bad state: a frame is lost with probability ``bad`` in the bad state, else ``good``.
 
-    Each step moves from good to bad with probability p, and from bad to good with probability r. So the mean loss is
-    p/(p + r), the mean burst 1/r and the lag-1 correlation 1 − p − r. A link starts in the stationary distribution. The
-    chain takes a step with each frame sent or, if ``slot`` is given, every ``slot`` seconds, even if nothing is sent.
+    Each step moves from good to bad with probability p, and from bad to good with probability r. So the share of bad
+    steps is p/(p + r), the mean number of bad ones in a row 1/r and the states' lag-1 correlation 1 − p − r. A link
+    starts in the stationary distribution. The chain takes a step with each frame sent or, if ``slot`` is given, every
+    ``slot`` seconds, even if nothing is sent. In Gilbert's simplest chain (1960), which is the default, exactly the
+    frames sent in the bad state are lost.
 
     One uniform number u decides a step: the next state is bad if u is below a threshold, which is p in the good state
     and 1 − r in the bad state. With p = 1 − r the losses are independent, as in `Bernoulli`. Let two models A and B
     have the same r and use the same numbers u, where p of A ≤ p of B ≤ 1 − r. Then A is in the bad state only when B
     is: by induction over the steps, the threshold of A never exceeds the threshold of B.
+
+    Given the step, u divided by the threshold (or what u exceeds it by, divided by the rest) is again uniform on
+    [0, 1). This number decides the loss, so that ``bad`` and ``good`` need no further draws.
     """
 
     p: float
     r: float
     slot: float | None = None
+    bad: float = 1.0
+    good: float = 0.0
+
+    @property
+    def share_bad(self) -> float:
+        """The share of steps in the bad state, p/(p + r)."""
+        return self.p / (self.p + self.r)
 
     @property
     def mean(self) -> float:
-        """The mean loss p/(p + r)."""
-        return self.p / (self.p + self.r)
+        """The mean loss (p·bad + r·good)/(p + r)."""
+        return (self.p * self.bad + self.r * self.good) / (self.p + self.r)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the state alone decides the loss."""
+        return self.bad == 1.0 and self.good == 0.0
 
     def on_link(self, u: float) -> Decide:
         """Return a function that decides which of one link's frames are lost, with a chain of its own."""
         if self.slot is not None:
             return _SlottedLosses(self, self.slot, u)
-        bad = u < self.mean
-        to_bad, stay_bad = self.p, 1.0 - self.r
+        is_bad, is_certain = u < self.share_bad, self.is_certain
+        to_bad, stay_bad, bad, good = self.p, 1.0 - self.r, self.bad, self.good
 
         def lost(u: float) -> bool:
-            nonlocal bad
-            bad = u < (stay_bad if bad else to_bad)
-            return bad
+            nonlocal is_bad
+            limit = stay_bad if is_bad else to_bad
+            is_bad = u < limit
+            if is_certain:
+                return is_bad
+            return u / limit < bad if is_bad else (u - limit) / (1.0 - limit) < good
 
         return lost
 
@@ -127,20 +160,21 @@ class _SlottedLosses(Clocked):
     the states forward from there. This takes 1/(1 − |1 − p − r|) numbers on average, however long nothing was sent.
     """
 
-    __slots__ = ("_first", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
+    __slots__ = ("_bad", "_first", "_good", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
 
     def __init__(self, model: GilbertElliott, slot: float, u: float) -> None:
         super().__init__()
         self._slot, self._to_bad, self._stay_bad = slot, model.p, 1.0 - model.r
+        self._bad, self._good = model.bad, model.good
         self._key = np.array([slots_key(u)], dtype=np.uint64)
         # `_first` is the number of the first slot whose state is known; `_states` are the states from this slot on.
-        self._first, self._states = 0, [u < model.mean]
+        self._first, self._states = 0, [u < model.share_bad]
 
     def __call__(self, u: float) -> bool:
         number = int(min(self.time / self._slot + _TOLERANCE, LAST_SLOT))
         if number - self._first >= len(self._states):
             self._move_to(number)
-        return self._states[number - self._first]
+        return u < (self._bad if self._states[number - self._first] else self._good)
 
     def _move_to(self, number: int) -> None:
         bad = self._state_at(number)
@@ -168,6 +202,114 @@ class _SlottedLosses(Clocked):
             between += len(drawn)
             after, count = first, min(2 * count, _MAX_BLOCK)
         return state ^ (between % 2 == 1 and self._to_bad > self._stay_bad)
+
+
+# The states of `FourStates`: in a gap the frames arrive but for single ones, in a burst they are lost but for some.
+_GAP, _SINGLE, _BURST, _WITHIN = 1, 4, 3, 2
+
+
+@dataclass(frozen=True)
+class FourStates:
+    """A chain of four states, which takes a step with each frame: those that lead to states 3 and 4 are losses.
+
+    Frames arrive in state 1, a gap between bursts, and in state 2, within a burst. They are lost in state 3, in a
+    burst, and in state 4, singly. The probability of a step from state i to j is ``pij``; state 4 leads back to 1. A
+    link starts in the stationary distribution. Source: Salsano, Ludovici, Ordine and Giannuzzi, "Definition of a
+    general and intuitive loss model for packet networks and its implementation in the Netem module in the Linux
+    kernel", University of Rome Tor Vergata, 2012.
+    """
+
+    p13: float
+    p31: float
+    p32: float
+    p23: float
+    p14: float
+
+    @cached_property
+    def shares(self) -> tuple[float, float, float, float]:
+        """The shares of steps that lead to the states 1 to 4."""
+        # In the long run as many steps lead from 1 to 3 as back, from 3 to 2 as back, and from 1 to 4 as back.
+        gap = 1.0
+        burst = gap * self.p13 / self.p31 if self.p13 else 0.0
+        within = burst * self.p32 / self.p23 if burst * self.p32 else 0.0
+        single = gap * self.p14
+        total = gap + within + burst + single
+        return gap / total, within / total, burst / total, single / total
+
+    @property
+    def mean(self) -> float:
+        """The mean loss: the share of steps that lead to the states 3 and 4."""
+        return self.shares[2] + self.shares[3]
+
+    def on_link(self, u: float) -> Decide:
+        """Return a function that decides which of one link's frames are lost, with a chain of its own."""
+        state = 1 + min(bisect.bisect_right(list(itertools.accumulate(self.shares)), u), 3)
+        steps = {
+            _GAP: (self.p14, _SINGLE, self.p14 + self.p13, _BURST, _GAP),
+            _WITHIN: (self.p23, _BURST, self.p23, _BURST, _WITHIN),
+            _BURST: (self.p32, _WITHIN, self.p32 + self.p31, _GAP, _BURST),
+            _SINGLE: (1.0, _GAP, 1.0, _GAP, _GAP),
+        }
+
+        def lost(u: float) -> bool:
+            nonlocal state
+            low, first, high, second, third = steps[state]
+            state = first if u < low else second if u < high else third
+            return state >= _BURST
+
+        return lost
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """A frame is lost if a number that depends on that of the frame before is below ``probability``.
+
+    The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation``, and x_{−1} uniform on [0, 1).
+    That is how netem draws. The x_n are correlated, but not uniform: they crowd around ½, with the variance
+    (1 − ρ)/(1 + ρ)/12. So a share p of losses below ½ comes out as less, for small p as far less.
+    """
+
+    probability: float
+    correlation: float
+
+    @cached_property
+    def mean(self) -> float:
+        """The share of frames lost in the long run, P(x < probability), which is not the probability.
+
+        In the long run x − ½ is the sum of ρᵏ·(1 − ρ)·(u_k − ½) over k ≥ 0. Its characteristic function is a product
+        of those of uniform numbers. As x lies in [0, 1], the Fourier series of its distribution function has their
+        values at 2πn.
+        """
+        numbers = np.arange(1.0, _MOST_TERMS)
+        products = np.ones_like(numbers)
+        part = 1.0 - self.correlation
+        while len(numbers) and part * numbers[-1] > _NEARLY_ZERO:
+            products *= np.sinc(numbers * part)
+            # All later factors are at most 1, and what is left of a small product does not matter.
+            kept = np.flatnonzero(np.abs(products) > _NEGLIGIBLE)
+            numbers, products = numbers[kept], products[kept]
+            part *= self.correlation
+        # ln sinc(x) = −(πx)²/6 − (πx)⁴/180 − …, summed over the other factors, whose parts are a geometric series.
+        square = (np.pi * numbers * part) ** 2
+        rest = square / (1 - self.correlation**2) / 6 + square**2 / (1 - self.correlation**4) / 180
+        waves = np.sin(2 * np.pi * numbers * (self.probability - 0.5)) / (np.pi * numbers)
+        return float(min(max(self.probability + (products * np.exp(-rest) * waves).sum(), 0.0), 1.0))
+
+    def on_link(self, u: float) -> Decide:
+        """Return a function that decides which of one link's frames are lost; ``u`` is the number before the first."""
+        fresh, kept, probability, last = 1.0 - self.correlation, self.correlation, self.probability, u
+
+        def lost(u: float) -> bool:
+            nonlocal last
+            last = fresh * u + kept * last
+            return last < probability
+
+        return lost
+
+
+# Of the Fourier series of `Correlated.mean`: the number of terms, the products that are left out, and the argument of
+# a characteristic function from which two terms of its logarithm do.
+_MOST_TERMS, _NEGLIGIBLE, _NEARLY_ZERO = 1 << 16, 1e-18, 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,6 +420,91 @@ def gilbert_elliott(
         raise BadInput(f"{name} = {mean:g}: must be at most {most}")
     r = 1 / burst
     return GilbertElliott(min(1.0, mean * r / (1 - mean)), r, slot)
+
+
+def gemodel(
+    p: float, r: float | None = None, bad: float = 1.0, good: float = 0.0, *, slot: float | None = None
+) -> Loss:
+    """Lose frames by a chain of a good and a bad state, each with its own loss, as Linux's netem does.
+
+    ``tc … netem loss gemodel P R 1-H 1-K`` has its four numbers in this order, in percent. `gilbert_elliott` is the
+    same chain by its mean loss and mean burst, with ``bad`` = 1 and ``good`` = 0.
+
+    Parameters
+    ----------
+    p : float
+        Probability of a step from the good to the bad state.
+    r : float, optional
+        Probability of a step from the bad to the good state; default: 1 − p, so that the states are independent.
+    bad : float
+        Probability of a loss in the bad state, which netem calls 1−h.
+    good : float
+        Probability of a loss in the good state, which netem calls 1−k.
+    slot : float, optional
+        Seconds after which the chain takes a step, as in `gilbert_elliott`; default: with each frame or fragment.
+
+    Raises
+    ------
+    BadInput
+        If an argument is no probability, or p and r are both 0, so that no step is ever taken.
+    """
+    p = check.probability("p", p)
+    r = 1.0 - p if r is None else check.probability("r", r)
+    if p + r == 0:
+        raise BadInput("r = 0: must be above 0 for p = 0, or the state never changes")
+    bad, good = check.probability("bad", bad), check.probability("good", good)
+    return GilbertElliott(p, r, None if slot is None else check.finite("slot", slot, low=SHORTEST_SLOT), bad, good)
+
+
+def states(p13: float, p31: float | None = None, p32: float = 0.0, p23: float = 1.0, p14: float = 0.0) -> Loss:
+    """Lose frames in bursts with gaps, and single ones between, as netem's ``loss state P13 P31 P32 P23 P14`` does.
+
+    Parameters
+    ----------
+    p13 : float
+        Probability with which a burst begins.
+    p31 : float, optional
+        Probability with which a burst ends; default: 1 − p13.
+    p32, p23 : float
+        Probability with which frames begin to arrive within a burst, and cease to.
+    p14 : float
+        Probability of a single loss outside bursts.
+
+    Raises
+    ------
+    BadInput
+        If an argument is no probability, two that leave the same state add up to more than 1, or a state that is
+        reached is never left.
+    """
+    p13 = check.probability("p13", p13)
+    p31 = 1.0 - p13 if p31 is None else check.probability("p31", p31)
+    p32, p23, p14 = check.probability("p32", p32), check.probability("p23", p23), check.probability("p14", p14)
+    for name, value, other, beside in (("p14", p14, "p13", p13), ("p32", p32, "p31", p31)):
+        if value + beside > 1 + check.ROUNDING:
+            raise BadInput(f"{name} = {value:g}: must be at most 1 − {other} = {1 - beside:g}")
+    if p13 and not p31:
+        raise BadInput("p31 = 0: must be above 0 for p13 above 0, or the first burst never ends")
+    if p13 and p32 and not p23:
+        raise BadInput("p23 = 0: must be above 0 for p32 above 0, or frames arrive forever within the first burst")
+    return FourStates(p13, p31, p32, p23, p14)
+
+
+def correlated(probability: float, correlation: float) -> Loss:
+    """Lose frames as netem's ``loss random PROBABILITY CORRELATION`` does: **not** with this probability.
+
+    The correlation changes the mean: at 10 %, a correlation of 25 % loses 1.75 % of the frames, 50 % loses 0.11 %
+    and 75 % one frame in two million; the ``mean`` of the model has the true share. To lose in bursts with a mean that
+    you state, use `gilbert_elliott`. This model is for repeating what netem did.
+
+    Parameters
+    ----------
+    probability : float
+        The probability as netem is told, in [0, 1].
+    correlation : float
+        How much of each frame's number is that of the frame before, in [0, 1).
+    """
+    probability = check.probability("probability", probability)
+    return Correlated(probability, check.below_one("correlation", correlation))
 
 
 def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:

@@ -73,6 +73,8 @@ def must_split(settings: Settings, result: Run, workers: int) -> None:
         raise BadInput(f"{because} for reliability = {settings.link.reliability_model.way!r} {why}{more}")
     if settings.inbox_limit is not None:
         raise BadInput(f"{because} for inbox_limit {why}{more}")
+    if settings.routes is not None:
+        raise BadInput(f"{because} with routing {why}{more}")
     for name, agent in result.agents.items():
         if type(agent).answer is not Agent.answer:
             raise BadInput(f"{because} for agent {name!r}, which answers requests, {why}{more}")

@@ -9,7 +9,7 @@ import numpy as np
 from netsim.accounting.captions import Captions
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata, positions_of
-from netsim.core.records import ALL_CAUSES, KEPT, SUMMED
+from netsim.core.records import ALL_CAUSES, KEPT, ROUTING_CAUSES, SUMMED
 from netsim.core.tally import Tally
 from netsim.engine.build import Settings, ends_of_links
 from netsim.run import Run
@@ -91,7 +91,8 @@ def empty_ledger(settings: Settings, names: Sequence[Hashable]) -> Ledger:
     senders, receivers, _ = ends_of_links({name: tuple(settings.graph[name]) for name in names})
     name_keys = np.array([draws.name_key(name) for name in names], dtype=np.uint64)
     tally = MergedTally(name_keys, draws.link_keys(name_keys[senders], name_keys[receivers]), settings.trace)
-    return Ledger(names, senders, receivers, name_keys, tally, on_wires=settings.medium == "wires")
+    causes = () if settings.routes is None else ROUTING_CAUSES
+    return Ledger(names, senders, receivers, name_keys, tally, causes, on_wires=settings.medium == "wires")
 
 
 def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:

@@ -79,7 +79,7 @@ class PartInbox(Inbox):
     @property
     def waits(self) -> bool:
         """Whether a task or a callback waits for a frame."""
-        return bool(self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None)
+        return bool(self._blocked or self.replies or self.waits_for_all)
 
     def arrived(self, sent_at: float) -> None:
         """Call `watch` for a frame that another worker sent at ``sent_at`` (s).

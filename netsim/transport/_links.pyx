@@ -309,11 +309,12 @@ cdef class Path:
 
     cdef object lost, delays
     cdef int loss_kind, latency_kind
-    cdef bint draws_losses, is_clocked, is_bad, is_fifo
+    cdef bint draws_losses, is_clocked, is_bad, is_certain, is_fifo
     # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of a change to the bad state; `stays`
-    # is the probability of staying in the bad state.
+    # is the probability of staying in the bad state. `bad` and `good` are the probabilities of a loss in these states;
+    # `is_certain` is whether they are 1 and 0.
     # Delays (s): `low` is the constant or the least uniform delay; uniform delays lie in [low, low + width).
-    cdef double comes, stays, low, width, duplicate, corrupt, last
+    cdef double comes, stays, bad, good, low, width, duplicate, corrupt, last
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
     # `loss_bits`: the length in bits to which the loss probability refers, or 0 if it holds for fragments of any
@@ -363,7 +364,8 @@ cdef class Path:
             state = uniform(stream("loss state"), 0)
         if type(model) is GilbertElliott and self.draws_losses:
             self.loss_kind = IN_BURSTS
-            self.comes, self.stays, self.is_bad = model.p, 1.0 - model.r, state < model.mean
+            self.comes, self.stays, self.is_bad = model.p, 1.0 - model.r, state < model.share_bad
+            self.bad, self.good, self.is_certain = model.bad, model.good, model.is_certain
             if model.slot is not None:
                 self.loss_kind, self.slot, self.slots = IN_SLOTS, model.slot, slots_key(state)
             return
@@ -373,7 +375,7 @@ cdef class Path:
 
     cdef int is_lost(self, double end) except -1:
         """Return whether a fragment that left at ``end`` (s) is lost."""
-        cdef double u
+        cdef double u, limit
         if self.loss_kind == NEVER:
             return False
         if self.loss_kind == ASKED:
@@ -385,9 +387,12 @@ cdef class Path:
             return u < self.comes
         if self.loss_kind == IN_SLOTS:
             self.move_to_slot(end)
+            return u < (self.bad if self.is_bad else self.good)
+        limit = self.stays if self.is_bad else self.comes
+        self.is_bad = u < limit
+        if self.is_certain:
             return self.is_bad
-        self.is_bad = u < (self.stays if self.is_bad else self.comes)
-        return self.is_bad
+        return u / limit < self.bad if self.is_bad else (u - limit) / (1.0 - limit) < self.good
 
     cdef double number(self) noexcept:
         """Return the next uniform number for losses, transformed for the fragment's length if `lengths` is set."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from contextvars import Context
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netsim.clock.clock import Loop
 from netsim.core import ArrivalQueue, Copies, Frame, Tally
@@ -23,6 +23,10 @@ from netsim.core.records import INBOX_FULL, LATE, RECEIVER_DOWN
 from netsim.errors import AgentError
 from netsim.links.reliability import ACK, NACK
 from netsim.transport.shared import Shared
+from netsim.wire.routed import Routed
+
+if TYPE_CHECKING:
+    from netsim.transport.router import Router
 
 __all__ = ["Inbox", "PartInbox", "RemoteEndpoint"]
 
@@ -52,6 +56,8 @@ class Inbox:
     _timer_at: float = math.inf
     _on_request: Callable[[Frame], None] | None = None
     _on_numbered: Callable[[Frame], Frame | None] | None = None
+    # What passes on messages for other nodes; None without routing.
+    _router: "Router | None" = None
     _drop_late_until: float = 0
     _watched: bool = False
     _abandoned: bool = False
@@ -105,7 +111,12 @@ class Inbox:
     def take(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the agent's own clock."""
         clock = self._shared.clock
-        return self.take_true(until if clock is None or math.isinf(until) else clock.true(until))
+        true = until if clock is None or math.isinf(until) else clock.true(until)
+        if self._router is not None and true > math.nextafter(self._loop.now(), math.inf):
+            raise AgentError(
+                "inbox.take(…): cannot take frames before they arrive with routing, which forwards them then"
+            )
+        return self.take_true(true)
 
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
@@ -202,6 +213,8 @@ class Inbox:
 
     def _is_readable(self, entry: Entry) -> bool:
         frame = entry[3]
+        if self._router is not None and type(frame.payload) is Routed:
+            return not self._abandoned and self.arrivals.up and self._router.is_for_agent(frame)
         is_control = self._on_numbered is not None and frame.sequence > 0 and frame.kind in (ACK, NACK)
         is_consumed = (
             is_control
@@ -212,34 +225,45 @@ class Inbox:
         return not is_consumed and self._drop_cause(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
-        """Count a frame, and pass it to the agent, to the task that waits for its reply, or to the reliable outbox."""
+        """Count a frame, and pass it to the agent, to the task that waits for its reply, or to the reliable outbox.
+
+        With routing, what a frame carries for others is passed on before, and what it carries for this agent takes its
+        place.
+        """
         time, key, kind, frame = entry
         cause = self._drop_cause(entry)
-        if cause is not None:
-            pass
-        elif self._on_numbered is not None and frame.sequence:
+        left: Frame | None = frame
+        if cause is None and self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
                 cause = INBOX_FULL  # the frame is not acknowledged, so the sender repeats it
-            elif (data := self._on_numbered(frame)) is not None and not self._abandoned:
-                self._put_all([(time, key, for_receiver(data))])
-        elif frame.is_reply:
+            else:
+                left = self._on_numbered(frame)
+        if cause is None and left is not None and self._router is not None and type(left.payload) is Routed:
+            left, dropped = self._router.heard(left)
+            cause = dropped or (None if left is None else self._drop_cause((time, key, kind, left)))
+        if cause is None and left is not None:
+            cause = self._hand_over(time, key, left)
+        if cause is None:
+            self._tally.delivered((time,), (key,), (kind,))
+        else:
+            self._tally.ended(time, key, kind, cause)
+
+    def _hand_over(self, time: float, key: int, frame: Frame) -> int | None:
+        """Pass a frame to the agent, or to the task that waits for its reply; return the cause if it is dropped."""
+        if frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
             if waiting is None or waiting.done():
-                cause = LATE
-            else:
-                waiting.set_result(for_receiver(frame))
+                return LATE
+            waiting.set_result(for_receiver(frame))
         elif frame.request is not None and self._on_request is not None:
             self._on_request(frame)
         elif self._abandoned:
             pass
         elif len(self._ready) >= self._limit:
-            cause = INBOX_FULL
+            return INBOX_FULL
         else:
             self._put_all([(time, key, for_receiver(frame))])
-        if cause is None:
-            self._tally.delivered((time,), (key,), (kind,))
-        else:
-            self._tally.ended(time, key, kind, cause)
+        return None
 
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
         """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
@@ -273,15 +297,25 @@ class Inbox:
         self._on_numbered = on_numbered
         self._subscribe()
 
+    def set_router(self, router: "Router") -> None:
+        """Let ``router`` pass on, on arrival, the messages for other nodes."""
+        self._router = router
+        self._subscribe()
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether something else than a task waits for each frame that arrives."""
+        return self._on_request is not None or self._on_numbered is not None or self._router is not None
+
     def stop(self) -> None:
         """Stop waking tasks and answering requests, because the run is over."""
-        self._on_request = self._on_numbered = None
+        self._on_request = self._on_numbered = self._router = None
         if self._timer is not None:
             self._timer.cancel()
 
     def watch(self) -> None:
         """Set the timer to the next arrival if a task or a callback waits for a frame."""
-        if not (self._blocked or self.replies or self._on_request is not None or self._on_numbered is not None):
+        if not (self._blocked or self.replies or self.waits_for_all):
             if self._abandoned and len(self.arrivals) > _MAX_UNSETTLED:
                 self.settle_now()
             return

@@ -240,6 +240,10 @@ class Outbox:
             self._link_index_of = {neighbor: index for index, neighbor in enumerate(self._wiring.neighbors)}
         return self._link_index_of
 
+    def is_node(self, name: Hashable) -> bool:
+        """Return whether a node of the network has this name."""
+        return name in self._agents
+
     @property
     def sent(self) -> int:
         """The number of messages sent so far."""

@@ -24,9 +24,8 @@ class Delays:
     __slots__ = ("_block", "_count", "_key", "_model")
 
     def __init__(self, model: Latency, key: Keys) -> None:
-        # `on_links` uses the link's first uniform number only for a recording (`TracedDelays`): it selects where in the
-        # recording the link begins. `next` draws this number again, which does no harm, because a recording ignores the
-        # uniform numbers that `next` passes to it.
+        # `next` draws the link's first number again, which does no harm: a recording (`TracedDelays`) ignores the
+        # numbers that `next` passes to it, and a correlated model (`Correlated`) begins with this number.
         self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
         self._key, self._count = key, 0
         self._block: list[float] = []

@@ -140,6 +140,13 @@ def probability(name: str, value: Any) -> float:
     return min(max(float(value), 0.0), 1.0)
 
 
+def below_one(name: str, value: Any) -> float:
+    """Return ``value`` as a float in [0, 1)."""
+    if not _is_number(value, numbers.Real) or not 0 <= value < 1 or float(value) == 1:
+        raise refuse(name, value, "a fraction in [0, 1)")
+    return float(value)
+
+
 def share(name: str, value: Any) -> float:
     """Return ``value`` as a float in (0, 1]; a value above 1 by a rounding error becomes 1."""
     if not _is_number(value, numbers.Real) or not 0 < value <= 1 + _PROBABILITY_ERROR:

@@ -23,9 +23,10 @@ from netsim.errors import WireError, one_line
 from netsim.wire import registry
 from netsim.wire.coded import Coded
 from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, unpacked
+from netsim.wire.routed import Routed
 
 # Numbers of msgpack extension types. The numbers of coded types are in `netsim.wire.registry`.
-ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED = 1, 2, 3, 4, 12
+ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED, _ROUTED = 1, 2, 3, 4, 12, 15
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
@@ -200,6 +201,8 @@ def _pack_other(value: Any) -> msgpack.ExtType:
         return msgpack.ExtType(_COMPLEX, np.array(value).tobytes())
     if kind is Named:
         return msgpack.ExtType(_NAMED, _named_bytes(value))
+    if kind is Routed:
+        return msgpack.ExtType(_ROUTED, value.pack())
     if isinstance(value, Coded):
         raise registry.unregistered(kind)
     raise _unknown(value)
@@ -248,6 +251,8 @@ def read_extension(code: int, data: bytes) -> Any:
     if code == _NAMED:
         name, content = _split(data)
         return unpacked(name, unpack_payload(content))
+    if code == _ROUTED:
+        return Routed.unpack(data)
     return registry.unpack(code, data)
 
 
@@ -408,8 +413,8 @@ def payload_bits(payload: Any) -> int:
     """Return the number of bits of a payload, as papers count them.
 
     An array counts 8 × its bytes, a coded array its ``payload_bits``, a float 64, and a list, tuple or dict the sum
-    over its items. An object of a registered class counts as the payload that its ``pack`` returns, and anything else
-    8 × its encoded length.
+    over its items. An object of a registered class counts as the payload that its ``pack`` returns, a message that is
+    forwarded as its own payload, and anything else 8 × its encoded length.
     """
     # Parts of lists are mostly such: encoding each takes ten times as long.
     if type(payload) is str and len(payload) < 32 and payload.isascii():
@@ -430,6 +435,8 @@ def payload_bits(payload: Any) -> int:
         return sum(payload_bits(part) for item in payload.items() for part in item)
     if isinstance(payload, Named):
         return payload_bits(payload.content)
+    if type(payload) is Routed:
+        return payload_bits(unpack_payload(payload.data)[3])
     known = encodable(payload)
     if known is not payload:
         return payload_bits(known)

@@ -55,6 +55,8 @@ def a_latency(rng: Rng, period: float) -> Any:
         lambda _: latency.exponential(p / 3),
         lambda _: latency.exponential(p / 2, minimum=p / 4),
         lambda _: latency.pareto(p / 10, 1.5),
+        lambda _: latency.empirical([p / 4, 0.0, p], jitter=0.5),
+        lambda _: latency.correlated(latency.uniform(0.0, 0.9 * p), 0.5),
         lambda r: latency.trace([float(r.choice([0, p / 4, p, 2 * p])) for _ in range(r.integers(1, 5))]),
     )
 
@@ -67,6 +69,9 @@ def a_loss(rng: Rng) -> Any:
         lambda _: loss.bernoulli(0.3),
         lambda _: loss.gilbert_elliott(0.4, burst=3),
         lambda _: loss.gilbert_elliott(0.0, burst=1),
+        lambda _: loss.gemodel(0.3, 0.4, 0.8, 0.1),
+        lambda _: loss.states(0.2, 0.3, 0.2, 0.5, 0.1),
+        lambda _: loss.correlated(0.4, 0.3),
         lambda r: loss.gilbert_elliott(0.4, burst=float(r.choice([1, 3, 30])), slot=float(r.choice([0.01, 0.1, 1]))),
         lambda r: loss.trace(r.integers(0, 2, r.integers(1, 6))),
         lambda r: loss.trace([0, 1, 1, 0], offsets=int(r.integers(4))),

@@ -27,6 +27,11 @@ NUMBERS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (latency.of, {"value": 0.5}),
     (loss.bernoulli, {"probability": 0.5}),
     (loss.gilbert_elliott, {"mean": 0.25, "burst": 4.0, "slot": 0.5}),
+    (loss.gemodel, {"p": 0.25, "r": 0.5, "bad": 0.75, "good": 0.125, "slot": 0.5}),
+    (loss.states, {"p13": 0.25, "p31": 0.5, "p32": 0.125, "p23": 0.75, "p14": 0.5}),
+    (loss.correlated, {"probability": 0.25, "correlation": 0.5}),
+    (lambda **given: latency.correlated(latency.uniform(0.0, 1.0), **given), {"correlation": 0.5}),
+    (lambda **given: latency.empirical([-1.0, 0.5], **given), {"mean": 0.5, "jitter": 0.25}),
     (loss.of, {"value": 0.5}),
     (Link().with_loss, {"loss": 0.5}),
     (Budget, {"bits": 800.0, "per": "second", "burst": 1600.0}),
@@ -44,6 +49,7 @@ NUMBERS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 ]
 ARRAYS: list[tuple[Callable[..., Any], str]] = [
     (latency.trace, "seconds"),
+    (latency.empirical, "table"),
     (loss.trace, "lost"),
     (lambda losses: loss.varying(losses, 1.0), "losses"),
     (lambda seconds: loss.varying([0.5, 1.0], seconds), "seconds"),

@@ -108,6 +108,10 @@ def pick_loss(rng: np.random.Generator) -> Any:
         loss.gilbert_elliott(0.4, burst, slot=slot),
         # A bad state that rather turns good: p > 1 - r.
         loss.GilbertElliott(0.9, 0.8, slot),
+        loss.gemodel(0.3, 0.4, 0.8, 0.1),
+        loss.gemodel(0.3, 0.4, 0.8, 0.1, slot=slot),
+        loss.states(0.2, 0.3, 0.2, 0.5, 0.1),
+        loss.correlated(0.4, 0.3),
         loss.varying([0.0, 1.0, 0.3], [1.0, 0.25, slot]),
     ]
     return kinds[rng.integers(len(kinds))]

@@ -1,0 +1,140 @@
+"""Carry messages over several links: wrap those for nodes that are no neighbours, and pass those of others on.
+
+On the path agent → outbox → link → inbox → agent, a message to a node further away takes this path once for each link
+on its way. Each node on the way hands it from its inbox to its outbox here, without its agent.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from netsim.core import Frame
+from netsim.core.framing import decode_frame
+from netsim.core.records import CORRUPTED, HOP_LIMIT
+from netsim.errors import AgentError, WireError
+from netsim.transport.outbox import Outbox
+from netsim.transport.routes import Routes
+from netsim.transport.shared import Shared
+from netsim.wire.routed import EVERYONE, Routed
+
+__all__ = ["Router"]
+
+
+class Router:
+    """Sends one agent's messages to nodes that are no neighbours, and forwards those of others.
+
+    Parameters
+    ----------
+    routes : Routes
+        The routes of the network.
+    shared : Shared
+        The state that the run's agents share.
+    name : Hashable
+        The agent's name.
+    names : sequence
+        All agents' names, by number.
+    numbers : mapping
+        All agents' numbers, by name.
+    outbox : Outbox
+        The agent's outbox, which sends each message to the next hop.
+    """
+
+    __slots__ = ("_name", "_names", "_numbers", "_routes", "_shared", "outbox")
+
+    def __init__(
+        self,
+        routes: Routes,
+        shared: Shared,
+        name: Hashable,
+        names: Sequence[Hashable],
+        numbers: Mapping[Hashable, int],
+        outbox: Outbox,
+    ) -> None:
+        self._routes, self._shared, self._name = routes, shared, name
+        self._names, self._numbers, self.outbox = names, numbers, outbox
+
+    def reaches(self, to: Hashable) -> bool:
+        """Return whether a route leads to a node that is no neighbour."""
+        return to in self._numbers and to != self._name and self._routes.next_hop(self._name, to) is not None
+
+    def hears(self, to: Hashable) -> bool:
+        """Return whether a route leads back from a node."""
+        return bool(self._routes.route(to, self._name))
+
+    def send(
+        self,
+        to: Hashable,
+        kind: str,
+        payload: Any,
+        round_number: int,
+        raw_data: bool,
+        request: int | None = None,
+        is_reply: bool = False,
+    ) -> bool:
+        """Send a message to a node that `reaches` it; return whether the first link accepted the frame."""
+        data = self._data(kind, payload, round_number, request, is_reply)
+        routed = Routed(self._numbers[to], self._routes.hop_limit - 1, raw_data, data)
+        return self._pass_on(self._routes.next_hop(self._name, to), kind, routed)
+
+    def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
+        """Send a message to all nodes, over the tree of their routes; return how many links accepted the frame."""
+        self._routes.refuse_one_way()
+        tree = self._routes.tree(self._name)
+        if len(tree) < len(self._names):
+            left = next(name for name in self._names if name not in tree)
+            raise AgentError(f"agent {self._name!r} cannot broadcast to everyone: no route leads from {left!r} back")
+        data = self._data(kind, payload, round_number)
+        routed = Routed(EVERYONE, self._routes.hop_limit - 1, raw_data, data)
+        return sum(self._pass_on(child, kind, routed) for child in tree[self._name])
+
+    def heard(self, frame: Frame) -> tuple[Frame | None, int]:
+        """Pass on what a frame carries; return what it carries for this agent, if anything, or the cause of a drop."""
+        routed = frame.payload
+        inner = self.inner(frame)
+        if inner is None:
+            return None, CORRUPTED
+        to_all = routed.destination == EVERYONE
+        if to_all:
+            hops = self._routes.tree(inner.sender).get(self._name, []) if routed.hops else []
+        elif self._names[routed.destination] == self._name:
+            return inner, 0
+        else:
+            hops = [self._routes.next_hop(self._name, self._names[routed.destination])]
+            if None in hops:
+                # Tables know the way, so a bit has flipped in the destination.
+                return None, CORRUPTED
+            if not routed.hops:
+                return None, HOP_LIMIT
+        further = Routed(routed.destination, routed.hops - 1, routed.raw_data, routed.data)
+        for hop in hops:
+            self._pass_on(hop, frame.kind, further)
+        return (inner if to_all else None), 0
+
+    def inner(self, frame: Frame) -> Frame | None:
+        """Return the frame that a frame carries; None if it is damaged."""
+        routed = frame.payload
+        try:
+            inner = decode_frame(routed.data, frame.sent_at, self._names, self._shared.encoder.kinds)
+        except WireError:
+            return None
+        return inner if routed.destination < len(self._names) else None
+
+    def is_for_agent(self, frame: Frame) -> bool:
+        """Return whether a frame carries something for this agent that its inbox would show."""
+        destination = frame.payload.destination
+        inner = self.inner(frame)
+        is_mine = destination == EVERYONE or (inner is not None and self._names[destination] == self._name)
+        return is_mine and inner is not None and not inner.is_reply
+
+    def _data(
+        self, kind: str, payload: Any, round_number: int, request: int | None = None, is_reply: bool = False
+    ) -> bytes:
+        """Return the frame that travels inside those of all hops."""
+        shared = self._shared
+        if shared.rounds.is_closing(round_number, shared.loop.now()):
+            round_number = 0
+        number = self._numbers[self._name]
+        return shared.encoder.encode(kind, number, round_number, payload, request, is_reply)
+
+    def _pass_on(self, hop: Hashable | None, kind: str, routed: Routed) -> bool:
+        # Of no round, so that whether a message is late is judged by the agent for which it is.
+        return self.outbox.send(hop, kind, routed, 0, routed.raw_data)

@@ -1,0 +1,147 @@
+"""Routes: over which neighbour a node sends what is for a node further away.
+
+On the path agent → outbox → link → inbox → agent, routes say which link a message takes next.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import networkx as nx
+
+from netsim.errors import BadInput
+from netsim.topology import one_way_link
+from netsim.util import check
+
+__all__ = ["Routes", "Routing"]
+
+Routing = str | Mapping[Any, Mapping[Any, Any]]
+
+
+class Routes:
+    """The next hop of every node to every other one; they are found when first asked for, and do not change.
+
+    Parameters
+    ----------
+    graph : networkx Graph or DiGraph
+        The network.
+    routing : str or mapping
+        "shortest": the fewest links. The name of an edge attribute: the least sum of that attribute. A mapping: tables,
+        {node: {destination: neighbour}}.
+    hop_limit : int
+        The number of links that a message may cross.
+    """
+
+    def __init__(self, graph: "nx.Graph[Any]", routing: Routing, hop_limit: int) -> None:
+        self._graph, self._routing, self.hop_limit = graph, routing, hop_limit
+        # By destination, each node's next hop; a table of the user's is by node.
+        self._next: dict[Hashable, dict[Hashable, Hashable]] = {}
+        self._trees: dict[Hashable, dict[Hashable, list[Hashable]]] = {}
+
+    @classmethod
+    def of(cls, graph: "nx.Graph[Any]", routing: Routing | None, hop_limit: int | None) -> "Routes | None":
+        """Return the checked arguments of a network, None without routing; raises BadInput if one cannot be used."""
+        if routing is None:
+            if hop_limit is not None:
+                raise check.refuse("hop_limit", hop_limit, "left out without routing")
+            return None
+        # A route without a circle has fewer links than the graph has nodes.
+        limit = max(len(graph) - 1, 1) if hop_limit is None else check.integer("hop_limit", hop_limit, low=1)
+        if isinstance(routing, Mapping):
+            routing = _checked_tables(graph, routing)
+        elif not isinstance(routing, str):
+            raise check.refuse("routing", routing, "'shortest', the name of an edge attribute, or a mapping of tables")
+        elif routing != "shortest":
+            _check_weights(graph, routing)
+        return cls(graph, routing, limit)
+
+    def next_hop(self, node: Hashable, to: Hashable) -> Hashable | None:
+        """Return the neighbour over which ``node`` sends what is for ``to``; None if no route leads there."""
+        if isinstance(self._routing, Mapping):
+            found = self._routing.get(node, {}).get(to)
+            return to if found is None and self._graph.has_edge(node, to) else found
+        if to not in self._next:
+            self._next[to] = self._towards(to)
+        return self._next[to].get(node)
+
+    def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
+        """Return the nodes that a message passes, ``sender`` and ``receiver`` included; [] if none arrives.
+
+        So it is for a route with more links than the hop limit, and for one in a circle, which tables may have.
+        """
+        if sender == receiver:
+            return [sender]
+        # A neighbour is reached over its link, whatever the weights.
+        first = receiver if self._graph.has_edge(sender, receiver) else self.next_hop(sender, receiver)
+        route = [sender]
+        while first is not None and len(route) <= self.hop_limit:
+            route.append(first)
+            if first == receiver:
+                return route
+            first = self.next_hop(first, receiver)
+        return []
+
+    def tree(self, root: Hashable) -> dict[Hashable, list[Hashable]]:
+        """Return each node's children in the tree of all routes to ``root``, which a broadcast passes the other way.
+
+        Only nodes with a route to the root are in it.
+        """
+        if root not in self._trees:
+            tree: dict[Hashable, list[Hashable]] = {root: []}
+            queue = [root]
+            for node in queue:
+                for child in self._graph[node]:
+                    if child not in tree and self.next_hop(child, root) == node:
+                        tree[node].append(child)
+                        tree[child] = []
+                        queue.append(child)
+            self._trees[root] = tree
+        return self._trees[root]
+
+    def refuse_one_way(self) -> None:
+        """Raise BadInput if a link has none back, over which a tree of routes cannot be passed the other way."""
+        if (link := one_way_link(self._graph)) is not None:
+            raise BadInput(f"everyone = True: must be that of a graph with links both ways; {link!r} has none back")
+
+    def _towards(self, to: Hashable) -> dict[Hashable, Hashable]:
+        """Return each node's next hop to ``to``: of several that are as good the first in the order of the graph."""
+        graph = self._graph.reverse(copy=False) if isinstance(self._graph, nx.DiGraph) else self._graph
+        weight = self._routing if isinstance(self._routing, str) and self._routing != "shortest" else _one
+        before, distances = nx.dijkstra_predecessor_and_distance(graph, to, weight=weight)
+        # The distances are in the order in which they were settled. A next hop must be settled earlier: so no sum of
+        # weights that are zero, or lost in rounding, can make a circle.
+        settled = {node: number for number, node in enumerate(distances)}
+        order = {node: number for number, node in enumerate(self._graph)}
+        found = {}
+        for node, hops in before.items():
+            earlier = [hop for hop in hops if settled[hop] < settled[node]]
+            if earlier:
+                found[node] = min(earlier, key=order.__getitem__)
+        return found
+
+
+def _one(*_: Any) -> int:
+    return 1
+
+
+def _check_weights(graph: "nx.Graph[Any]", name: str) -> None:
+    for sender, receiver, data in graph.edges(data=True):
+        what = f"{name!r} of edge {(sender, receiver)!r}"
+        if name not in data:
+            raise BadInput(f"routing = {name!r}: must be 'shortest' or an attribute of all edges; {what} is missing")
+        check.finite(what, data[name], low=0)
+
+
+def _checked_tables(graph: "nx.Graph[Any]", tables: Mapping[Any, Any]) -> dict[Hashable, dict[Hashable, Hashable]]:
+    """Return a copy of the tables; raises BadInput if a next hop is no neighbour, or does not know the way on."""
+    for node, table in tables.items():
+        if node not in graph:
+            raise BadInput(f"routing: must have nodes of the graph as keys; {node!r} is none")
+        check.instance(f"routing[{node!r}]", table, Mapping, "a mapping {destination: neighbour}")
+        for to, hop in table.items():
+            if to not in graph or to == node:
+                raise check.refuse(f"routing[{node!r}]", to, "keyed by other nodes of the graph")
+            if not graph.has_edge(node, hop):
+                raise check.refuse(f"routing[{node!r}][{to!r}]", hop, "a node to which that one has a link")
+            if hop != to and to not in tables.get(hop, ()) and not graph.has_edge(hop, to):
+                raise BadInput(f"routing[{node!r}][{to!r}] = {hop!r}: must know the way on, but has none to {to!r}")
+    return {node: dict(table) for node, table in tables.items()}
