@@ -415,6 +415,7 @@ class Network:
         speed: float = 1.0,
         every: int = 1,
         order: "int | Order | None" = None,
+        deliveries: bool = False,
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
@@ -464,6 +465,8 @@ class Network:
         order : int or Order, optional
             What an agent does first of all that it could do at one instant: drawn from this seed, or as a
             `netsim.testing.Order` tells. Default: what became ready first.
+        deliveries : bool
+            Keep what each agent hears (`Run.deliveries`), with payloads.
 
         Raises
         ------
@@ -482,7 +485,7 @@ class Network:
         An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
-        settings = self._settings_of(until, sample, trace, blas_threads)
+        settings = self._settings_of(until, sample, trace, blas_threads, deliveries)
         if transport is not None and not isinstance(transport, Transport):
             raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
         real_time = {"transport": transport is not None, "clock": clock != "virtual", "speed": speed != 1.0}
@@ -497,6 +500,11 @@ class Network:
             settings = replace(settings, order=followed)
         result = self.result_of(agents, probes, progress)
         result.every = every
+        if (refine := REFINE.get()) is not None:
+            given += [f"workers = {workers!r}"] if workers != 1 else ["dask"] if dask is not None else []
+            if given:
+                raise BadInput(f"{given[0]}: must be left out in a search or a simulated test")
+            settings = refine(self, settings, result)
         if workers != 1 or dask is not None:
             if given:
                 raise BadInput(f"workers = {workers!r}: must be 1 with {given[0]}, which runs in real time")
@@ -555,6 +563,7 @@ class Network:
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
+        deliveries: bool = False,
     ) -> Run:
         """Run the network from a coroutine, with the results and errors of `run`.
 
@@ -563,8 +572,10 @@ class Network:
         """
         if ordered(None) is not None:
             raise BadInput("order: must go with Network.run; run_async may share its loop with others")
-        settings = self._settings_of(until, sample, trace, blas_threads)
+        settings = self._settings_of(until, sample, trace, blas_threads, deliveries)
         result = self.result_of(agents, probes, progress)
+        if (refine := REFINE.get()) is not None:
+            settings = refine(self, settings, result)
         self._watch_drawn(settings, result)
         runtime = Runtime(settings, result, self._scheduled)
         loop = asyncio.get_running_loop()
@@ -627,7 +638,7 @@ class Network:
             result.watch = Watch(self._watched | states, self.graph, draw, self._watched)
 
     def _settings_of(
-        self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None
+        self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None, deliveries: bool
     ) -> Settings:
         until = None if until is None else check.finite("until", until, above=0)
         sample = None if sample is None else self._check_sample(sample, until)
@@ -641,6 +652,7 @@ class Network:
             trace=check.flag("trace", trace),
             blas_threads=blas_threads,
             viewer=self._viewer,
+            deliveries=check.flag("deliveries", deliveries),
         )
 
     def _check_sample(self, sample: float, until: float | None) -> float:
@@ -664,6 +676,34 @@ Backend = Callable[[Network, Settings, Run], Run]
 
 BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
 """Runs the networks of a program in place of the simulation; None: the simulation does."""
+
+
+Refine = Callable[[Network, Settings, Run], Settings]
+"""Returns the settings with which a run is to begin in place of those that it was given."""
+
+REFINE: ContextVar[Refine | None] = ContextVar("REFINE", default=None)
+"""Changes the settings of a search's runs; None: nothing does."""
+
+
+@contextmanager
+def refined_by(refine: Refine) -> Iterator[None]:
+    """Let ``refine`` change the settings of the runs inside the context, which the simulation plays."""
+    token = REFINE.set(refine)
+    try:
+        with played_by(None):
+            yield
+    finally:
+        REFINE.reset(token)
+
+
+@contextmanager
+def unscheduled(network: Network) -> Iterator[None]:
+    """Forget, at the end, the actions that were scheduled (`Network.at`) and the states watched inside the context."""
+    before = list(network._scheduled), network._watched, network._draw
+    try:
+        yield
+    finally:
+        network._scheduled, network._watched, network._draw = before
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.captions import Captions
+from netsim.accounting.hearings import Hearings
 from netsim.accounting.ledger import Ledger
 from netsim.agent import Agent, attach, has_run
 from netsim.clock.clock import Loop
@@ -74,6 +75,7 @@ class Settings:
     viewer: "Viewer | None" = None
     inspect: "Inspect | None" = None
     order: "Order | None" = None
+    deliveries: bool = False
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
@@ -149,11 +151,16 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     )
     run.ledger.keeps_trace = settings.trace
     run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
+    run.ledger.hearings = Hearings() if settings.deliveries else None
     run.loop, run.rounds = loop, _round_clock(run, loop)
     shared, own = _add_shared(run, tally)
     _add_sharing(run, neighbors, senders, receivers)
     neighbor_inboxes = _build_inboxes(run, names)
     inboxes = run.inboxes
+    if run.ledger.hearings is not None:
+        for number, name in enumerate(names):
+            if name in inboxes:
+                inboxes[name].tell(run.ledger.hearings.of(number, loop.now))
     run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
     if isinstance(settings.medium, Radio):
