@@ -2,11 +2,12 @@
 
 import asyncio
 import inspect
+import itertools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,6 +55,9 @@ _BY_NAME = operator.attrgetter("name")
 
 # Numbers that msgpack writes in one byte.
 _MOST_KINDS = 128
+
+# The most links that `repr` shows.
+_MOST_SHOWN = 12
 
 # Minimum sample interval as a fraction of a round; a shorter interval would be within rounding errors.
 _MIN_SAMPLE_FRACTION = 1e-8
@@ -258,6 +262,14 @@ class Network:
                     f"{getattr(self.link, name)}, the value of `link`, because a radio has "
                     "one transmitter for all links",
                 )
+
+    def __repr__(self) -> str:
+        graph, joint = self.graph, "->" if self.graph.is_directed() else "-"
+        links = ", ".join(f"{a!r}{joint}{b!r}" for a, b in itertools.islice(graph.edges, _MOST_SHOWN))
+        more = ", …" if graph.number_of_edges() > _MOST_SHOWN else ""
+        faults = "".join(f"; {fault}" for fault in self.faults)
+        shown = f"{len(graph)} nodes, links {links or 'none'}{more}; {_changed(self.link)}"
+        return f"<Network of {shown}; seed {self.seed}{faults}>"
 
     @property
     def settings(self) -> Settings:
@@ -724,6 +736,13 @@ def spread(workers: int, dask: str | None = None) -> Iterator[None]:
         return
     with played_by(lambda network, settings, result: network.play_in_workers(settings, result, workers, dask)):
         yield
+
+
+def _changed(link: Link) -> str:
+    """Return a link with the arguments that are not the usual ones."""
+    own = [(each.name, getattr(link, each.name)) for each in fields(link)]
+    usual = Link()
+    return f"Link({', '.join(f'{name}={value!r}' for name, value in own if value != getattr(usual, name))})"
 
 
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:

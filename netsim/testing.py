@@ -32,6 +32,7 @@ from netsim.links.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
 from netsim.seed_search import Explored, Finding, explore, search
+from netsim.simulated_test import simulate
 from netsim.util import check
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "losing",
     "play",
     "search",
+    "simulate",
     "sized",
 ]
 

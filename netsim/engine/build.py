@@ -151,16 +151,12 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     )
     run.ledger.keeps_trace = settings.trace
     run.ledger.captions = Captions() if settings.trace or settings.viewer is not None else None
-    run.ledger.hearings = Hearings() if settings.deliveries else None
     run.loop, run.rounds = loop, _round_clock(run, loop)
     shared, own = _add_shared(run, tally)
     _add_sharing(run, neighbors, senders, receivers)
     neighbor_inboxes = _build_inboxes(run, names)
     inboxes = run.inboxes
-    if run.ledger.hearings is not None:
-        for number, name in enumerate(names):
-            if name in inboxes:
-                inboxes[name].tell(run.ledger.hearings.of(number, loop.now))
+    _note_hearings(run, names)
     run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
     if isinstance(settings.medium, Radio):
@@ -235,6 +231,16 @@ def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashabl
         return run.inboxes
     run.inboxes = {name: node.inbox(own.get(name, shared), limit, name) for name in node.wired(names)}
     return node.neighbor_inboxes(run.inboxes, shared.tally)
+
+
+def _note_hearings(run: "Runtime", names: Sequence[Hashable]) -> None:
+    """Let the inboxes of this process note what their agents hear, if the run keeps it."""
+    if not run.settings.deliveries:
+        return
+    hearings = run.ledger.hearings = Hearings()
+    for number, name in enumerate(names):
+        if name in run.inboxes:
+            run.inboxes[name].tell(hearings.of(number, run.loop.now))
 
 
 def ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
