@@ -151,11 +151,11 @@ class _Body:
             runner.run(self._test(*self._args, **arguments))
 
     def again(self, seed: int, words: str | None, order: Sequence[Change]) -> str:
-        code = inspect.unwrap(self._test).__code__
-        node = f"{os.path.relpath(code.co_filename)}::{self._test.__qualname__.replace('.', '::')}"
         call = self._call
-        command = f"pytest {shlex.quote(node if call is None else call.node)} --netsim-seed {seed}"
-        if call is not None and (call.at is not None or call.order is not None):
+        if call is None:
+            return f"{self.name} under simulate(seeds=[{seed}], …), with the same faults and order"
+        command = f"pytest {shlex.quote(call.node)} --netsim-seed {seed}"
+        if call.at is not None or call.order is not None:
             words, order = call.at or "", [call.order] if call.order else []
         if words is None:
             # Faults that no words tell are drawn, and shrunk, again.

@@ -47,7 +47,8 @@ def test_what_was_heard_is_the_same_with_any_number_of_workers() -> None:
     heard = table[~((table["receiver"] == 2) & (table["time_s"] < 5.5))]
     ends = ["sender", "receiver"]
     assert heard.groupby(ends).size().to_dict() == arrived.groupby(ends).size().to_dict()
-    assert (table["time_s"] == table["round"]).all(), "a round of 1 s closes as the next one opens"
+    # A round of 1 s closes as the next one opens; node 2 also finds what came after its return and before its round.
+    assert (table["time_s"] == table["round"])[table["receiver"] != 2].all()
     assert not table.query("receiver == 2 and time_s > 3.2 and time_s < 6").size
 
 
