@@ -74,8 +74,8 @@ def pytest_runtest_setup(item: "pytest.Item") -> None:
     config = item.config
     file, _, rest = item.nodeid.partition("::")
     here = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
-    options = (config.getoption(f"--netsim-{name}") for name in ("seed", "at", "order"))
-    CALL.set(Call(f"{here}::{rest}", *options, _folder(config)))
+    seed, at, order = (config.getoption(f"--netsim-{name}") for name in ("seed", "at", "order"))
+    CALL.set(Call(f"{here}::{rest}", seed, at, order, _folder(config)))
 
 
 def pytest_runtest_teardown() -> None:
@@ -85,8 +85,8 @@ def pytest_runtest_teardown() -> None:
 
 def _folder(config: "pytest.Config") -> Path | None:
     """Return the folder of replays, which need not exist; None without an option if pytest has no cache."""
-    folder = config.getoption("--netsim-replays")
+    folder: str | None = config.getoption("--netsim-replays")
     if folder is not None:
-        return config.invocation_params.dir / folder
+        return Path(config.invocation_params.dir, folder)
     cache = getattr(config, "cache", None)
     return None if cache is None else Path(cache.mkdir("netsim"))

@@ -155,12 +155,13 @@ class _Body:
         if call is None:
             return f"{self.name} under simulate(seeds=[{seed}], …), with the same faults and order"
         command = f"pytest {shlex.quote(call.node)} --netsim-seed {seed}"
+        told = "; ".join(map(str, order))
         if call.at is not None or call.order is not None:
-            words, order = call.at or "", [call.order] if call.order else []
+            words, told = call.at or "", call.order or ""
         if words is None:
             # Faults that no words tell are drawn, and shrunk, again.
             return command
-        return f"{command} --netsim-at {quoted(words)} --netsim-order {quoted('; '.join(map(str, order)))}"
+        return f"{command} --netsim-at {quoted(words)} --netsim-order {quoted(told)}"
 
 
 def _alone(error: BaseException) -> BaseException:

@@ -114,7 +114,8 @@ def faults(graph: "nx.Graph[Any]", *, until: float, most: int = 3) -> "SearchStr
         if kind is Lose:
             return Lose(draw(link), at)
         if kind is LinkDown:
-            return LinkDown(*draw(link), at, to)
+            sender, receiver = draw(link)
+            return LinkDown(sender, receiver, at, to)
         if kind is Crash:
             return Crash(draw(node), at, to, keeps_state=to is not None and draw(st.booleans()))
         if kind is Straggler:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -435,6 +436,20 @@ def test_a_failing_test_prints_the_command_that_repeats_it(suite: Path) -> None:
     assert "(1 seed tried)" in repeated
     assert again in repeated
     assert (suite / "pages").is_dir()
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_pytest_prints(suite: Path) -> None:
+    page = (ROOT / "docs" / "testing.md").read_text().partition("## Neighbours that follow")[0]
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (suite / "test_till.py").write_text("\n\n".join(blocks))
+    said = run_suite(suite, "test_till.py")
+    assert "1 failed, 2 passed" in said
+    (shown,) = re.findall(r"^```console\n\$ pytest test_till.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for line in shown.splitlines():
+        # The object's address, the folder, and what is left out.
+        first = re.split(r" at 0x|/home/me/till|…", line)[0]
+        assert first in said, line
 
 
 @pytest.mark.slow
