@@ -115,8 +115,9 @@ class Inbox:
 
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
-        arrivals, is_asked = self.arrivals, self._arrange or self._note_heard
-        if not (self._ready or arrivals.careful or is_asked) and arrivals.up and self._limit == math.inf:
+        arrivals = self.arrivals
+        is_fast = not (self._ready or arrivals.careful or self._arrange or self._note_heard)
+        if is_fast and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -130,8 +131,9 @@ class Inbox:
 
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
-        arrivals, is_asked = self.arrivals, self._arrange or self._note_heard
-        if not (self._ready or arrivals.careful or is_asked) and arrivals.up and self._limit == math.inf:
+        arrivals = self.arrivals
+        is_fast = not (self._ready or arrivals.careful or self._arrange or self._note_heard)
+        if is_fast and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
             copies.take_in(self.take_true(until), add=add)
