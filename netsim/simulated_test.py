@@ -78,7 +78,13 @@ def simulate(
     BadInput
         If an argument cannot be used, or the test runs no network, or several.
     """
-    tried = range(check.integer("seeds", seeds, low=1)) if isinstance(seeds, int) else seeds
+    tried: Sequence[int]
+    if isinstance(seeds, int):
+        tried = range(check.integer("seeds", seeds, low=1))
+    else:
+        check.instance("seeds", seeds, Iterable, "a whole number, or whole numbers such as range(100)")
+        # A test may be called several times.
+        tried = seeds if isinstance(seeds, Sequence) else tuple(seeds)
 
     def simulated(test: Test) -> Callable[..., None]:
         if not inspect.isfunction(test) or inspect.isasyncgenfunction(test) or inspect.isgeneratorfunction(test):
