@@ -313,7 +313,7 @@ def test_drawn_networks_run(network: Network) -> None:
 
 
 def test_drawn_networks_shrink_to_the_simplest() -> None:
-    few = settings(max_examples=50, database=None)
+    few = settings(max_examples=20, database=None)
     network = find(networks(faults=partial(faults, until=3.0)), lambda network: True, settings=few)
     assert repr(network) == "<Network of 2 nodes, links 0-1; Link(); seed 0>"
     network = find(networks(link=Link(mtu=9)), lambda network: len(network.graph) > 2, settings=few)
