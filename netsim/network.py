@@ -2,11 +2,12 @@
 
 import asyncio
 import inspect
+import itertools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +56,9 @@ _BY_NAME = operator.attrgetter("name")
 
 # Numbers that msgpack writes in one byte.
 _MOST_KINDS = 128
+
+# The most links that `repr` shows.
+_MOST_SHOWN = 12
 
 # Minimum sample interval as a fraction of a round; a shorter interval would be within rounding errors.
 _MIN_SAMPLE_FRACTION = 1e-8
@@ -277,6 +281,14 @@ class Network:
                     "one transmitter for all links",
                 )
 
+    def __repr__(self) -> str:
+        graph, joint = self.graph, "->" if self.graph.is_directed() else "-"
+        links = ", ".join(f"{a!r}{joint}{b!r}" for a, b in itertools.islice(graph.edges, _MOST_SHOWN))
+        more = ", …" if graph.number_of_edges() > _MOST_SHOWN else ""
+        faults = "".join(f"; {fault}" for fault in self.faults)
+        shown = f"{len(graph)} nodes, links {links or 'none'}{more}; {_changed(self.link)}"
+        return f"<Network of {shown}; seed {self.seed}{faults}>"
+
     @property
     def settings(self) -> Settings:
         """The network's checked arguments."""
@@ -449,6 +461,7 @@ class Network:
         speed: float = 1.0,
         every: int = 1,
         order: "int | Order | None" = None,
+        deliveries: bool = False,
     ) -> Run:
         """Run all agents to completion, even within a running event loop (a notebook), and return the results.
 
@@ -498,6 +511,8 @@ class Network:
         order : int or Order, optional
             What an agent does first of all that it could do at one instant: drawn from this seed, or as a
             `netsim.testing.Order` tells. Default: what became ready first.
+        deliveries : bool
+            Keep what each agent hears (`Run.deliveries`), with payloads.
 
         Raises
         ------
@@ -516,7 +531,7 @@ class Network:
         An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
-        settings = self._settings_of(until, sample, trace, blas_threads)
+        settings = self._settings_of(until, sample, trace, blas_threads, deliveries)
         if transport is not None and not isinstance(transport, Transport):
             raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
         real_time = {"transport": transport is not None, "clock": clock != "virtual", "speed": speed != 1.0}
@@ -531,6 +546,11 @@ class Network:
             settings = replace(settings, order=followed)
         result = self.result_of(agents, probes, progress)
         result.every = every
+        if (refine := REFINE.get()) is not None:
+            given += [f"workers = {workers!r}"] if workers != 1 else ["dask"] if dask is not None else []
+            if given:
+                raise BadInput(f"{given[0]}: must be left out in a search or a simulated test")
+            settings = refine(self, settings, result)
         if workers != 1 or dask is not None:
             if given:
                 raise BadInput(f"workers = {workers!r}: must be 1 with {given[0]}, which runs in real time")
@@ -591,6 +611,7 @@ class Network:
         trace: bool = False,
         progress: Progress | None = None,
         blas_threads: int | None = 1,
+        deliveries: bool = False,
     ) -> Run:
         """Run the network from a coroutine, with the results and errors of `run`.
 
@@ -599,8 +620,10 @@ class Network:
         """
         if ordered(None) is not None:
             raise BadInput("order: must go with Network.run; run_async may share its loop with others")
-        settings = self._settings_of(until, sample, trace, blas_threads)
+        settings = self._settings_of(until, sample, trace, blas_threads, deliveries)
         result = self.result_of(agents, probes, progress)
+        if (refine := REFINE.get()) is not None:
+            settings = refine(self, settings, result)
         self._watch_drawn(settings, result)
         runtime = Runtime(settings, result, self._scheduled)
         loop = asyncio.get_running_loop()
@@ -663,7 +686,7 @@ class Network:
             result.watch = Watch(self._watched | states, self.graph, draw, self._watched)
 
     def _settings_of(
-        self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None
+        self, until: float | None, sample: float | None, trace: bool, blas_threads: int | None, deliveries: bool
     ) -> Settings:
         until = None if until is None else check.finite("until", until, above=0)
         sample = None if sample is None else self._check_sample(sample, until)
@@ -677,6 +700,7 @@ class Network:
             trace=check.flag("trace", trace),
             blas_threads=blas_threads,
             viewer=self._viewer,
+            deliveries=check.flag("deliveries", deliveries),
         )
 
     def _check_sample(self, sample: float, until: float | None) -> float:
@@ -702,6 +726,34 @@ BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
 """Runs the networks of a program in place of the simulation; None: the simulation does."""
 
 
+Refine = Callable[[Network, Settings, Run], Settings]
+"""Returns the settings with which a run is to begin in place of those that it was given."""
+
+REFINE: ContextVar[Refine | None] = ContextVar("REFINE", default=None)
+"""Changes the settings of a search's runs; None: nothing does."""
+
+
+@contextmanager
+def refined_by(refine: Refine) -> Iterator[None]:
+    """Let ``refine`` change the settings of the runs inside the context, which the simulation plays."""
+    token = REFINE.set(refine)
+    try:
+        with played_by(None):
+            yield
+    finally:
+        REFINE.reset(token)
+
+
+@contextmanager
+def unscheduled(network: Network) -> Iterator[None]:
+    """Forget, at the end, the actions that were scheduled (`Network.at`) and the states watched inside the context."""
+    before = list(network._scheduled), network._watched, network._draw
+    try:
+        yield
+    finally:
+        network._scheduled, network._watched, network._draw = before
+
+
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
     """Let ``backend`` run the networks inside the context; None: the simulation."""
@@ -720,6 +772,13 @@ def spread(workers: int, dask: str | None = None) -> Iterator[None]:
         return
     with played_by(lambda network, settings, result: network.play_in_workers(settings, result, workers, dask)):
         yield
+
+
+def _changed(link: Link) -> str:
+    """Return a link with the arguments that are not the usual ones."""
+    own = [(each.name, getattr(link, each.name)) for each in fields(link)]
+    usual = Link()
+    return f"Link({', '.join(f'{name}={value!r}' for name, value in own if value != getattr(usual, name))})"
 
 
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:

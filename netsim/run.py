@@ -198,6 +198,26 @@ class Run:
         """
         return history(self.agents)
 
+    def deliveries(self) -> "pd.DataFrame":
+        """Return what each agent heard: one row for each frame that its code was given, in order of time.
+
+        A frame is given to its receiver by `netsim.Agent.collect`, ``inbox``, `netsim.Agent.request` (a reply) or
+        `netsim.Agent.answer` (a request). What was lost, came late or met a node that was down is not among them, nor
+        what the agent has not read. The table is the same with any number of workers.
+
+        Columns: time_s, when it was given (s): in rounds, when the round closed; receiver; sender; kind; round, of the
+        sender (0: outside rounds); payload, decoded; sent_s, when it was sent (s). Rows of one time are in the order of
+        the receivers in the graph; those of one receiver in the order in which it was given them.
+
+        Raises
+        ------
+        BadInput
+            If they were not kept (``deliveries=True`` in `netsim.Network.run`).
+        """
+        if self.ledger.hearings is None:
+            raise BadInput("deliveries = False: must be True in Network.run for what agents heard to be kept")
+        return self.ledger.hearings.table(self.ledger.agents)
+
     @property
     def states(self) -> "pd.DataFrame":
         """The watched states: one row for each agent at the start, and one for each change.

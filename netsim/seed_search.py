@@ -20,22 +20,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, Protocol, TypeAlias, TypeVar, get_args
 
 import networkx as nx
 import numpy as np
 
 from netsim.agent import Agent
 from netsim.clock.order import Choice, Hold, Method, Order
+from netsim.clock.task import OWNER
 from netsim.engine.build import Settings
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
 from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
 from netsim.faults.words import as_text
-from netsim.network import BACKEND, Network, played_by
+from netsim.network import BACKEND, Network, Refine, refined_by
 from netsim.run import Run
 from netsim.util import check
 
-__all__ = ["Explored", "Finding", "explore", "search"]
+__all__ = ["Change", "Drawn", "Explored", "Finding", "Invariant", "Program", "Trials", "explore", "quoted", "search"]
 
 Make: TypeAlias = Callable[..., Any]
 Invariant: TypeAlias = Callable[[Mapping[Any, Any]], Any]
@@ -81,8 +82,10 @@ class Finding:
         The run with its trace, stopped at the violation.
     seeds, runs : int
         How many seeds were tried, and how many runs the shrinking took.
-    where : str
-        The command of the shell that repeats the run, without its faults; "" if ``make`` is not in a file of its own.
+    again : str
+        The command of the shell that repeats the run; if ``make`` is not in a file of its own, its call.
+    error : BaseException or None
+        What was raised; None if the invariant returned False.
     order : tuple of Choice or Hold
         In what the order differs from asyncio's: none can be left out.
     drawn_order : int
@@ -99,7 +102,8 @@ class Finding:
     run: Run = field(compare=False, repr=False)
     seeds: int
     runs: int
-    where: str = field(compare=False, repr=False)
+    again: str = field(compare=False, repr=False)
+    error: BaseException | None = field(default=None, compare=False, repr=False)
     order: tuple[Change, ...] = ()
     drawn_order: int = 0
 
@@ -112,31 +116,23 @@ class Finding:
         """Write the run up to the violation as a page, as `netsim.Run.replay` does; return its path."""
         return self.run.replay(path, title=title or f"seed {self.seed}: {self.message}")
 
-    def __str__(self) -> str:
+    @property
+    def story(self) -> str:
+        """What ``print`` shows below the message: the seed, the faults and the order, and how to repeat the run."""
         needed = [f"  {each}" for each in (*self.faults, *self.order)]
         seeds, runs = _counted(self.seeds, "seed"), _counted(self.runs, "run")
         parts = [f"{len(self.faults)} of {len(self.drawn)} faults"] if self.drawn else []
         if self.drawn_order:
             parts.append(f"{len(self.order)} of {_counted(self.drawn_order, 'change')} of order")
         shrunk = f"; {' and '.join(parts)} needed; {runs} to shrink" if parts else ""
-        return "\n".join(
-            [
-                self.message,
-                f"seed {self.seed}, at {self.time:g} s ({seeds} tried{shrunk})",
-                *needed,
-                f"again: {self._again()}",
-            ]
-        )
+        first = f"seed {self.seed}, at {self.time:g} s ({seeds} tried{shrunk})"
+        return "\n".join([first, *needed, f"again: {self.again}"])
 
-    def _again(self) -> str:
-        command = self.where or f"make(seed={self.seed})"
-        if self.words is None:
-            return f"make(seed={self.seed}) with the finding's faults added to the network's"
-        at = f" --at {_quoted(self.words)}" if self.words else ""
-        return command + at + (f" --order {_quoted('; '.join(map(str, self.order)))}" if self.order else "")
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.story}"
 
 
-def _quoted(words: str) -> str:
+def quoted(words: str) -> str:
     """Return words as the shell takes them, in one line; in double quotes, unless a node's name has what these read."""
     words = " ".join(words.split())
     return shlex.quote(words) if set(words) & set('"$`\\!') else f'"{words}"'
@@ -187,28 +183,10 @@ def search(
     NetsimError
         If the invariant raises another error, or the run of a seed does not repeat.
     """
-    trials = _Trials(_checked_make(make), _checked_invariant(invariant), _checked_faults(faults))
-    if not isinstance(order, bool):
-        check.one_of("order", order, get_args(Method))
-    tried = 0
-    with _progress(seeds) as tell:
-        for seed in _checked_seeds(seeds):
-            tried += 1
-            broken = trials.run(seed) if tried == 1 or not order else None
-            if broken is None and order:
-                method: Method = ("random", "priorities")[seed % 2] if order is True else order
-                broken = trials.run(seed, order=Order(seed, method=method, records=True))
-            if broken is not None:
-                break
-            tell(tried)
-        else:
-            if not tried:
-                raise BadInput("seeds: must be at least one")
-            return None
-    return _found(trials, seed, broken, tried)
+    return Trials(_Made(_checked_make(make)), invariant, faults).search(seeds, order)
 
 
-def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Finding:
+def _found(trials: "Trials", seed: int, broken: "_Broken", tried: int) -> Finding:
     """Return the finding of a seed, shrunk and repeated."""
     before, last = trials.count, broken
 
@@ -229,12 +207,59 @@ def _found(trials: "_Trials", seed: int, broken: "_Broken", tried: int) -> Findi
     runs = trials.count - before
     again = trials.run(seed, needed, trace=True, order=Order(schedule=changes, records=True))
     if again is None or last.fingerprint() != again.fingerprint():
-        why = "make must make the same network and agents each time, and draw from its seed alone"
+        why = f"{trials.program.name} must make the same network and agents each time, and draw from its seed alone"
         raise NetsimError(f"the run of seed {seed} does not repeat: {why}")
     words = as_text(needed, again.graph)
-    where = _command(trials.make, seed)
     found = again.time, again.message, again.kind[0], words, again.run
-    return Finding(seed, needed, broken.faults, *found, tried, runs, where, again.changes, len(broken.changes))
+    command = trials.program.again(seed, words, again.changes)
+    return Finding(
+        seed, needed, broken.faults, *found, tried, runs, command, again.error, again.changes, len(broken.changes)
+    )
+
+
+class Program(Protocol):
+    """What makes and runs one network for each seed.
+
+    Attributes
+    ----------
+    name : str
+        What errors call it.
+    """
+
+    name: str
+
+    def play(self, seed: int, refine: Refine) -> BaseException | None:
+        """Run the network of a seed with refined settings; return the error that is a violation, if there is one."""
+
+    def again(self, seed: int, words: str | None, order: Sequence[Change]) -> str:
+        """Return the command that repeats a run with faults, in words if they have such, and an order."""
+
+
+class _Made:
+    """The networks that a function ``make`` makes."""
+
+    name = "make"
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+
+    def play(self, seed: int, refine: Refine) -> BaseException | None:
+        network, agents, settings = _made(self._make(seed=seed))
+        with refined_by(refine):
+            try:
+                network.run(agents, **settings)
+            except (AgentError, Stalled) as error:
+                if error.run is None:
+                    raise
+                return error
+        return None
+
+    def again(self, seed: int, words: str | None, order: Sequence[Change]) -> str:
+        if words is None:
+            return f"make(seed={seed}) with the finding's faults added to the network's"
+        command = _command(self._make, seed) or f"make(seed={seed})"
+        at = f" --at {quoted(words)}" if words else ""
+        return command + at + (f" --order {quoted('; '.join(map(str, order)))}" if order else "")
 
 
 def _command(make: Make, seed: int) -> str:
@@ -270,47 +295,90 @@ class _Broken:
     graph: "nx.Graph[Any]"
     run: Run
     changes: tuple[Change, ...]
+    error: BaseException | None
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what is the same in each repetition."""
         return self.kind, self.time, self.message, self.run.trace_hash
 
 
-class _Trials:
+class Trials:
     """Runs of new networks, each with a seed and faults.
+
+    Parameters
+    ----------
+    program : Program
+        Makes and runs the network of a seed.
+    invariant, faults : object
+        As for `search`.
 
     Attributes
     ----------
-    make : callable
-        Makes network and agents of a seed.
     count : int
         How many runs there were.
     """
 
-    def __init__(self, make: Make, invariant: Invariant | type[Any], drawn: Drawn) -> None:
-        self.make, self._invariant, self._drawn = make, invariant, drawn
+    def __init__(self, program: Program, invariant: Invariant | type[Any], faults: Drawn) -> None:
+        self.program = program
+        self._invariant, self._drawn = _checked_invariant(invariant), _checked_faults(faults)
         self.count = 0
+
+    def search(self, seeds: Iterable[int], order: bool | Method) -> Finding | None:
+        """Return the first run that breaks the invariant, shrunk; see `netsim.testing.search`."""
+        if not isinstance(order, bool):
+            check.one_of("order", order, get_args(Method))
+        tried = 0
+        with _progress(seeds) as tell:
+            for seed in _checked_seeds(seeds):
+                tried += 1
+                broken = self.run(seed) if tried == 1 or not order else None
+                if broken is None and order:
+                    method: Method = ("random", "priorities")[seed % 2] if order is True else order
+                    broken = self.run(seed, order=Order(seed, method=method, records=True))
+                if broken is not None:
+                    break
+                tell(tried)
+            else:
+                if not tried:
+                    raise BadInput("seeds: must be at least one")
+                return None
+        return _found(self, seed, broken, tried)
+
+    def repeat(self, seed: int, order: Order) -> Finding | None:
+        """Return what one run breaks that is to be repeated as it was, or None."""
+        order.records = True
+        broken = self.run(seed, Faults(), True, order)
+        if broken is None:
+            return None
+        found = broken.time, broken.message, broken.kind[0], "", broken.run
+        again = self.program.again(seed, None, ())
+        return Finding(seed, Faults(), Faults(), *found, 1, 0, again, broken.error, broken.changes)
 
     def run(
         self, seed: int, faults: Faults | None = None, trace: bool = False, order: Order | None = None
     ) -> _Broken | None:
         """Run with a seed, an order and faults, by default those that belong to the seed; return what broke, if any."""
         self.count += 1
-        network, agents, settings = _made(self.make(seed=seed))
-        if faults is None:
-            faults = self._faults_of(network.graph, seed)
         guard = _Guard(self._invariant, seed)
         if order is not None:
             # Only the words of the last run are ever read.
             order.tells = trace
-        run, error = _played(network, agents, {**settings, "trace": trace}, faults, guard, order)
+        own = {"inspect": guard, "order": order, "trace": trace}
+        trial = _Trial(own, lambda graph: self._faults_of(graph, seed) if faults is None else faults)
+        error = self.program.play(seed, trial.refine)
+        run = trial.run
+        if run is None:
+            # It failed before it ran a network, or has run none.
+            raise error or BadInput(f"{self.program.name}: must run a network")
         changes = () if order is None else order.again().schedule
-        if error is not None:
-            kind = (type(error).__name__, type(error.__cause__).__name__)
-            return _Broken(kind, run.ended_at, one_line(error), faults, network.graph, run, changes)
-        if guard.message is None:
+        about = trial.faults, trial.graph, run, changes
+        if guard.message is not None and not isinstance(error, AgentError | Stalled):
+            return _Broken(("invariant",), guard.time, guard.message, *about, guard.error)
+        if error is None:
             return None
-        return _Broken(("invariant",), guard.time, guard.message, faults, network.graph, run, changes)
+        kind = (type(error).__name__, type(error.__cause__).__name__)
+        message = _text_of(error) if isinstance(error, AssertionError) else one_line(error)
+        return _Broken(kind, run.ended_at, message or kind[0], *about, error)
 
     def _faults_of(self, graph: "nx.Graph[Any]", seed: int) -> Faults:
         drawn = self._drawn
@@ -319,6 +387,30 @@ class _Trials:
         if isinstance(drawn, Mapping):
             return Faults.draw(graph, seed=seed, **drawn)
         return Faults(drawn(graph, seed) if callable(drawn) else drawn)
+
+
+class _Trial:
+    """One run of a search: it takes the settings of the run that the program makes, and keeps its result."""
+
+    def __init__(self, own: Mapping[str, Any], faults_of: Callable[["nx.Graph[Any]"], Faults]) -> None:
+        self._own, self._faults_of = own, faults_of
+        self._before = BACKEND.get()
+        self.run: Run | None = None
+        self.faults = Faults()
+        self.graph: nx.Graph[Any] = nx.Graph()
+
+    def refine(self, network: Network, settings: Settings, result: Run) -> Settings:
+        """Return the settings of the run with the faults, the order and the guard of this trial."""
+        if self.run is not None:
+            if OWNER.get() is None:
+                raise BadInput("network: must be the only one that runs in a simulated test")
+            return settings
+        # Runs that the agents start are theirs.
+        BACKEND.set(self._before)
+        self.graph = network.graph
+        self.faults = self._faults_of(network.graph)
+        self.run = result
+        return dataclasses.replace(settings, faults=_together(settings.faults, self.faults, network), **self._own)
 
 
 class _Guard:
@@ -330,6 +422,8 @@ class _Guard:
         How it was broken; None: not yet.
     time : float
         When it was called last, in seconds.
+    error : AssertionError or None
+        What it raised.
     """
 
     def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
@@ -338,6 +432,7 @@ class _Guard:
         self._name = getattr(invariant, "__name__", type(invariant).__name__)
         self._seed = seed
         self.message: str | None = None
+        self.error: AssertionError | None = None
         self.time = math.inf
 
     def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
@@ -353,6 +448,7 @@ class _Guard:
         try:
             result = holds(agents)
         except AssertionError as error:
+            self.error = error
             self.message = _text_of(error) or f"{self._name} does not hold"
         except Exception as error:
             where = f"at {time:g} s with seed {self._seed}"
@@ -372,32 +468,6 @@ class _Guard:
 def _text_of(error: AssertionError) -> str:
     """Return the first line of the text; in the others pytest explains. Addresses differ from run to run."""
     return re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).strip().partition("\n")[0].split()))
-
-
-def _played(
-    network: Network,
-    agents: Mapping[Any, Agent],
-    settings: Mapping[str, Any],
-    faults: Faults,
-    guard: _Guard,
-    order: Order | None,
-) -> tuple[Run, NetsimError | None]:
-    """Run a network with more faults in an order, under a guard; return the run and, if an agent failed, the error."""
-
-    def play(network: Network, settings: Settings, result: Run) -> Run:
-        # Runs that the agents start are theirs.
-        BACKEND.set(before)
-        both = _together(settings.faults, faults, network)
-        return network.play(dataclasses.replace(settings, faults=both, inspect=guard, order=order), result)
-
-    before = BACKEND.get()
-    with played_by(play):
-        try:
-            return network.run(agents, **settings), None
-        except (AgentError, Stalled) as error:
-            if error.run is None:
-                raise
-            return error.run, error
 
 
 def _together(own: Faults, more: Faults, network: Network) -> Faults:
@@ -470,7 +540,7 @@ def explore(
     BadInput, NetsimError
         As `search` does.
     """
-    trials = _Trials(_checked_make(make), _checked_invariant(invariant), _checked_faults(faults))
+    trials = Trials(_Made(_checked_make(make)), invariant, faults)
     seed, limit = check.integer("seed", seed, low=0), check.integer("limit", limit, low=1)
     if deviations is not None:
         deviations = check.integer("deviations", deviations, low=0)

@@ -8,8 +8,9 @@ given payloads at given times and record the frames that they receive:
 >>> run.agents[1].heard
 [(0.5, 0, 'hello')]
 
-`search` looks for a seed and faults that break an invariant; `check_same` runs a network under other hash seeds, the
-other core and more workers.
+`simulate` makes a test that runs a network under many seeds, with faults and in other orders, and `search` looks for a
+seed and faults that break an invariant; `check_same` runs a network under other hash seeds, the other core and more
+workers. Strategies of hypothesis are in `netsim.strategies`.
 
 docs/testing.md has more examples.
 """
@@ -32,6 +33,7 @@ from netsim.links.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
 from netsim.seed_search import Explored, Finding, explore, search
+from netsim.simulated_test import simulate
 from netsim.util import check
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "losing",
     "play",
     "search",
+    "simulate",
     "sized",
 ]
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.captions import Captions
+from netsim.accounting.hearings import Hearings
 from netsim.accounting.run_metadata import RunMetadata
 from netsim.accounting.trace import Trace
 from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, SUMMED, as_column
@@ -66,6 +67,8 @@ class Ledger:
     """The run's round period, end time, medium and node positions; set by the runtime."""
     captions: Captions | None = field(default=None, init=False)
     """The agents' labels and notes, if the run has a trace or a live view; set by the runtime."""
+    hearings: Hearings | None = field(default=None, init=False)
+    """What the agents heard, if the run keeps it; set by the runtime."""
     in_flight: Callable[[], Iterable[tuple[int, int]]] = field(default=tuple, init=False)
     """Yields the key (link and transmission number) and the kind id of each link message in flight."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.accounting.captions import Captions
+from netsim.accounting.hearings import Hearings
 from netsim.accounting.ledger import Ledger
 from netsim.agent import Agent, attach, has_run
 from netsim.clock.clock import Loop
@@ -77,6 +78,7 @@ class Settings:
     viewer: "Viewer | None" = None
     inspect: "Inspect | None" = None
     order: "Order | None" = None
+    deliveries: bool = False
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
@@ -158,6 +160,7 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
     _add_sharing(run, neighbors, senders, receivers)
     neighbor_inboxes = _build_inboxes(run, names)
     inboxes = run.inboxes
+    _note_hearings(run, names)
     run.outboxes, run.contexts, run.medium = {}, {}, None
     radio = None if settings.medium == "wires" else settings.link
     if isinstance(settings.medium, Radio):
@@ -243,6 +246,16 @@ def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashabl
         return run.inboxes
     run.inboxes = {name: node.inbox(own.get(name, shared), limit, name) for name in node.wired(names)}
     return node.neighbor_inboxes(run.inboxes, shared.tally)
+
+
+def _note_hearings(run: "Runtime", names: Sequence[Hashable]) -> None:
+    """Let the inboxes of this process note what their agents hear, if the run keeps it."""
+    if not run.settings.deliveries:
+        return
+    hearings = run.ledger.hearings = Hearings()
+    for number, name in enumerate(names):
+        if name in run.inboxes:
+            run.inboxes[name].tell(hearings.of(number, run.loop.now))
 
 
 def ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.accounting.captions import Captions
+from netsim.accounting.hearings import Hearings
 from netsim.accounting.ledger import Ledger
 from netsim.accounting.run_metadata import RunMetadata, positions_of
 from netsim.core.records import ALL_CAUSES, KEPT, ROUTING_CAUSES, SUMMED
@@ -46,6 +47,7 @@ def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) 
         "last_round": 0 if run.node is None else run.node.last_round(),
         "ended_at": run.result.ended_at,
         "captions": None if ledger.captions is None else ledger.captions.arranged(),
+        "hearings": () if ledger.hearings is None else ledger.hearings.entries,
         "faults": run.injector.record.spans,
         "changes": None if run.result.watch is None else run.result.watch.packed(),
     }
@@ -109,6 +111,10 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
             result.watch.learn(part["changes"], result.ended_at)
         result.watch.arrange()
         result.watch.check_found(result.ended_at)
+    if settings.deliveries:
+        ledger.hearings = Hearings()
+        for part in parts:
+            ledger.hearings.learn(part["hearings"], result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
         # `RunMetadata.rounds` is the last round, or 0 if compute times made rounds unequally long.

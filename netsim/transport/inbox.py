@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextvars import Context
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,8 @@ class Inbox:
     _arrange: Callable[[list[Entry]], list[Entry]] | None = None
     # The context of the timer; None: that of the agent that sends or waits.
     _context: Context | None = None
+    # Called with the frames that the agent is given; None: nobody asks.
+    _note_heard: Callable[[Iterable[Frame]], None] | None = None
 
     def __post_init__(self, limit: int | None) -> None:
         self._loop, self._tally = self._shared.loop, self._shared.tally
@@ -74,6 +76,10 @@ class Inbox:
     def follow(self, arrange: Callable[[list[Entry]], list[Entry]], context: Context) -> None:
         """Let ``arrange`` put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
         self._arrange, self._context = arrange, context
+
+    def tell(self, note_heard: Callable[[Iterable[Frame]], None]) -> None:
+        """Call ``note_heard`` with the frames that the agent is given from now on."""
+        self._note_heard = note_heard
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
@@ -121,7 +127,8 @@ class Inbox:
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful or self._arrange) and arrivals.up and self._limit == math.inf:
+        is_fast = not (self._ready or arrivals.careful or self._arrange or self._note_heard)
+        if is_fast and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -129,12 +136,15 @@ class Inbox:
         # and may have made such frames readable.
         while ready and ready[0][0] < until:
             frames.append(ready.popleft()[2])
+        if self._note_heard is not None:
+            self._note_heard(frames)
         return frames
 
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful or self._arrange) and arrivals.up and self._limit == math.inf:
+        is_fast = not (self._ready or arrivals.careful or self._arrange or self._note_heard)
+        if is_fast and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
             copies.take_in(self.take_true(until), add=add)
@@ -196,7 +206,10 @@ class Inbox:
 
     def _next(self) -> Frame:
         assert self._ready
-        return self._ready.popleft()[2]
+        frame = self._ready.popleft()[2]
+        if self._note_heard is not None:
+            self._note_heard((frame,))
+        return frame
 
     def _settled(self) -> int:
         self.settle_now()
@@ -255,7 +268,11 @@ class Inbox:
             if waiting is None or waiting.done():
                 return LATE
             waiting.set_result(for_receiver(frame))
+            if self._note_heard is not None:
+                self._note_heard((frame,))
         elif frame.request is not None and self._on_request is not None:
+            if self._note_heard is not None:
+                self._note_heard((frame,))
             self._on_request(frame)
         elif self._abandoned:
             pass
@@ -309,7 +326,7 @@ class Inbox:
 
     def stop(self) -> None:
         """Stop waking tasks and answering requests, because the run is over."""
-        self._on_request = self._on_numbered = self._router = None
+        self._on_request = self._on_numbered = self._router = self._note_heard = None
         if self._timer is not None:
             self._timer.cancel()
 
