@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 # What `make` may ask of `Network.run`: a search runs in virtual time, in this process, and keeps what it needs itself.
 _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
 # The arguments of `Faults.draw` that are no kinds of faults, but for the graph and the seed, which the search gives.
-_OF_DRAW = ("until", "mean_duration", "keeps_state")
+_OF_DRAW = tuple(inspect.signature(Faults.draw).parameters.keys() - {"graph", "seed", "counts"})
 # Real seconds before a terminal is told how far it is.
 _PROGRESS_DELAY_S = 2.0
 # The most decimals of a time that is tried in place of a longer one.
@@ -678,7 +678,7 @@ def _checked_faults(faults: Drawn) -> Drawn:
     if isinstance(faults, Mapping):
         kinds = sorted(kind.plural for kind in Fault.kinds.values() if kind.plural)
         for name in faults:
-            check.one_of("faults", name, [*_OF_DRAW, *kinds])
+            check.one_of("faults", name, [*sorted(_OF_DRAW), *kinds])
         if "until" not in faults:
             raise BadInput(
                 "faults: must have until, the time (s) in which they begin, as in dict(until=5.0, crashes=2)"

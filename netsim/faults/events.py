@@ -442,7 +442,7 @@ class Straggler(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.node(), sampler.delay(), *sampler.span())
+        return cls(sampler.node(), sampler.size("delay"), *sampler.span())
 
 
 @dataclass(frozen=True)
@@ -624,8 +624,7 @@ class ClockSkew(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        agent, (offset, drift) = sampler.node_once(), sampler.rng.uniform(-1, 1, 2)
-        return cls(agent, float(offset * sampler.mean / 10), float(drift * 1e-4))
+        return cls(sampler.node_once(), *sampler.clock())
 
 
 @dataclass(frozen=True)
@@ -679,4 +678,4 @@ class Jitter(Fault):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.delay(), *sampler.span())
+        return cls(sampler.size("jitter"), *sampler.span())

@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,6 +17,9 @@ from netsim.util.datafiles import used
 from netsim.util.files import write_whole
 
 __all__ = ["FaultSampler", "Faults"]
+
+Size = float | tuple[float, float]
+"""A greatest value, or the least and the greatest."""
 
 
 class Faults(Sequence[Fault]):
@@ -118,10 +122,18 @@ class Faults(Sequence[Fault]):
         until: float,
         seed: int = 0,
         mean_duration: float | None = None,
+        duration: Size | None = None,
+        delay: Size | None = None,
+        jitter: Size | None = None,
+        offset: Size | None = None,
+        drift: Size | None = None,
         keeps_state: bool | None = None,
         **counts: int,
     ) -> "Faults":
         """Draw a script at random; the faults of one kind do not depend on the counts of other kinds.
+
+        A size is the greatest value, or a pair of the least and the greatest; values between them are drawn uniformly.
+        Sizes change neither which faults are drawn, nor when they begin.
 
         Parameters
         ----------
@@ -133,21 +145,38 @@ class Faults(Sequence[Fault]):
             The seed of all draws.
         mean_duration : float, optional
             Mean of the exponential durations, in seconds. Default: a tenth of ``until``.
+        duration : float or (float, float), optional
+            Size of the durations, in seconds, in place of ``mean_duration``.
+        delay : float or (float, float), optional
+            Size of the delays of stragglers, in seconds. Default: up to a tenth of the mean duration.
+        jitter : float or (float, float), optional
+            Size of the limits of jitter, in seconds. Default: up to a tenth of the mean duration.
+        offset : float or (float, float), optional
+            Size of the clocks' offsets, in seconds, half of them ahead. Default: up to a tenth of the mean duration.
+        drift : float or (float, float), optional
+            Size of the clocks' drifts, in seconds a second, half of them fast. Default: up to 1e-4.
         keeps_state : bool, optional
             Whether nodes that crash keep their state. Default: each node keeps its state with probability one half. The
             value does not change which nodes crash, or when.
         **counts : int
             The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
-            way), ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up to
-            ``mean_duration`` / 10), ``skews`` (clock offsets of up to ``mean_duration`` / 10, drifts of up to 100 ppm).
+            way), ``losses`` (of one frame each), ``partitions``, ``stragglers``, ``jitters`` and ``skews`` (of clocks).
 
         Raises
         ------
         BadInput
-            If a kind is unknown, or no agent or link is left for a fault.
+            If a kind is unknown, an argument cannot be used, or no agent or link is left for a fault.
         """
         until = check.finite("until", until, above=0)
+        if duration is not None and mean_duration is not None:
+            raise BadInput("duration: must be left out with mean_duration, which it replaces")
         mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
+        given = {"duration": duration, "delay": delay, "jitter": jitter, "offset": offset, "drift": drift}
+        sizes = {name: None if size is None else _range(name, size) for name, size in given.items()}
+        if (lengths := sizes["duration"]) is not None:
+            mean = sum(lengths) / 2
+        if sizes["drift"] is not None and sizes["drift"][1] >= 1:
+            raise check.refuse("drift", drift, "< 1, as a clock that gains a second in each never comes to its end")
         seed = check.integer("seed", seed, low=0)
         keeps_state = None if keeps_state is None else check.flag("keeps_state", keeps_state)
         drawn: list[Fault] = []
@@ -155,9 +184,24 @@ class Faults(Sequence[Fault]):
         for name, count in counts.items():
             check.one_of("kind of fault", name, kinds)
             count = check.integer(name, count, low=0)
-            sampler = FaultSampler(draws.generator(seed, name, "faults"), graph, until, mean, name, count, keeps_state)
+            rng = draws.generator(seed, name, "faults")
+            sampler = FaultSampler(rng, graph, until, mean, name, count, keeps_state, sizes)
             drawn += [kinds[name].sample(sampler) for _ in range(count)]
         return cls(drawn)
+
+
+def _range(name: str, size: Size) -> tuple[float, float]:
+    """Return the least and the greatest value that a size allows."""
+    if not isinstance(size, tuple | list):
+        return 0.0, check.finite(name, size, above=0)
+    low, high = check.pair(name, size, "(least, greatest)")
+    low = check.finite(name, low, low=0)
+    return low, check.finite(name, high, low=low, above=0)
+
+
+def _signed(u: float, low: float, high: float) -> float:
+    """Return a number whose sign is that of ``u``, and whose size goes with it from ``low`` to ``high``."""
+    return math.copysign(low + (high - low) * abs(u), u)
 
 
 def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
@@ -201,9 +245,10 @@ class FaultSampler:
         mean: float,
         name: str,
         count: int,
-        keeps_state: bool | None = None,
+        keeps_state: bool | None,
+        sizes: Mapping[str, tuple[float, float] | None],
     ) -> None:
-        self.rng, self.mean = rng, mean
+        self.rng, self.mean, self._sizes = rng, mean, sizes
         self._nodes: list[Hashable] = list(graph)
         self._graph, self._edges, self._until = graph, list(graph.edges), until
         self._name, self._count, self._keeps_state = name, count, keeps_state
@@ -230,8 +275,12 @@ class FaultSampler:
 
     def span(self) -> tuple[float, float]:
         """Draw the times at which a fault begins and ends, in seconds."""
-        at = float(self._until * self.rng.random())
-        return at, at + max(float(self.rng.exponential(self.mean)), 1e-6 * self._until)
+        at, length = float(self._until * self.rng.random()), float(self.rng.exponential(self.mean))
+        if self._sizes["duration"] is not None:
+            # A uniform draw would leave the generator in another state, and change the faults that follow.
+            low, high = self._sizes["duration"]
+            length = low - (high - low) * math.expm1(-length / self.mean)
+        return at, at + max(length, 1e-6 * self._until)
 
     def coin(self) -> bool:
         """Return True with probability one half."""
@@ -243,9 +292,17 @@ class FaultSampler:
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state
 
-    def delay(self) -> float:
-        """Draw a delay (s) of up to a tenth of the mean duration."""
-        return self.mean / 10 * (1 - float(self.rng.random()))
+    def size(self, name: str) -> float:
+        """Draw a size in the range that `Faults.draw` has for this name, uniformly; it is greater than 0."""
+        low, high = self._sizes[name] or (0.0, self.mean / 10)
+        return low + (high - low) * (1 - float(self.rng.random()))
+
+    def clock(self) -> tuple[float, float]:
+        """Draw the offset (s) and the drift of a clock, each of either sign."""
+        u, v = self.rng.uniform(-1, 1, 2).tolist()
+        # Times a tenth, rather than over ten, would change the last digit of scripts that are drawn without a size.
+        offset = u * self.mean / 10 if self._sizes["offset"] is None else _signed(u, *self._sizes["offset"])
+        return offset, _signed(v, *(self._sizes["drift"] or (0.0, 1e-4)))
 
     def side(self) -> list[Hashable]:
         """Draw one side of a partition: some of the agents, but not all."""
