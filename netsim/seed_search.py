@@ -570,7 +570,7 @@ def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
 
 
 def _simpler(fault: Fault) -> Iterator[Fault]:
-    """Yield simpler forms of a fault: one that does not end, that spares the disk, with fewer nodes, rounder times."""
+    """Yield simpler forms of a fault: one that does not end, spares the disk, has fewer nodes, or rounder numbers."""
     if isinstance(fault, Crash) and fault.until is not None:
         yield dataclasses.replace(fault, until=None, keeps_state=False)
         if not fault.keeps_state:
@@ -583,14 +583,14 @@ def _simpler(fault: Fault) -> Iterator[Fault]:
         for name in fault.side:
             yield dataclasses.replace(fault, side=tuple(each for each in fault.side if each != name))
     names = {each.name for each in dataclasses.fields(fault)}
-    for name in ("at", "until"):
+    for name in ("at", "until", "delay", "most"):
         value = getattr(fault, name, None)
         if name in names and isinstance(value, float):
             yield from _rounder(fault, name, value)
 
 
 def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
-    """Yield a fault with fewer decimals in a time (s), the fewest first."""
+    """Yield a fault with fewer decimals in a time or a delay (s), the fewest first."""
     for decimals in range(_MOST_DECIMALS):
         rounded = round(value, decimals)
         if rounded == value:
@@ -598,7 +598,7 @@ def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
         try:
             yield dataclasses.replace(fault, **{name: rounded})
         except BadInput:
-            # It would end as it begins.
+            # It would end as it begins, or delay nothing.
             continue
 
 

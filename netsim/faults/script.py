@@ -196,7 +196,7 @@ def _range(name: str, size: Size) -> tuple[float, float]:
         return 0.0, check.finite(name, size, above=0)
     low, high = check.pair(name, size, "(least, greatest)")
     low = check.finite(name, low, low=0)
-    return low, check.finite(name, high, low=low, above=0)
+    return low, check.finite(name, high, low=low) if low else check.finite(name, high, above=0)
 
 
 def _signed(u: float, low: float, high: float) -> float:
