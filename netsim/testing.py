@@ -9,7 +9,7 @@ given payloads at given times and record the frames that they receive:
 [(0.5, 0, 'hello')]
 
 `search` looks for a seed and faults that break an invariant; `check_same` runs a network under other hash seeds, the
-other core and more workers.
+other core and more workers; `isolated` agents share nothing.
 
 docs/testing.md has more examples.
 """
@@ -28,6 +28,7 @@ from netsim.agent import Agent
 from netsim.clock.order import Choice, Hold, Order
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
+from netsim.isolation import isolated
 from netsim.links.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
@@ -51,6 +52,7 @@ __all__ = [
     "could_know",
     "counts",
     "explore",
+    "isolated",
     "losing",
     "play",
     "search",
