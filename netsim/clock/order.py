@@ -14,6 +14,7 @@ import ast
 import asyncio
 import inspect
 import itertools
+import operator
 import os
 import re
 import sys
@@ -288,6 +289,8 @@ class Chooser:
         Whether a choice is only ``int(draw() * count)``.
     holds : dict
         The agent's holds, as {time: {thing: Hold}}.
+    moved : set of float
+        The times (s) at which it has put frames into another order than that of their links.
     """
 
     def __init__(self, order: Order, agent: Hashable, frames: bool, note: Callable[[str], None]) -> None:
@@ -300,6 +303,7 @@ class Chooser:
         for each in own:
             if isinstance(each, Hold):
                 self.holds.setdefault(each.time, {})[each.thing] = each
+        self.moved: set[float] = set()
         self._time, self._number, self._made = -1.0, 0, 0
         self._priorities: dict[str, float] = {}
         self.draw: Callable[[], float] | None = None
@@ -387,8 +391,18 @@ class Chooser:
                 arranged.append(link.popleft())
                 if not link:
                     del links[heads[which][3].sender]
+            if any(map(operator.is_not, arranged[first:], entries[first:end])):
+                self.moved.add(time)
             first = end
         return arranged
+
+    def place(self, entry: Any) -> tuple[float, int]:
+        """Return what sorts readable frames (time, key, frame), some of which may have arrived at an instant later on.
+
+        By time and key, as without an order; only by time, if frames of this time were moved.
+        """
+        time, key, _ = entry
+        return time, 0 if time in self.moved else key
 
 
 def _sender(entry: Any) -> str:

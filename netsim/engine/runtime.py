@@ -204,7 +204,7 @@ class Runtime:
         for name, inbox in self.inboxes.items():
             context = copy_context()
             context.run(OWNER.set, self.tasks.members[name])
-            inbox.follow(chooser(name, True).arrange, context)
+            inbox.follow(chooser(name, True), context)
         for shared in self.all_shared:
             shared.rounds.resume_by_steps(copy_context())
 

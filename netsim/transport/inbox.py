@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from contextvars import Context
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netsim.clock.clock import Loop
 from netsim.core import ArrivalQueue, Copies, Frame, Tally
@@ -24,10 +24,18 @@ from netsim.errors import AgentError
 from netsim.links.reliability import ACK, NACK
 from netsim.transport.shared import Shared
 
+if TYPE_CHECKING:
+    from netsim.clock.order import Chooser
+
 __all__ = ["Inbox", "PartInbox", "RemoteEndpoint"]
 
 # An ended agent never reads its frames. To free memory, they are dropped as soon as more than this many are queued.
 _MAX_UNSETTLED = 1000
+
+
+def _place(entry: tuple[float, int, Frame]) -> tuple[float, int]:
+    """Return what sorts readable frames: their time and key."""
+    return entry[:2]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -56,7 +64,7 @@ class Inbox:
     _watched: bool = False
     _abandoned: bool = False
     # Puts arrivals of equal times into the order of the run's `Order`; None: they are in the order of their links.
-    _arrange: Callable[[list[Entry]], list[Entry]] | None = None
+    _chooser: "Chooser | None" = None
     # The context of the timer; None: that of the agent that sends or waits.
     _context: Context | None = None
 
@@ -65,9 +73,9 @@ class Inbox:
         self._limit = math.inf if limit is None else limit
         self.arrivals = ArrivalQueue(self._tally)
 
-    def follow(self, arrange: Callable[[list[Entry]], list[Entry]], context: Context) -> None:
-        """Let ``arrange`` put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
-        self._arrange, self._context = arrange, context
+    def follow(self, chooser: "Chooser", context: Context) -> None:
+        """Let a chooser put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
+        self._chooser, self._context = chooser, context
 
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
@@ -110,7 +118,7 @@ class Inbox:
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful or self._arrange) and arrivals.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful or self._chooser) and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
         ready, frames = self._ready or deque(), []
@@ -123,7 +131,7 @@ class Inbox:
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
         arrivals = self.arrivals
-        if not (self._ready or arrivals.careful or self._arrange) and arrivals.up and self._limit == math.inf:
+        if not (self._ready or arrivals.careful or self._chooser) and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
             copies.take_in(self.take_true(until), add=add)
@@ -160,7 +168,7 @@ class Inbox:
 
     def _due(self, until: float) -> list[Entry]:
         due = self.arrivals.due(until)
-        return due if self._arrange is None or len(due) < 2 else self._arrange(due)
+        return due if self._chooser is None or len(due) < 2 else self._chooser.arrange(due)
 
     def drop_late_frames(self, until: float) -> None:
         """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
@@ -244,12 +252,11 @@ class Inbox:
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
         """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
         ready = self._ready = self._ready or deque()
-        # By time only, if the frames of one time are in the order of an `Order`.
-        fields = 2 if self._arrange is None else 1
-        in_order = not ready or ready[-1][:fields] <= entries[0][:fields]
+        place = _place if self._chooser is None else self._chooser.place
+        in_order = not ready or place(ready[-1]) <= place(entries[0])
         ready.extend(entries)
         if not in_order:
-            ordered = sorted(ready, key=lambda entry: entry[:fields])
+            ordered = sorted(ready, key=place)
             ready.clear()
             ready.extend(ordered)
 
