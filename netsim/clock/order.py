@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from netsim._version import __version__
@@ -38,6 +39,7 @@ __all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered",
 
 Method = Literal["random", "priorities"]
 
+_tuple = tuple.__new__
 # The priorities of an agent's things change within so many of its first choices.
 _CHANGE_WITHIN = 50
 
@@ -89,7 +91,8 @@ class Choice(NamedTuple):
         return self.agent, self.time, self.number, self.frames
 
     def __str__(self) -> str:
-        return self.words or f"{_where(self)}: {'frame' if self.frames else 'thing'} {self.taken} of {self.among} first"
+        where = _where(self.agent, self.time, self.number)
+        return self.words or f"{where}: {'frame' if self.frames else 'thing'} {self.taken} of {self.among} first"
 
 
 class Hold(NamedTuple):
@@ -113,14 +116,13 @@ class Hold(NamedTuple):
     words: str = ""
 
     def __str__(self) -> str:
-        return self.words or f"{_where(self)}: {self.thing} waits until nothing else is ready"
+        return self.words or f"{_where(self.agent, self.time)}: {self.thing} waits until nothing else is ready"
 
 
-def _where(change: Choice | Hold) -> str:
-    exact = f"{change.time:g}"
-    shown = exact if float(exact) == change.time else repr(change.time)
-    number = f", choice {change.number + 1}" if isinstance(change, Choice) and change.number else ""
-    return f"at {shown} s agent {draws.plain_name(change.agent)!r}{number}"
+def _where(agent: Hashable, time: float, number: int = 0) -> str:
+    exact = f"{time:g}"
+    shown = exact if float(exact) == time else repr(time)
+    return f"at {shown} s agent {draws.plain_name(agent)!r}" + (f", choice {number + 1}" if number else "")
 
 
 class Order:
@@ -287,6 +289,8 @@ class Chooser:
         Returns the next random number of this chooser, uniform on [0, 1).
     is_plain : bool
         Whether a choice is only ``int(draw() * count)``.
+    is_numbered : bool
+        Whether choices are recorded, or taken from a schedule; else they need no number.
     holds : dict
         The agent's holds, as {time: {thing: Hold}}.
     moved : set of float
@@ -313,48 +317,63 @@ class Chooser:
             self.draw = draws.Stream(draws.stream_key(order.seed, draws.name_key(agent), purpose)).uniform
             if order.method == "priorities":
                 self._changes = [int(self.draw() * _CHANGE_WITHIN) for _ in range(order.changes)]
-        self._is_numbered = order.records or bool(self._taken)
-        self.is_plain = self.draw is not None and self._changes is None and not self._is_numbered
+        self.is_numbered = order.records or bool(self._taken)
+        self.is_plain = self.draw is not None and self._changes is None and not self.is_numbered
 
-    def pick(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> int:
-        """Return which of several things is first; ``keys`` tell them apart, unless ``is_plain``."""
+    def pick(
+        self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words, ranks: list[float] | None = None
+    ) -> int:
+        """Return which of several things is first; ``keys`` tell them apart, unless ``is_plain``.
+
+        ``ranks`` are as for `by_priority`.
+        """
         which = 0
         if self.draw is not None:
-            which = int(self.draw() * len(things)) if self._changes is None else self._by_priority(keys)
-        if not self._is_numbered:
+            if self._changes is None:
+                which = int(self.draw() * len(things))
+            else:
+                which = self.by_priority(keys, [] if ranks is None else ranks)
+        if not self.is_numbered:
             return which
         number = self._number = self._number + 1 if time == self._time else 0
         self._time = time
         if self._taken:
             which = min(self._taken.get((time, number), 0), len(things) - 1)
-        order = self._order
-        choice = Choice(self.agent, time, number, which, len(things), self._frames, "", tuple(keys))
+        order, words_of_it = self._order, ""
         if which and (order.tells or not order.records):
             more = f" and {which - 1} more" if which > 1 else ""
             said = f"{words(things[which], False)} comes before {words(things[0], False)}{more}"
-            choice = choice._replace(words=f"{_where(choice)}: {said}")
+            words_of_it = f"{_where(self.agent, time, number)}: {said}"
             if self._taken:
                 self._note(said)
         if order.records:
-            order.choices.append(choice)
+            # As a constructor would do it, at half its time.
+            order.choices.append(
+                _tuple(Choice, (self.agent, time, number, which, len(things), self._frames, words_of_it, tuple(keys)))
+            )
         return which
 
-    def _by_priority(self, keys: Sequence[str]) -> int:
+    def by_priority(self, keys: Sequence[str], ranks: list[float]) -> int:
+        """Return the place of the thing of the highest priority.
+
+        ``ranks`` are the priorities of the first things, if they are known from the last choice; those of the others
+        are added.
+        """
         priorities, made = self._priorities, self._made
         self._made = made + 1
-        try:
-            ranks = [priorities[each] for each in keys]
-        except KeyError:
-            for each in keys:
-                if each not in priorities:
-                    priorities[each] = self.draw()  # type: ignore[misc]
-            ranks = [priorities[each] for each in keys]
-        if made < _CHANGE_WITHIN:
+        for each in keys[len(ranks) :]:
+            rank = priorities.get(each)
+            if rank is None:
+                rank = priorities[each] = self.draw()  # type: ignore[misc]
+            ranks.append(rank)
+        place = ranks.index(max(ranks))
+        if made < _CHANGE_WITHIN and made in self._changes:  # type: ignore[operator]
             for number, step in enumerate(self._changes or ()):
                 if step == made:
-                    priorities[keys[ranks.index(max(ranks))]] = -1.0 - number
-                    ranks = [priorities[each] for each in keys]
-        return ranks.index(max(ranks))
+                    priorities[keys[place]] = -1.0 - number
+                    ranks[:] = [priorities[each] for each in keys]
+                    place = ranks.index(max(ranks))
+        return place
 
     def rest(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> list[int]:
         """Return the places of the things that no hold keeps waiting; of all, if there are no others."""
@@ -366,7 +385,7 @@ class Chooser:
             hold = held.get(key)
             if hold is not None and all(known[:3] != hold[:3] for known in self._order.holds):
                 said = f"{words(thing, True)} waits until nothing else is ready"
-                self._order.holds.append(hold._replace(words=f"{_where(hold)}: {said}"))
+                self._order.holds.append(hold._replace(words=f"{_where(self.agent, time)}: {said}"))
                 self._note(said)
         return left
 
@@ -444,6 +463,8 @@ class _AgentQueue:
         What each of the first of them lets go on (`_thing`); found out when there is a choice.
     keys : list of str
         What tells the things apart; empty if the chooser does not ask for it.
+    ranks : list of float
+        The priorities of the first of them, for the chooser.
     special : int
         How many of the things are no tasks or timeouts.
     later : deque of list
@@ -452,7 +473,7 @@ class _AgentQueue:
         The callbacks of the last segment, whose number is ``epoch``.
     """
 
-    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "special", "things")
+    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "ranks", "special", "things")
 
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser
@@ -461,11 +482,15 @@ class _AgentQueue:
     def clear(self) -> None:
         """Remove all callbacks."""
         self.handles: list[Any] = []
-        self.things: list[Any] = []
-        self.keys: list[str] = []
-        self.special = 0
+        self._forget_things()
         self.later: deque[list[Any]] = deque()
         self.last, self.epoch = self.handles, -1
+
+    def _forget_things(self) -> None:
+        self.things: list[Any] = []
+        self.keys: list[str] = []
+        self.ranks: list[float] = []
+        self.special = 0
 
     def open(self, epoch: int) -> None:
         """Begin a segment."""
@@ -476,40 +501,51 @@ class _AgentQueue:
 
     def pop(self, now: Callable[[], float]) -> Any:
         """Remove and return the callback that is next."""
-        handles, things = self.handles, self.things
+        handles, things, chooser = self.handles, self.things, self.chooser
         if not handles:
             handles = self.handles = self.later.popleft()
         if len(handles) == 1:
-            things.clear()
-            self.keys.clear()
-            self.special = 0
+            if things:
+                self._forget_things()
             return handles.pop()
-        chooser = self.chooser
         if len(things) < len(handles):
-            for handle in handles[len(things) :]:
-                callback = handle._callback
-                if type(callback).__name__ == _STEP:
-                    thing = callback.__self__
-                elif callback is END_OF_SLEEP:
-                    # If nothing asks, it does not matter which task sleeps.
-                    thing = None if chooser.is_plain else _waiting(handle._args[0]) or _UNAWAITED
-                else:
-                    thing = _thing(handle)
-                    self.special += thing is _PLAIN or type(thing) is _Bare
-                things.append(thing)
-                if not chooser.is_plain:
-                    self.keys.append(_key(thing))
+            self._find_things()
         if self.special or chooser.holds:
             place = self._place(now())
             self.special -= things[place] is _PLAIN or type(things[place]) is _Bare
+            self.ranks.clear()
         elif chooser.is_plain:
             place = int(chooser.draw() * len(handles))  # type: ignore[misc]
+        elif chooser.is_numbered or chooser.draw is None:
+            place = chooser.pick(now(), things, self.keys, _in_words, self.ranks)
         else:
-            place = chooser.pick(now(), things, self.keys, _in_words)
+            place = chooser.by_priority(self.keys, self.ranks)
+        if self.ranks:
+            del self.ranks[place]
         del things[place]
         if not chooser.is_plain:
             del self.keys[place]
         return handles.pop(place)
+
+    def _find_things(self) -> None:
+        """Find out what the callbacks that came since the last choice let go on."""
+        things, keys = self.things, None if self.chooser.is_plain else self.keys
+        for handle in self.handles[len(things) :]:
+            callback = handle._callback
+            kind = type(callback)
+            if kind.__name__ == _STEP or (kind is BuiltinFunctionType and callback.__name__ in _STEPS):
+                thing = callback.__self__
+                if keys is not None:
+                    keys.append(thing.get_name())
+            elif keys is None and callback is END_OF_SLEEP:
+                # Nothing asks which task sleeps.
+                thing = None
+            else:
+                thing = (_waiting(handle._args[0]) or _UNAWAITED) if callback is END_OF_SLEEP else _thing(handle)
+                self.special += thing is _PLAIN or thing.__class__ is _Bare
+                if keys is not None:
+                    keys.append(_key(thing))
+            things.append(thing)
 
     def _place(self, now: float) -> int:
         """Choose the place of the next callback where not all may be next."""

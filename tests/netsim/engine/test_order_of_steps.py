@@ -33,15 +33,14 @@ def of_network(seed: int, order: Order | None, make: Any = Case, workers: int = 
 
 
 def of_programs(seed: int, order: Order | None) -> tuple[str, str]:
-    """Return the hash, the rows, the ledger and perhaps the error of agents that run random programs, and their logs."""
+    """Return hash, rows, ledger and perhaps the error of a run of random programs, and their logs."""
     first = int(np.random.default_rng([seed, 10]).integers(2**31))
     agents = {i: Programmed(program(first + i, 25, ["futures", "look", "hear"])) for i in range(3)}
     try:
-        end = digest(Network(topology.ring(3), Link(latency=0.25), seed=seed).run(agents, order=order))
+        run, end = Network(topology.ring(3), Link(latency=0.25), seed=seed).run(agents, order=order), ""
     except AgentError as error:
-        assert error.run is not None
-        end = f"{digest(error.run)} {error}"
-    return end, repr([agent.log for agent in agents.values()])
+        run, end = error.run, str(error)
+    return f"{digest(run)} {end}", repr([agent.log for agent in agents.values()])
 
 
 def check_laws(run: Any, seed: int) -> bool:
