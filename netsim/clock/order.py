@@ -5,6 +5,10 @@ and frames may come. An `Order` takes another one. It chooses only among what be
 nothing, so what one does at an instant changes nothing of what another does then. Hence a choice is named by its
 agent, its time and its number, and it stays the same choice in a run that leaves another one out, or has more workers.
 
+Over links without latency, and on a radio, an agent does reach another within an instant. There a choice is made among
+agents as well: each time that an agent has its turn, another one of those that are ready may act in its place. Such a
+choice is named by the agent whose turn it was.
+
 What belongs to no agent (rounds, faults, the radio, probes) keeps its place, and nothing passes it. Callbacks of
 asyncio and netsim that are neither step of a task nor timer keep their place as well. So do frames of one link, and
 callbacks of ``call_soon``, which asyncio promises to run first in, first out.
@@ -38,6 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered", "ordering", "read"]
 
 Method = Literal["random", "priorities"]
+Kind = Literal["step", "frame", "agent"]
+
+# A choice among agents is made among so many, of the first places of the queue.
+_MOST_AGENTS, _MOST_PLACES = 8, 64
 
 _tuple = tuple.__new__
 # The priorities of an agent's things change within so many of its first choices.
@@ -53,6 +61,7 @@ _WORDS = re.compile(
     r"(?P<held>.+) waits until nothing else is ready|(?P<first>.+?) comes before .+?(?: and (?P<more>\d+) more)?)"
 )
 _FRAME, _LINK, _CALLBACK, _ARRIVAL = "the frame ", "the link from ", "the callback ", "an arrival of frames"
+_AGENT = "agent "
 
 
 class Choice(NamedTuple):
@@ -68,12 +77,12 @@ class Choice(NamedTuple):
         How many choices of this agent there were before at this time.
     taken, among : int
         Which of the things was first, from 0, in asyncio's order; and how many there were.
-    frames : bool
-        Whether the things are frames of several links; else steps of tasks, timers and callbacks.
+    kind : {"step", "frame", "agent"}
+        What the things are: steps of tasks, timers and callbacks; frames of several links; or agents.
     words : str
         The choice in words, unless asyncio's order makes the same.
     things : tuple of str
-        What tells the things apart: names of tasks, or senders.
+        What tells the things apart: names of tasks, senders, or agents.
     """
 
     agent: Hashable
@@ -81,22 +90,24 @@ class Choice(NamedTuple):
     number: int
     taken: int
     among: int = 0
-    frames: bool = False
+    kind: Kind = "step"
     words: str = ""
     things: tuple[str, ...] = ()
 
     @property
-    def place(self) -> tuple[Hashable, float, int, bool]:
+    def place(self) -> tuple[Hashable, float, int, str]:
         """What names the choice."""
-        return self.agent, self.time, self.number, self.frames
+        return self.agent, self.time, self.number, self.kind
 
     def __str__(self) -> str:
         where = _where(self.agent, self.time, self.number)
-        return self.words or f"{where}: {'frame' if self.frames else 'thing'} {self.taken} of {self.among} first"
+        return self.words or f"{where}: {self.kind} {self.taken} of {self.among} first"
 
 
 class Hold(NamedTuple):
     """A task of an agent, or a link to it, that waits at an instant until nothing else of the agent is ready.
+
+    Where choices are made among agents, it may also be an agent, which waits until no other agent is ready.
 
     Attributes
     ----------
@@ -219,11 +230,13 @@ def _parsed(line: str) -> Choice | Hold:
     except (ValueError, SyntaxError):
         raise check.refuse("order", line, "words with a time in seconds and the name of an agent") from None
     if found["held"]:
-        is_task = not found["held"].startswith((_LINK, _CALLBACK, _ARRIVAL))
+        is_task = not found["held"].startswith((_LINK, _CALLBACK, _ARRIVAL, _AGENT))
         task = re.search(r"\((?:line \d+, )?([^()]+)\)$", found["held"]) if is_task else None
         return Hold(agent, time, task[1] if task else found["held"], line)
     number, taken = int(found["number"] or 1) - 1, int(found["more"] or 0) + 1
-    return Choice(agent, time, number, taken, frames=found["first"].startswith(_FRAME), words=line)
+    first = found["first"]
+    kind: Kind = "frame" if first.startswith(_FRAME) else "agent" if first.startswith(_AGENT) else "step"
+    return Choice(agent, time, number, taken, kind=kind, words=line)
 
 
 _ORDER: ContextVar[Order | None] = ContextVar("ORDER", default=None)
@@ -268,7 +281,7 @@ _Words = Callable[[Any, bool], str]
 
 
 class Chooser:
-    """Chooses for one agent, in one run, either among its steps or among the frames that arrive.
+    """Chooses for one agent, in one run: among its steps, among the frames that arrive, or who acts when it has a turn.
 
     Its draws depend on nothing else, so that they do not depend on when an inbox is looked at.
 
@@ -278,10 +291,12 @@ class Chooser:
         The order of the run.
     agent : Hashable
         The agent's name.
-    frames : bool
-        Whether it chooses among frames.
+    kind : {"step", "frame", "agent"}
+        What it chooses among.
     note : callable
         Called with what a schedule changes, in words.
+    priorities : dict, optional
+        Priorities that choosers share, by what tells things apart.
 
     Attributes
     ----------
@@ -292,28 +307,36 @@ class Chooser:
     is_numbered : bool
         Whether choices are recorded, or taken from a schedule; else they need no number.
     holds : dict
-        The agent's holds, as {time: {thing: Hold}}.
+        The agent's holds, as {time: {thing: Hold}}; those of all agents, if it chooses among agents.
     moved : set of float
         The times (s) at which it has put frames into another order than that of their links.
     """
 
-    def __init__(self, order: Order, agent: Hashable, frames: bool, note: Callable[[str], None]) -> None:
-        self.agent, self._frames, self._order, self._note = agent, frames, order, note
-        own = [each for each in order.schedule if each.agent == agent]
+    def __init__(
+        self,
+        order: Order,
+        agent: Hashable,
+        kind: Kind,
+        note: Callable[[str], None],
+        priorities: dict[str, float] | None = None,
+    ) -> None:
+        self.agent, self._kind, self._order, self._note = agent, kind, order, note
         self._taken = {
-            each.place[1:3]: each.taken for each in own if isinstance(each, Choice) and each.frames is frames
+            each.place[1:3]: each.taken
+            for each in order.schedule
+            if isinstance(each, Choice) and each.agent == agent and each.kind == kind
         }
         self.holds: dict[float, dict[str, Hold]] = {}
-        for each in own:
-            if isinstance(each, Hold):
+        for each in order.schedule:
+            if isinstance(each, Hold) and (each.thing.startswith(_AGENT) if kind == "agent" else each.agent == agent):
                 self.holds.setdefault(each.time, {})[each.thing] = each
         self.moved: set[float] = set()
         self._time, self._number, self._made = -1.0, 0, 0
-        self._priorities: dict[str, float] = {}
+        self._priorities: dict[str, float] = {} if priorities is None else priorities
         self.draw: Callable[[], float] | None = None
         self._changes: list[int] | None = None
         if order.seed is not None:
-            purpose = "order of frames" if frames else "order"
+            purpose = {"step": "order", "frame": "order of frames", "agent": "order of agents"}[kind]
             self.draw = draws.Stream(draws.stream_key(order.seed, draws.name_key(agent), purpose)).uniform
             if order.method == "priorities":
                 self._changes = [int(self.draw() * _CHANGE_WITHIN) for _ in range(order.changes)]
@@ -349,7 +372,7 @@ class Chooser:
         if order.records:
             # As a constructor would do it, at half its time.
             order.choices.append(
-                _tuple(Choice, (self.agent, time, number, which, len(things), self._frames, words_of_it, tuple(keys)))
+                _tuple(Choice, (self.agent, time, number, which, len(things), self._kind, words_of_it, tuple(keys)))
             )
         return which
 
@@ -385,7 +408,7 @@ class Chooser:
             hold = held.get(key)
             if hold is not None and all(known[:3] != hold[:3] for known in self._order.holds):
                 said = f"{words(thing, True)} waits until nothing else is ready"
-                self._order.holds.append(hold._replace(words=f"{_where(self.agent, time)}: {said}"))
+                self._order.holds.append(hold._replace(words=f"{_where(hold.agent, time)}: {said}"))
                 self._note(said)
         return left
 
@@ -438,6 +461,9 @@ def _frame_in_words(entry: Any, named: bool) -> str:
 _STEP = "TaskStepMethWrapper"
 _STEPS = frozenset([_STEP, "task_wakeup", "TaskWakeup", "__step", "__wakeup"])
 
+Choosers = tuple[Chooser, Chooser | None]
+"""An agent's choosers: among its steps and, if such choices are made, among agents."""
+
 _PLAIN = object()
 """In place of a thing: a callback that keeps its place."""
 
@@ -457,6 +483,10 @@ class _AgentQueue:
 
     Attributes
     ----------
+    name : str
+        The agent, as choices among agents tell it from others.
+    turns : Chooser or None
+        Chooses which agent acts when this one has its turn, if such choices are made.
     handles : list
         The callbacks of the first segment, in asyncio's order.
     things : list
@@ -473,10 +503,11 @@ class _AgentQueue:
         The callbacks of the last segment, whose number is ``epoch``.
     """
 
-    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "ranks", "special", "things")
+    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "name", "ranks", "special", "things", "turns")
 
-    def __init__(self, chooser: Chooser) -> None:
-        self.chooser = chooser
+    def __init__(self, chooser: Chooser, turns: Chooser | None) -> None:
+        self.chooser, self.turns = chooser, turns
+        self.name = _named(chooser.agent)
         self.clear()
 
     def clear(self) -> None:
@@ -570,6 +601,14 @@ class _AgentQueue:
         return offered[chooser.pick(now, [things[place] for place in offered], own, _in_words)]
 
 
+def _named(agent: Hashable) -> str:
+    return f"{_AGENT}{draws.plain_name(agent)!r}"
+
+
+def _agent_in_words(queue: _AgentQueue, named: bool) -> str:
+    return queue.name
+
+
 class ReadyQueue:
     """A loop's ready callbacks, in place of asyncio's deque: those of one agent come in the order of an `Order`.
 
@@ -578,10 +617,10 @@ class ReadyQueue:
     one agent do not depend on what others do.
     """
 
-    def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
+    def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
         self._now = loop.now
         self._places: deque[Any] = deque()
-        self._queues = {owner: _AgentQueue(chooser) for owner, chooser in choosers.items()}
+        self._queues = {owner: _AgentQueue(*own) for owner, own in choosers.items()}
         self._epoch = 0
         for handle in ready:
             self.append(handle)
@@ -601,7 +640,34 @@ class ReadyQueue:
     def popleft(self) -> Any:
         """Remove and return the callback that is next."""
         place = self._places.popleft()
-        return place.pop(self._now) if type(place) is _AgentQueue else place
+        if type(place) is not _AgentQueue:
+            return place
+        if place.turns is not None and self._places:
+            place = self._turn(place, place.turns)
+        return place.pop(self._now)
+
+    def _turn(self, first: _AgentQueue, turns: Chooser) -> _AgentQueue:
+        """Return the agent that acts when ``first`` has its turn, which then is the next to have one."""
+        places, now = self._places, self._now()
+        is_held = now in turns.holds
+        found = {first: -1}
+        for at, place in enumerate(places):
+            # What belongs to no agent is passed by none; and the first few are enough, unless one waits for all.
+            if type(place) is not _AgentQueue or (not is_held and (at == _MOST_PLACES or len(found) == _MOST_AGENTS)):
+                break
+            found.setdefault(place, at)
+        if len(found) == 1:
+            return first
+        ready = list(found)
+        keys = [queue.name for queue in ready]
+        if is_held:
+            ready = [ready[each] for each in turns.rest(now, ready, keys, _agent_in_words)][:_MOST_AGENTS]
+            keys = [queue.name for queue in ready]
+        chosen = ready[turns.pick(now, ready, keys, _agent_in_words) if len(ready) > 1 else 0]
+        if chosen is not first:
+            del places[found[chosen]]
+            places.appendleft(first)
+        return chosen
 
     def clear(self) -> None:
         """Remove all callbacks."""
@@ -617,8 +683,8 @@ class ReadyQueue:
         return iter([next(own[place]) if type(place) is _AgentQueue else place for place in self._places])
 
 
-def install(loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
-    """From now on, let a loop run each agent's callbacks in the order that the agent's chooser takes."""
+def install(loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
+    """From now on, let a loop run each agent's callbacks in the order that the agent's choosers take."""
     asyncios: Any = loop
     asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, choosers)
 

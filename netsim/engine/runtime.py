@@ -32,6 +32,7 @@ from netsim.faults.injector import FaultInjector
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.run import Run
+from netsim.topology import links_of
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
@@ -188,25 +189,46 @@ class Runtime:
     def _follow(self, order: "Order") -> None:
         """Let the agents act, and their frames arrive, in an order; what belongs to no agent keeps its place."""
         # Most runs have none.
-        from netsim.clock.order import Chooser, install
+        from netsim.clock.order import Chooser, Kind, install
 
         order.choices.clear()
         order.holds.clear()
 
-        def chooser(name: Hashable, frames: bool) -> Chooser:
+        # One map for all, so that an agent has the same priority whoever has the turn.
+        priorities: dict[str, float] = {}
+
+        def chooser(name: Hashable, kind: Kind) -> Chooser:
             def note(text: str) -> None:
                 if not self.closed:
                     self.contexts[name].note(text[:LONGEST_NOTE])
 
-            return Chooser(order, name, frames, note)
+            return Chooser(order, name, kind, note, priorities if kind == "agent" else None)
 
-        install(self.loop, {member: chooser(name, False) for name, member in self.tasks.members.items()})
+        members, among_agents = self.tasks.members, self._agents_meet()
+        install(
+            self.loop,
+            {
+                member: (chooser(name, "step"), chooser(name, "agent") if among_agents else None)
+                for name, member in members.items()
+            },
+        )
         for name, inbox in self.inboxes.items():
             context = copy_context()
-            context.run(OWNER.set, self.tasks.members[name])
-            inbox.follow(chooser(name, True), context)
+            context.run(OWNER.set, members[name])
+            inbox.follow(chooser(name, "frame"), context)
         for shared in self.all_shared:
             shared.rounds.resume_by_steps(copy_context())
+
+    def _agents_meet(self) -> bool:
+        """Return whether what an agent does may change what another one does at the same instant.
+
+        Several workers refuse what would show it.
+        """
+        settings = self.settings
+        if self.node is not None:
+            return False
+        links = (settings.links.get(pair, settings.link) for pair in links_of(settings.graph))
+        return isinstance(settings.medium, Radio) or any(not link.least_latency for link in links)
 
     async def _run(self) -> Run:
         with limited_blas(self.settings.blas_threads), self._error_hooks():

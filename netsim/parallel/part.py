@@ -21,7 +21,6 @@ from netsim.clock.task import OWNER
 from netsim.core import ArrivalQueue, Frame, Tally
 from netsim.engine.diagnosis import SHOWN, stalled, waiting
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
-from netsim.links.latency import Latency, TracedDelays
 from netsim.parallel.mesh import Lost, Mesh
 from netsim.parallel.parcels import pack, unpack
 from netsim.parallel.rounds import JointRounds
@@ -34,30 +33,21 @@ if TYPE_CHECKING:
     from netsim.engine.build import Settings
     from netsim.engine.runtime import Runtime
 
-__all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency", "least_latency"]
+__all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency"]
 
 # The values of `Report.status`.
 GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
 
 
-def least_latency(model: Latency) -> float:
-    """Return a lower bound (s) of a model's delays; 0 if no attribute of the model gives a bound."""
-    if isinstance(model, TracedDelays):
-        return float(model.values.min())
-    bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
-    found = [bound for bound in bounds if bound is not None]
-    return float(found[0]) if found else 0.0
-
-
 def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> float:
     """Return the smallest latency (s) of any link between two workers; infinity if there is no such link."""
-    usual, crossing = least_latency(settings.link.latency_model), math.inf
+    usual, crossing = settings.link.least_latency, math.inf
     for sender in settings.graph:
         here = place[sender]
         for receiver in settings.graph[sender]:
             if place[receiver] != here:
                 link = settings.links.get((sender, receiver)) if settings.links else None
-                crossing = min(crossing, usual if link is None else least_latency(link.latency_model))
+                crossing = min(crossing, usual if link is None else link.least_latency)
                 if not settings.links:
                     return crossing
     return crossing
@@ -262,7 +252,7 @@ class Part:
             several = [settings.links.get((sender, name), settings.link) for sender in senders]
         # Neighbours often share a link, whose least latency may cost a look at a whole trace.
         links = {id(link): link for link in several}.values()
-        return PartInbox(shared, limit, name, self, any(not least_latency(each.latency_model) for each in links))
+        return PartInbox(shared, limit, name, self, any(not each.least_latency for each in links))
 
     def neighbor_inboxes(self, inboxes: Mapping[Hashable, Inbox], tally: Tally) -> Mapping[Hashable, Any]:
         """Return a mapping from each agent to its inbox or, for another worker's agent, to that worker's endpoint."""
