@@ -477,8 +477,13 @@ def explore(
     order = Order(records=True)
     broken = trials.run(seed, order=order)
     usual = list(order.choices)
-    things = dict.fromkeys((each.agent, each.time, thing) for each in usual for thing in each.things)
-    holds = [Order(schedule=[Hold(*thing)], records=True) for thing in things] if deviations != 0 else []
+    waiting: dict[tuple[Any, ...], Hold] = {}
+    for each in usual if deviations != 0 else ():
+        for thing in each.things:
+            # An agent that waits for all others is one hold, whoever has the turn.
+            key = each.time, thing, None if each.kind == "agent" else each.agent
+            waiting.setdefault(key, Hold(each.agent, each.time, thing))
+    holds = [Order(schedule=[hold], records=True) for hold in waiting.values()]
     while broken is None and holds and trials.count < limit:
         broken = trials.run(seed, order=holds.pop(0))
     level: list[tuple[tuple[Choice, ...], list[Choice]]] = [((), usual)]
