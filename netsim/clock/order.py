@@ -254,12 +254,12 @@ def read(text: str) -> str:
 
 
 @contextmanager
-def ordering(text: str | None) -> Iterator[None]:
-    """In all runs inside the context that are given no order, use that of a text (`Order.parse`)."""
-    if text is None:
+def ordering(order: str | Order | None) -> Iterator[None]:
+    """In all runs inside the context that are given no order, use this one, or that of a text (`Order.parse`)."""
+    if order is None:
         yield
         return
-    token = _ORDER.set(Order.parse(text))
+    token = _ORDER.set(Order.parse(order) if isinstance(order, str) else order)
     try:
         yield
     finally:
