@@ -72,7 +72,8 @@ def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N,
         if path is None:
             return kind(*args, **settings)
         module = _executed(path, kind)
-        return _kept(module, lambda: operator.attrgetter(kind.__qualname__)(module)(*args, **settings))
+        fresh: Callable[..., _A] = operator.attrgetter(kind.__qualname__)(module)
+        return _kept(module, lambda: fresh(*args, **settings))
 
     return make
 
@@ -83,12 +84,17 @@ def _own_file(kind: type) -> str | None:
     path = getattr(module, "__file__", None)
     if kind.__module__.partition(".")[0] == "netsim" or (path and os.path.realpath(path).startswith(_LIBRARIES)):
         return None
-    found: Any = module
-    for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
-    if found is not kind or not path or not os.path.isfile(path):
+    if _found(module, kind.__qualname__) is not kind or not path or not os.path.isfile(path):
         raise BadInput(f"agents: {kind.__qualname__} must be defined at the top of a file to be isolated")
     return str(path)
+
+
+def _found(module: ModuleType | None, name: str) -> Any:
+    """Return what a module has under a name with dots, or None."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +145,8 @@ def _copied(name: Hashable, agent: _A) -> _A:
     if path is None:
         return _Reader(file, ModuleType(kind.__module__), shared).load()  # type: ignore[no-any-return]
     module = _executed(path, kind)
-    return _kept(module, _Reader(file, module, shared).load)
+    read: Callable[[], _A] = _Reader(file, module, shared).load
+    return _kept(module, read)
 
 
 class _Writer(pickle.Pickler):
@@ -154,11 +161,9 @@ class _Writer(pickle.Pickler):
         if not isinstance(value, _SHARED):
             return None
         if self._name is not None and getattr(value, "__module__", None) == self._name:
-            found: Any = sys.modules[self._name]
-            for part in value.__qualname__.split("."):
-                found = getattr(found, part, None)
-            if found is value:
-                return str(value.__qualname__)
+            name = str(getattr(value, "__qualname__", ""))
+            if _found(sys.modules[self._name], name) is value:
+                return name
         self._shared.append(value)
         return len(self._shared) - 1
 

@@ -52,7 +52,9 @@ _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
 _OF_DRAW = tuple(inspect.signature(Faults.draw).parameters.keys() - {"graph", "seed", "counts"})
 # Real seconds before a terminal is told how far it is.
 _PROGRESS_DELAY_S = 2.0
-# The most decimals of a time that is tried in place of a longer one.
+# Fields of faults that are delays (s).
+_SIZES = ("delay", "most")
+# The most decimals of a number that is tried in place of a longer one.
 _MOST_DECIMALS = 6
 
 
@@ -588,7 +590,7 @@ def _simpler(fault: Fault) -> Iterator[Fault]:
         for name in fault.side:
             yield dataclasses.replace(fault, side=tuple(each for each in fault.side if each != name))
     names = {each.name for each in dataclasses.fields(fault)}
-    for name in ("at", "until", "delay", "most"):
+    for name in ("at", "until", *_SIZES):
         value = getattr(fault, name, None)
         if name in names and isinstance(value, float):
             yield from _rounder(fault, name, value)
@@ -600,6 +602,9 @@ def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
         rounded = round(value, decimals)
         if rounded == value:
             return
+        if name in _SIZES and rounded > value:
+            # A fault that is larger is no simpler one.
+            rounded = round(rounded - 10.0**-decimals, decimals)
         try:
             yield dataclasses.replace(fault, **{name: rounded})
         except BadInput:

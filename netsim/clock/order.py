@@ -309,7 +309,8 @@ class Chooser:
     holds : dict
         The agent's holds, as {time: {thing: Hold}}; those of all agents, if it chooses among agents.
     moved : set of float
-        The times (s) at which it has put frames into another order than that of their links.
+        The times (s) at which it has put frames into another order than that of their links. Frames of such a time that
+        are settled later come after them.
     """
 
     def __init__(
@@ -437,14 +438,6 @@ class Chooser:
                 self.moved.add(time)
             first = end
         return arranged
-
-    def place(self, entry: Any) -> tuple[float, int]:
-        """Return what sorts readable frames (time, key, frame), some of which may have arrived at an instant later on.
-
-        By time and key, as without an order; only by time, if frames of this time were moved.
-        """
-        time, key, _ = entry
-        return time, 0 if time in self.moved else key
 
 
 def _sender(entry: Any) -> str:

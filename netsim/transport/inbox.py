@@ -33,11 +33,6 @@ __all__ = ["Inbox", "PartInbox", "RemoteEndpoint"]
 _MAX_UNSETTLED = 1000
 
 
-def _place(entry: tuple[float, int, Frame]) -> tuple[float, int]:
-    """Return what sorts readable frames: their time and key."""
-    return entry[:2]
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Inbox:
     """The frames for one agent; ``async for`` iterates over them as they arrive."""
@@ -252,13 +247,20 @@ class Inbox:
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
         """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
         ready = self._ready = self._ready or deque()
-        place = _place if self._chooser is None else self._chooser.place
-        in_order = not ready or place(ready[-1]) <= place(entries[0])
+        if self._chooser is None:
+            in_order = not ready or ready[-1][:2] <= entries[0][:2]
+        else:
+            in_order = not ready or self._place(ready[-1]) <= self._place(entries[0])
         ready.extend(entries)
         if not in_order:
-            ordered = sorted(ready, key=place)
+            ordered = sorted(ready, key=self._place)
             ready.clear()
             ready.extend(ordered)
+
+    def _place(self, entry: tuple[float, int, Frame]) -> tuple[float, int]:
+        """Return the time and the key of a readable frame; the time alone, if an `Order` has moved frames of this time."""
+        time, key, _ = entry
+        return time, 0 if self._chooser is not None and time in self._chooser.moved else key
 
     # --- waking tasks that wait ---------------------------------------------------------------------------------------
 
