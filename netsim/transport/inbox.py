@@ -258,7 +258,7 @@ class Inbox:
             ready.extend(ordered)
 
     def _place(self, entry: tuple[float, int, Frame]) -> tuple[float, int]:
-        """Return the time and the key of a readable frame; the time alone, if an `Order` has moved frames of this time."""
+        """Return the time and the key of a readable frame; only the time, if an `Order` moved frames of this time."""
         time, key, _ = entry
         return time, 0 if self._chooser is not None and time in self._chooser.moved else key
 
