@@ -304,6 +304,8 @@ class Chooser:
         Returns the next random number of this chooser, uniform on [0, 1).
     is_plain : bool
         Whether a choice is only ``int(draw() * count)``.
+    is_settled : bool
+        Whether a choice is only the highest priority, as none changes any more.
     is_numbered : bool
         Whether choices are recorded, or taken from a schedule; else they need no number.
     holds : dict
@@ -342,6 +344,7 @@ class Chooser:
             if order.method == "priorities":
                 self._changes = [int(self.draw() * _CHANGE_WITHIN) for _ in range(order.changes)]
         self.is_numbered = order.records or bool(self._taken)
+        self.is_settled = False
         self.is_plain = self.draw is not None and self._changes is None and not self.is_numbered
 
     def pick(
@@ -385,19 +388,26 @@ class Chooser:
         """
         priorities, made = self._priorities, self._made
         self._made = made + 1
-        for each in keys[len(ranks) :]:
-            rank = priorities.get(each)
-            if rank is None:
-                rank = priorities[each] = self.draw()  # type: ignore[misc]
-            ranks.append(rank)
+        self.add_ranks(keys, ranks)
         place = ranks.index(max(ranks))
-        if made < _CHANGE_WITHIN and made in self._changes:  # type: ignore[operator]
+        if made >= _CHANGE_WITHIN:
+            self.is_settled = not self.is_numbered
+        elif made in self._changes:  # type: ignore[operator]
             for number, step in enumerate(self._changes or ()):
                 if step == made:
                     priorities[keys[place]] = -1.0 - number
                     ranks[:] = [priorities[each] for each in keys]
                     place = ranks.index(max(ranks))
         return place
+
+    def add_ranks(self, keys: Sequence[str], ranks: list[float]) -> None:
+        """Add the priorities of those of the things that have none in ``ranks``."""
+        priorities = self._priorities
+        for each in keys[len(ranks) :]:
+            rank = priorities.get(each)
+            if rank is None:
+                rank = priorities[each] = self.draw()  # type: ignore[misc]
+            ranks.append(rank)
 
     def rest(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> list[int]:
         """Return the places of the things that no hold keeps waiting; of all, if there are no others."""
@@ -540,6 +550,11 @@ class _AgentQueue:
             self.ranks.clear()
         elif chooser.is_plain:
             place = int(chooser.draw() * len(handles))  # type: ignore[misc]
+        elif chooser.is_settled:
+            ranks = self.ranks
+            if len(ranks) < len(handles):
+                chooser.add_ranks(self.keys, ranks)
+            place = ranks.index(max(ranks))
         elif chooser.is_numbered or chooser.draw is None:
             place = chooser.pick(now(), things, self.keys, _in_words, self.ranks)
         else:
