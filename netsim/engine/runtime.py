@@ -22,6 +22,7 @@ from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, uncancellable_error
+from netsim.engine.link_changes import LinkChanges
 from netsim.engine.observers import Inspection, Sampler, View, Watcher
 from netsim.engine.places import Place, Places, flat
 from netsim.engine.process import limited_blas, unhurried_collector
@@ -94,6 +95,7 @@ class Runtime:
     ended: asyncio.Future[None]
     tasks: AgentTasks
     local: dict[Hashable, Agent]
+    changes: LinkChanges
     injector: FaultInjector
     sampler: Sampler | None
     watcher: Watcher | None
@@ -111,6 +113,7 @@ class Runtime:
         self.agents = result.agents
         self.scheduled = list(scheduled)
         self.places: Places | None = None
+        self._link_numbers: dict[tuple[Hashable, Hashable], int] | None = None
         self.built = self.started = self.closed = self.interrupted = False
         self.horizon = math.inf
         self.error: NetsimError | None = None
@@ -160,6 +163,7 @@ class Runtime:
         self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish, scenery)
         if settings.order is not None:
             self._follow(settings.order)
+        self.changes = LinkChanges(self)
         self.injector = FaultInjector(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.injector.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
@@ -257,7 +261,7 @@ class Runtime:
             self.injector.actions.clear()
             self.scheduled.clear()
             self.rounds.on_round_end = lambda number: None
-            del self.tasks, self.injector
+            del self.tasks, self.injector, self.changes
 
     def interrupt(self) -> None:
         """End the run from another thread, even before the run has started."""
@@ -272,21 +276,30 @@ class Runtime:
         if not self.started:
             self.scheduled.append((time, action))
             return
-        self._must_be_shared("Network.at")
+        self.must_be_shared("Network.at")
         if time < self.loop.now():
             raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the current time of the run")
+        if self.node is not None:
+            self.node.expect(time)
         call = partial(self._act, time, action)
         self.timers.append(self.loop.call_first_at(time, call, context=self.caller_context))
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Take down or restore one direction of a link."""
-        self._must_be_shared("Network.set_link")
+        self.must_be_shared("Network.set_link")
         if sender in self.outboxes:
             self.outboxes[sender].set_link(receiver, up)
 
+    def link_number(self, sender: Hashable, receiver: Hashable) -> int:
+        """Return a link's index among all links of the network."""
+        if self._link_numbers is None:
+            links = ((name, other) for name in self.settings.graph for other in self.settings.graph[name])
+            self._link_numbers = {link: number for number, link in enumerate(links)}
+        return self._link_numbers[sender, receiver]
+
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on."""
-        self._must_be_shared("Network.set_receiver")
+        self.must_be_shared("Network.set_receiver")
         if agent in self.inboxes:
             inbox = self.inboxes[agent]
             inbox.settle_now()
@@ -303,7 +316,7 @@ class Runtime:
         self.whereabouts("Network.move").jump(agent, position)
         self.injector.stand(agent)
 
-    def _must_be_shared(self, what: str) -> None:
+    def must_be_shared(self, what: str) -> None:
         """Raise BadInput if an agent calls ``what`` in a run over several workers: other workers would not notice."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
@@ -633,7 +646,7 @@ class Runtime:
 
     def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.inboxes.values():
-            yield from inbox.arrivals.under_way()
+            yield from inbox.under_way()
         for each in (self.medium, self.shared.sharing):
             if each:
                 yield from each.under_way()

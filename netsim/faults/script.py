@@ -31,9 +31,9 @@ class Faults(Sequence[Fault]):
     Parameters
     ----------
     faults : iterable of Fault
-        Faults of the kinds `Crash`, `Join`, `Leave`, `LinkDown`, `Lose`, `Partition`, `Straggler`, `ClockSkew`,
-        `Jitter`, `Move` and `Rewire`. A link or agent that several faults hold down is up again when the last of them
-        has ended.
+        Faults of the kinds `Crash`, `Join`, `Leave`, `LinkDown`, `LinkChange`, `Hold`, `Lose`, `Partition`,
+        `Straggler`, `ClockSkew`, `Jitter`, `Move` and `Rewire`. A link or agent that several faults hold down is up
+        again when the last of them has ended.
 
     Raises
     ------
@@ -91,12 +91,12 @@ class Faults(Sequence[Fault]):
         BadInput
             If JSON cannot hold an agent's name: it must be text, a real number, None, or a tuple of these.
         """
-        listed = [{"fault": type(fault).__name__, **dataclasses.asdict(fault)} for fault in self]
+        listed = [{"fault": type(fault).__name__, **_fields_of(fault)} for fault in self]
         try:
             text = json.dumps(listed, indent=2, allow_nan=False, default=_plain)
         except (TypeError, ValueError) as error:
             raise BadInput(
-                f"faults: must name agents by text, real numbers, None or tuples of these ({error})"
+                f"faults: must have names and settings that are text, real numbers, None or tuples of these ({error})"
             ) from None
         with write_whole(path) as file:
             file.write(text.encode())
@@ -220,6 +220,11 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
         raise BadInput(f"{where}: must have all of {', '.join(sorted(allowed))}") from None
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
+
+
+def _fields_of(fault: Fault) -> dict[str, Any]:
+    """Return a fault's fields; not those of their values, such as loss models, which a file cannot hold."""
+    return {field.name: getattr(fault, field.name) for field in dataclasses.fields(fault)}
 
 
 def _plain(name: Any) -> Any:

@@ -275,8 +275,9 @@ class Tree:
 def _named(order: Order) -> str:
     """Return a branch's name: what is done, to whom, and when."""
     by = "" if order.by is None else f" by {order.by:g} s"
+    by += "".join(f" {name} {value:g}" for name, value in order.to)
     words = {"lose": "lose next frame"}.get(order.what, order.what)
-    target = order.target.replace("-", "–") if order.what in ("cut", "heal", "lose") else order.target
+    target = order.target.replace("-", "–") if order.what in ("cut", "heal", "lose", "change") else order.target
     return f"{words} {target}{by} at {order.at:g} s"
 
 

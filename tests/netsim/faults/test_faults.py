@@ -856,7 +856,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
             lambda: Faults.draw(topology.ring(4), until=1, duration=1, mean_duration=1),
             "duration: must be left out with",
         ),
-        (lambda: Faults([Crash(2j, at=1)]).save("faults.json"), "must name agents by text"),
+        (lambda: Faults([Crash(2j, at=1)]).save("faults.json"), "must have names and settings that are text"),
     ],
 )
 def test_bad_input_ends_in_one_line(make: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
