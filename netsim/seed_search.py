@@ -29,7 +29,8 @@ from netsim.agent import Agent
 from netsim.clock.order import Choice, Hold, Method, Order
 from netsim.engine.build import Settings
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
-from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
+from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkChange, LinkDown, Partition, Straggler
+from netsim.faults import Hold as HeldLink
 from netsim.faults.words import as_text
 from netsim.network import BACKEND, Network, played_by
 from netsim.run import Run
@@ -52,8 +53,8 @@ _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
 _OF_DRAW = tuple(inspect.signature(Faults.draw).parameters.keys() - {"graph", "seed", "counts"})
 # Real seconds before a terminal is told how far it is.
 _PROGRESS_DELAY_S = 2.0
-# Fields of faults that are delays (s).
-_SIZES = ("delay", "most")
+# Fields of faults that are delays (s), or losses.
+_SIZES = ("delay", "most", "loss")
 # The most decimals of a number that is tried in place of a longer one.
 _MOST_DECIMALS = 6
 
@@ -582,9 +583,9 @@ def _simpler(fault: Fault) -> Iterator[Fault]:
         yield dataclasses.replace(fault, until=None, keeps_state=False)
         if not fault.keeps_state:
             yield dataclasses.replace(fault, keeps_state=True)
-    if isinstance(fault, LinkDown | Partition | Straggler | Jitter) and fault.until is not None:
+    if isinstance(fault, LinkDown | LinkChange | Partition | Straggler | Jitter) and fault.until is not None:
         yield dataclasses.replace(fault, until=None)
-    if isinstance(fault, LinkDown) and fault.one_way:
+    if isinstance(fault, LinkDown | LinkChange | HeldLink | Partition) and fault.one_way:
         yield dataclasses.replace(fault, one_way=False)
     if isinstance(fault, Partition) and len(fault.side) > 1:
         for name in fault.side:

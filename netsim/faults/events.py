@@ -359,6 +359,7 @@ class LinkChange(_OfLink):
     duplicate: float | None = None
     corrupt: float | None = None
     crc: bool | None = None
+    plural = "changes"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -391,6 +392,10 @@ class LinkChange(_OfLink):
 
     def end(self, injector: "FaultInjector", number: int) -> None:
         injector.changes.end(self.links_in(injector.graph), number)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin(), loss=sampler.size("loss"))
 
 
 CHANGEABLE = ("latency", "loss", "rate", "queue", "queue_bits", "duplicate", "corrupt", "crc")
@@ -427,6 +432,7 @@ class Hold(Fault):
     at: float
     until: float | None = None
     one_way: bool = False
+    plural = "holds"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -468,6 +474,10 @@ class Hold(Fault):
 
     def end(self, injector: "FaultInjector", number: int) -> None:
         injector.changes.release(self.links_in(injector.graph), number)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
 
 
 @dataclass(frozen=True)
@@ -592,7 +602,7 @@ class Partition(Fault):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.side(), *sampler.span())
+        return cls(sampler.side(), *sampler.span(), one_way=sampler.one_way())
 
 
 @dataclass(frozen=True)

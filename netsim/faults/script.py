@@ -115,7 +115,7 @@ class Faults(Sequence[Fault]):
         return cls(_fault_of(path, place, entry) for place, entry in enumerate(listed))
 
     @classmethod
-    def draw(
+    def draw(  # noqa: PLR0913  each kind of fault has sizes of its own
         cls,
         graph: "nx.Graph[Any]",
         *,
@@ -127,7 +127,9 @@ class Faults(Sequence[Fault]):
         jitter: Size | None = None,
         offset: Size | None = None,
         drift: Size | None = None,
+        loss: Size | None = None,
         keeps_state: bool | None = None,
+        one_way: bool | None = False,
         **counts: int,
     ) -> "Faults":
         """Draw a script at random; the faults of one kind do not depend on the counts of other kinds.
@@ -155,12 +157,17 @@ class Faults(Sequence[Fault]):
             Size of the clocks' offsets, in seconds, half of them ahead. Default: up to a tenth of the mean duration.
         drift : float or (float, float), optional
             Size of the clocks' drifts, in seconds a second, half of them fast. Default: up to 1e-4.
+        loss : float or (float, float), optional
+            Size of the loss that a changed link has. Default: up to 1.
         keeps_state : bool, optional
             Whether nodes that crash keep their state. Default: each node keeps its state with probability one half. The
             value does not change which nodes crash, or when.
+        one_way : bool, optional
+            Whether partitions cut only what leaves their side. None: each with probability one half.
         **counts : int
             The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
-            way), ``losses`` (of one frame each), ``partitions``, ``stragglers``, ``jitters`` and ``skews`` (of clocks).
+            way), ``changes`` and ``holds`` (of links, likewise), ``losses`` (of one frame each), ``partitions``,
+            ``stragglers``, ``jitters`` and ``skews`` (of clocks).
 
         Raises
         ------
@@ -171,13 +178,16 @@ class Faults(Sequence[Fault]):
         if duration is not None and mean_duration is not None:
             raise BadInput("duration: must be left out with mean_duration, which it replaces")
         mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
-        given = {"duration": duration, "delay": delay, "jitter": jitter, "offset": offset, "drift": drift}
+        given = {"duration": duration, "delay": delay, "jitter": jitter, "offset": offset, "drift": drift, "loss": loss}
         sizes = {name: None if size is None else _range(name, size) for name, size in given.items()}
         if (lengths := sizes["duration"]) is not None:
             mean = sum(lengths) / 2
         if sizes["drift"] is not None and sizes["drift"][1] >= 1:
             raise check.refuse("drift", drift, "< 1, as a clock that gains a second in each never comes to its end")
+        if sizes["loss"] is not None and sizes["loss"][1] > 1:
+            raise check.refuse("loss", loss, "at most 1")
         seed = check.integer("seed", seed, low=0)
+        one_way = None if one_way is None else check.flag("one_way", one_way)
         keeps_state = None if keeps_state is None else check.flag("keeps_state", keeps_state)
         drawn: list[Fault] = []
         kinds = {kind.plural: kind for kind in Fault.kinds.values() if kind.plural}
@@ -185,7 +195,7 @@ class Faults(Sequence[Fault]):
             check.one_of("kind of fault", name, kinds)
             count = check.integer(name, count, low=0)
             rng = draws.generator(seed, name, "faults")
-            sampler = FaultSampler(rng, graph, until, mean, name, count, keeps_state, sizes)
+            sampler = FaultSampler(rng, graph, until, mean, name, count, keeps_state, one_way, sizes)
             drawn += [kinds[name].sample(sampler) for _ in range(count)]
         return cls(drawn)
 
@@ -251,9 +261,11 @@ class FaultSampler:
         name: str,
         count: int,
         keeps_state: bool | None,
+        one_way: bool | None,
         sizes: Mapping[str, tuple[float, float] | None],
     ) -> None:
         self.rng, self.mean, self._sizes = rng, mean, sizes
+        self._one_way = one_way
         self._nodes: list[Hashable] = list(graph)
         self._graph, self._edges, self._until = graph, list(graph.edges), until
         self._name, self._count, self._keeps_state = name, count, keeps_state
@@ -299,7 +311,7 @@ class FaultSampler:
 
     def size(self, name: str) -> float:
         """Draw a size in the range that `Faults.draw` has for this name, uniformly; it is greater than 0."""
-        low, high = self._sizes[name] or (0.0, self.mean / 10)
+        low, high = self._sizes[name] or (0.0, 1.0 if name == "loss" else self.mean / 10)
         return low + (high - low) * (1 - float(self.rng.random()))
 
     def clock(self) -> tuple[float, float]:
@@ -308,6 +320,11 @@ class FaultSampler:
         # Times a tenth, rather than over ten, would change the last digit of scripts that are drawn without a size.
         offset = u * self.mean / 10 if self._sizes["offset"] is None else _signed(u, *self._sizes["offset"])
         return offset, _signed(v, *(self._sizes["drift"] or (0.0, 1e-4)))
+
+    def one_way(self) -> bool:
+        """Return whether a partition is one way, as given to `Faults.draw` or, if None was given, by a coin toss."""
+        # A coin that is tossed in any case would change the scripts that seeds drew when all partitions were two-way.
+        return self.coin() if self._one_way is None else self._one_way
 
     def side(self) -> list[Hashable]:
         """Draw one side of a partition: some of the agents, but not all."""

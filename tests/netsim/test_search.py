@@ -786,3 +786,21 @@ def test_how_far_it_is_stands_on_a_terminal_only(capfd: pytest.CaptureFixture[st
         patch.setattr("netsim.seed_search._PROGRESS_DELAY_S", 0.0)
         assert search(beating, lambda agents: True, seeds=range(2)) is None
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("holds", {}), ("changes", {"loss": (0.95, 1.0)}), ("partitions", {"one_way": True})],
+)
+def test_links_that_are_held_change_or_are_cut_one_way_are_drawn_and_shrunk(kind: str, more: dict[str, Any]) -> None:
+    faults = {"until": 4.0, "duration": (1.5, 2.0), kind: 4, **more}
+    found = search(partial(beating, agents=2), nobody_alone, faults=faults)
+    assert found is not None
+    [fault] = found.faults
+    assert fault.plural == kind
+    assert getattr(fault, "one_way", False) is False
+    network, agents, settings = beating(seed=found.seed, agents=2)
+    assert found.words is not None
+    with appending(found.words):
+        again = network.run(agents, **{**settings, "until": found.time})
+    assert again.trace_hash == found.run.trace_hash

@@ -892,6 +892,7 @@ SIZES: dict[str, tuple[str, str, Callable[[Any], float]]] = {
     "jitter": ("jitters", "most", lambda fault: fault.most),
     "offset": ("skews", "offset", lambda fault: abs(fault.offset)),
     "drift": ("skews", "drift", lambda fault: abs(fault.drift)),
+    "loss": ("changes", "loss", lambda fault: fault.loss),
 }
 
 
@@ -912,6 +913,15 @@ def test_drawn_sizes_are_uniform_and_change_nothing_else(size: str) -> None:
         # The end of a fault is rounded at its own size.
         assert low - 1e-12 <= min(values) <= max(values) <= high + 1e-12
         assert scipy.stats.kstest(values, "uniform", (low, high - low)).pvalue > 1e-3
+
+
+def test_partitions_are_drawn_one_way_if_asked_for() -> None:
+    drawn = {way: Faults.draw(topology.ring(9), until=9, seed=2, partitions=30, one_way=way) for way in (False, True)}
+    assert [fault.begins for fault in drawn[True]] == [fault.begins for fault in drawn[False]]
+    assert {fault.one_way for fault in drawn[True]} == {True}  # type: ignore[attr-defined]
+    assert Faults.draw(topology.ring(9), until=9, seed=2, partitions=30) == drawn[False]
+    some = Faults.draw(topology.ring(9), until=9, seed=2, partitions=30, one_way=None)
+    assert 5 < sum(fault.one_way for fault in some) < 25  # type: ignore[attr-defined]
 
 
 def test_whether_crashed_nodes_keep_their_state_can_be_said_and_changes_nothing_else() -> None:
