@@ -26,12 +26,14 @@ from netsim.engine.observers import MOST_ROWS, Viewer
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError
 from netsim.faults import ClockSkew, Fault, Faults
+from netsim.faults.events import CHANGEABLE
 from netsim.faults.words import append
 from netsim.ipv6 import SixLowpan
 from netsim.links import latency
 from netsim.links.capacity import Capacity
 from netsim.links.latency import Latency
 from netsim.links.link import Link
+from netsim.links.loss import Loss
 from netsim.links.rate import Rate
 from netsim.radio.settings import Radio
 from netsim.run import Probe, Progress, Run
@@ -331,34 +333,79 @@ class Network:
             self._running.at(time, action)
 
     @check.named
-    def set_link(self, sender: Hashable, receiver: Hashable, up: bool, *, both: bool = True) -> None:
-        """Take down or restore the link between two agents while the network runs.
+    def set_link(  # noqa: PLR0913  an editor shows every parameter
+        self,
+        sender: Hashable,
+        receiver: Hashable,
+        up: bool | None = None,
+        *,
+        both: bool = True,
+        drops: bool = False,
+        held: bool | None = None,
+        latency: float | Latency | None = None,
+        loss: float | Loss | None = None,
+        rate: float | None = None,
+        queue: int | None = None,
+        queue_bits: int | None = None,
+        duplicate: float | None = None,
+        corrupt: float | None = None,
+        crc: bool | None = None,
+    ) -> None:
+        """Cut or restore the link between two agents while the network runs, hold it, or give it other settings.
 
-        Frames in flight still arrive; new frames are dropped with cause ``link_down``.
+        None leaves unchanged what it is. ``docs/links.md`` tells what a change does to frames under way, and what the
+        link draws afterwards.
 
         Parameters
         ----------
         sender, receiver : Hashable
             The endpoints of the link.
-        up : bool
-            Whether the link carries frames from now on.
+        up : bool, optional
+            Whether the link carries frames from now on. Frames that are offered to a cut link end as ``link_down``;
+            frames in flight arrive.
         both : bool
             Whether to change both directions, as `netsim.faults.LinkDown` does, or only ``sender`` to ``receiver``. A
             link without a link back has only one.
+        drops : bool
+            With ``up=False``: whether frames that the link has accepted, and that have not arrived, also those in its
+            queue, end as ``lost``.
+        held : bool, optional
+            Whether frames that arrive over the link wait from now on; with False, those that wait arrive.
+        latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc
+            As in `netsim.Link`. A ``rate`` is a number of bits per second; `math.inf`: sending takes no time.
 
         Raises
         ------
         BadInput
-            If the graph has no such edge.
+            If the graph has no such edge, nothing is changed, a value is outside its range, or the link cannot change
+            so: on a `netsim.Radio` and on real links it can only be cut.
         """
-        runtime, up, both = self._runtime(), check.flag("up", up), check.flag("both", both)
+        runtime, both = self._runtime(), check.flag("both", both)
+        there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
         if not self.graph.has_edge(sender, receiver):
-            raise check.refuse("link", (sender, receiver), "an edge of the graph")
-        there = (sender, receiver)
+            raise check.refuse("link", there, "an edge of the graph")
         links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
-        for link in links:
-            runtime.set_link(*link, up)
-        runtime.injector.record.set_links(links, up, runtime.loop.now())
+        given = dict(zip(CHANGEABLE, (latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc), strict=True))
+        settings = {name: value for name, value in given.items() if value is not None}
+        if check.flag("drops", drops) and up is not False:
+            raise BadInput("drops = True: must come with up=False")
+        if up is None and held is None and not settings:
+            raise BadInput(f"set_link: must change one of up, held, {', '.join(CHANGEABLE)}")
+        runtime.must_be_shared("Network.set_link")
+        if drops or held is not None:
+            changes.check_wired("Network.set_link")
+        if settings:
+            changes.change("Network.set_link", links, settings)
+            runtime.injector.record.change_links(links, settings, now)
+        if held is not None:
+            (changes.hold if check.flag("held", held) else changes.release)(links, "the program")
+            runtime.injector.record.hold_links(links, held, now)
+        if up is not None:
+            if drops:
+                changes.drop(links)
+            for link in links:
+                runtime.set_link(*link, check.flag("up", up))
+            runtime.injector.record.set_links(links, up, now)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
         """Return the nodes that a message passes with ``routing``, both ends included; [] if no route leads there.

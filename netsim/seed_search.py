@@ -30,7 +30,8 @@ from netsim.clock.order import Choice, Hold, Method, Order
 from netsim.clock.task import OWNER
 from netsim.engine.build import Settings
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
-from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkDown, Partition, Straggler
+from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkChange, LinkDown, Partition, Straggler
+from netsim.faults import Hold as HeldLink
 from netsim.faults.words import as_text
 from netsim.network import BACKEND, Network, Refine, refined_by
 from netsim.run import Run
@@ -50,10 +51,12 @@ _T = TypeVar("_T")
 # What `make` may ask of `Network.run`: a search runs in virtual time, in this process, and keeps what it needs itself.
 _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
 # The arguments of `Faults.draw` that are no kinds of faults, but for the graph and the seed, which the search gives.
-_OF_DRAW = ("until", "mean_duration", "keeps_state")
+_OF_DRAW = tuple(inspect.signature(Faults.draw).parameters.keys() - {"graph", "seed", "counts"})
 # Real seconds before a terminal is told how far it is.
 _PROGRESS_DELAY_S = 2.0
-# The most decimals of a time that is tried in place of a longer one.
+# Fields of faults that are delays (s), or losses.
+_SIZES = ("delay", "most", "loss")
+# The most decimals of a number that is tried in place of a longer one.
 _MOST_DECIMALS = 6
 
 
@@ -547,8 +550,13 @@ def explore(
     order = Order(records=True)
     broken = trials.run(seed, order=order)
     usual = list(order.choices)
-    things = dict.fromkeys((each.agent, each.time, thing) for each in usual for thing in each.things)
-    holds = [Order(schedule=[Hold(*thing)], records=True) for thing in things] if deviations != 0 else []
+    waiting: dict[tuple[Any, ...], Hold] = {}
+    for each in usual if deviations != 0 else ():
+        for thing in each.things:
+            # An agent that waits for all others is one hold, whoever has the turn.
+            key = each.time, thing, None if each.kind == "agent" else each.agent
+            waiting.setdefault(key, Hold(each.agent, each.time, thing))
+    holds = [Order(schedule=[hold], records=True) for hold in waiting.values()]
     while broken is None and holds and trials.count < limit:
         broken = trials.run(seed, order=holds.pop(0))
     level: list[tuple[tuple[Choice, ...], list[Choice]]] = [((), usual)]
@@ -640,35 +648,38 @@ def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
 
 
 def _simpler(fault: Fault) -> Iterator[Fault]:
-    """Yield simpler forms of a fault: one that does not end, that spares the disk, with fewer nodes, rounder times."""
+    """Yield simpler forms of a fault: one that does not end, spares the disk, has fewer nodes, or rounder numbers."""
     if isinstance(fault, Crash) and fault.until is not None:
         yield dataclasses.replace(fault, until=None, keeps_state=False)
         if not fault.keeps_state:
             yield dataclasses.replace(fault, keeps_state=True)
-    if isinstance(fault, LinkDown | Partition | Straggler | Jitter) and fault.until is not None:
+    if isinstance(fault, LinkDown | LinkChange | Partition | Straggler | Jitter) and fault.until is not None:
         yield dataclasses.replace(fault, until=None)
-    if isinstance(fault, LinkDown) and fault.one_way:
+    if isinstance(fault, LinkDown | LinkChange | HeldLink | Partition) and fault.one_way:
         yield dataclasses.replace(fault, one_way=False)
     if isinstance(fault, Partition) and len(fault.side) > 1:
         for name in fault.side:
             yield dataclasses.replace(fault, side=tuple(each for each in fault.side if each != name))
     names = {each.name for each in dataclasses.fields(fault)}
-    for name in ("at", "until"):
+    for name in ("at", "until", *_SIZES):
         value = getattr(fault, name, None)
         if name in names and isinstance(value, float):
             yield from _rounder(fault, name, value)
 
 
 def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
-    """Yield a fault with fewer decimals in a time (s), the fewest first."""
+    """Yield a fault with fewer decimals in a time or a delay (s), the fewest first."""
     for decimals in range(_MOST_DECIMALS):
         rounded = round(value, decimals)
         if rounded == value:
             return
+        if name in _SIZES and rounded > value:
+            # A fault that is larger is no simpler one.
+            rounded = round(rounded - 10.0**-decimals, decimals)
         try:
             yield dataclasses.replace(fault, **{name: rounded})
         except BadInput:
-            # It would end as it begins.
+            # It would end as it begins, or delay nothing.
             continue
 
 
@@ -748,7 +759,7 @@ def _checked_faults(faults: Drawn) -> Drawn:
     if isinstance(faults, Mapping):
         kinds = sorted(kind.plural for kind in Fault.kinds.values() if kind.plural)
         for name in faults:
-            check.one_of("faults", name, [*_OF_DRAW, *kinds])
+            check.one_of("faults", name, [*sorted(_OF_DRAW), *kinds])
         if "until" not in faults:
             raise BadInput(
                 "faults: must have until, the time (s) in which they begin, as in dict(until=5.0, crashes=2)"

@@ -10,7 +10,7 @@ given payloads at given times and record the frames that they receive:
 
 `simulate` makes a test that runs a network under many seeds, with faults and in other orders, and `search` looks for a
 seed and faults that break an invariant; `check_same` runs a network under other hash seeds, the other core and more
-workers. Strategies of hypothesis are in `netsim.strategies`.
+workers; `isolated` agents share nothing. Strategies of hypothesis are in `netsim.strategies`.
 
 docs/testing.md has more examples.
 """
@@ -29,6 +29,7 @@ from netsim.agent import Agent
 from netsim.clock.order import Choice, Hold, Order
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
+from netsim.isolation import isolated
 from netsim.links.loss import Decide, Loss
 from netsim.network import Network
 from netsim.run import Run
@@ -53,6 +54,7 @@ __all__ = [
     "could_know",
     "counts",
     "explore",
+    "isolated",
     "losing",
     "play",
     "search",

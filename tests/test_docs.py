@@ -38,8 +38,8 @@ SLOW = (
 )
 # Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
 _TRIES = {"sockets.md": 3}
-# It writes files into the folder where it runs.
-WRITES = ("first.md",)
+# They write files into the folder where they run.
+WRITES = ("first.md", "faults.md")
 # It opens a pseudo-terminal, which a bare chroot does not have.
 NEEDS_TERMINAL = ("devices.md",)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -266,6 +266,13 @@ def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+def submitted(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the classes of a submission, for one test."""
+    conftest = imported("conftest", monkeypatch)
+    monkeypatch.setitem(sys.modules, "submission", None)  # type: ignore[arg-type]
+    return conftest.Submission(written(tmp_path, text))
+
+
 @pytest.mark.usefixtures("marks")
 @pytest.mark.parametrize("way", CHEATS)
 def test_who_cannot_have_heard_cannot_know(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,12 +283,10 @@ def test_who_cannot_have_heard_cannot_know(way: str, tmp_path: Path, monkeypatch
     # Set, and deleted again, so that what the cheat sets is undone.
     monkeypatch.setenv("NEWS", "")
     monkeypatch.delenv("NEWS")
-    submission = imported("conftest", monkeypatch).Isolated(written(tmp_path, cheat(way)))
+    submission = submitted(cheat(way), tmp_path, monkeypatch)
     tests = imported("test_broadcast", monkeypatch)
     with pytest.raises(AssertionError) as caught:
         tests.test_knowledge(submission["Broadcast"])
-    submission.forget()
-    assert not any(name.startswith("submission_") for name in sys.modules)
     if way in SHARED:
         assert isinstance(caught.value, KnowsUnheard)
         assert str(caught.value).startswith("agent 1 knows at 0 s what agent 0 began with, and could not have heard it")
@@ -307,13 +312,14 @@ def test_each_agent_has_a_module_of_its_own(tmp_path: Path, monkeypatch: pytest.
     text = (
         "import dataclasses\nimport netsim\n@dataclasses.dataclass\nclass Mine(netsim.Agent):\n    value: 'int' = 1\n"
     )
-    submission = imported("conftest", monkeypatch).Isolated(written(tmp_path, text))
+    submission = submitted(text, tmp_path, monkeypatch)
     one, other = submission["Mine"](), submission["Mine"](value=2)
     assert (one.value, other.value) == (1, 2)
     assert type(one) is not type(other)
     assert copy.deepcopy(other).value == 2
     assert pickle.loads(pickle.dumps(other)).value == 2
-    submission.forget()
+    # Nothing is left beside the student's file.
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
 # --- another assignment -----------------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ class RunMetadata:
     faults : sequence of dict
         The faults in order of time, each as a dict with these keys. Agents are given by their numbers.
 
-        * ``what``: the class of the `netsim.faults.Fault`, "SetLink" for a link cut by `netsim.Network.set_link`, or
-          "Empty" for an empty battery.
+        * ``what``: the class of the `netsim.faults.Fault`, also for a link that `netsim.Network.set_link` holds or
+          changes; "SetLink" for one that it cuts, or "Empty" for an empty battery.
         * ``text``: a description of the fault.
         * ``begin``, ``end``: the times (s) at which the fault began and ended; ``end`` is None if it did not end.
         * ``agents``: the list of the agents that the fault affects.

@@ -5,6 +5,10 @@ and frames may come. An `Order` takes another one. It chooses only among what be
 nothing, so what one does at an instant changes nothing of what another does then. Hence a choice is named by its
 agent, its time and its number, and it stays the same choice in a run that leaves another one out, or has more workers.
 
+Over links without latency, and on a radio, an agent does reach another within an instant. There a choice is made among
+agents as well: each time that an agent has its turn, another one of those that are ready may act in its place. Such a
+choice is named by the agent whose turn it was.
+
 What belongs to no agent (rounds, faults, the radio, probes) keeps its place, and nothing passes it. Callbacks of
 asyncio and netsim that are neither step of a task nor timer keep their place as well. So do frames of one link, and
 callbacks of ``call_soon``, which asyncio promises to run first in, first out.
@@ -14,6 +18,7 @@ import ast
 import asyncio
 import inspect
 import itertools
+import operator
 import os
 import re
 import sys
@@ -22,6 +27,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from netsim._version import __version__
@@ -36,7 +42,12 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered", "ordering", "read"]
 
 Method = Literal["random", "priorities"]
+Kind = Literal["step", "frame", "agent"]
 
+# A choice among agents is made among so many, of the first places of the queue.
+_MOST_AGENTS, _MOST_PLACES = 8, 64
+
+_tuple = tuple.__new__
 # The priorities of an agent's things change within so many of its first choices.
 _CHANGE_WITHIN = 50
 
@@ -50,6 +61,7 @@ _WORDS = re.compile(
     r"(?P<held>.+) waits until nothing else is ready|(?P<first>.+?) comes before .+?(?: and (?P<more>\d+) more)?)"
 )
 _FRAME, _LINK, _CALLBACK, _ARRIVAL = "the frame ", "the link from ", "the callback ", "an arrival of frames"
+_AGENT = "agent "
 
 
 class Choice(NamedTuple):
@@ -65,12 +77,12 @@ class Choice(NamedTuple):
         How many choices of this agent there were before at this time.
     taken, among : int
         Which of the things was first, from 0, in asyncio's order; and how many there were.
-    frames : bool
-        Whether the things are frames of several links; else steps of tasks, timers and callbacks.
+    kind : {"step", "frame", "agent"}
+        What the things are: steps of tasks, timers and callbacks; frames of several links; or agents.
     words : str
         The choice in words, unless asyncio's order makes the same.
     things : tuple of str
-        What tells the things apart: names of tasks, or senders.
+        What tells the things apart: names of tasks, senders, or agents.
     """
 
     agent: Hashable
@@ -78,21 +90,24 @@ class Choice(NamedTuple):
     number: int
     taken: int
     among: int = 0
-    frames: bool = False
+    kind: Kind = "step"
     words: str = ""
     things: tuple[str, ...] = ()
 
     @property
-    def place(self) -> tuple[Hashable, float, int, bool]:
+    def place(self) -> tuple[Hashable, float, int, str]:
         """What names the choice."""
-        return self.agent, self.time, self.number, self.frames
+        return self.agent, self.time, self.number, self.kind
 
     def __str__(self) -> str:
-        return self.words or f"{_where(self)}: {'frame' if self.frames else 'thing'} {self.taken} of {self.among} first"
+        where = _where(self.agent, self.time, self.number)
+        return self.words or f"{where}: {self.kind} {self.taken} of {self.among} first"
 
 
 class Hold(NamedTuple):
     """A task of an agent, or a link to it, that waits at an instant until nothing else of the agent is ready.
+
+    Where choices are made among agents, it may also be an agent, which waits until no other agent is ready.
 
     Attributes
     ----------
@@ -112,14 +127,13 @@ class Hold(NamedTuple):
     words: str = ""
 
     def __str__(self) -> str:
-        return self.words or f"{_where(self)}: {self.thing} waits until nothing else is ready"
+        return self.words or f"{_where(self.agent, self.time)}: {self.thing} waits until nothing else is ready"
 
 
-def _where(change: Choice | Hold) -> str:
-    exact = f"{change.time:g}"
-    shown = exact if float(exact) == change.time else repr(change.time)
-    number = f", choice {change.number + 1}" if isinstance(change, Choice) and change.number else ""
-    return f"at {shown} s agent {draws.plain_name(change.agent)!r}{number}"
+def _where(agent: Hashable, time: float, number: int = 0) -> str:
+    exact = f"{time:g}"
+    shown = exact if float(exact) == time else repr(time)
+    return f"at {shown} s agent {draws.plain_name(agent)!r}" + (f", choice {number + 1}" if number else "")
 
 
 class Order:
@@ -216,11 +230,13 @@ def _parsed(line: str) -> Choice | Hold:
     except (ValueError, SyntaxError):
         raise check.refuse("order", line, "words with a time in seconds and the name of an agent") from None
     if found["held"]:
-        is_task = not found["held"].startswith((_LINK, _CALLBACK, _ARRIVAL))
+        is_task = not found["held"].startswith((_LINK, _CALLBACK, _ARRIVAL, _AGENT))
         task = re.search(r"\((?:line \d+, )?([^()]+)\)$", found["held"]) if is_task else None
         return Hold(agent, time, task[1] if task else found["held"], line)
     number, taken = int(found["number"] or 1) - 1, int(found["more"] or 0) + 1
-    return Choice(agent, time, number, taken, frames=found["first"].startswith(_FRAME), words=line)
+    first = found["first"]
+    kind: Kind = "frame" if first.startswith(_FRAME) else "agent" if first.startswith(_AGENT) else "step"
+    return Choice(agent, time, number, taken, kind=kind, words=line)
 
 
 _ORDER: ContextVar[Order | None] = ContextVar("ORDER", default=None)
@@ -238,12 +254,12 @@ def read(text: str) -> str:
 
 
 @contextmanager
-def ordering(text: str | None) -> Iterator[None]:
-    """In all runs inside the context that are given no order, use that of a text (`Order.parse`)."""
-    if text is None:
+def ordering(order: str | Order | None) -> Iterator[None]:
+    """In all runs inside the context that are given no order, use this one, or that of a text (`Order.parse`)."""
+    if order is None:
         yield
         return
-    token = _ORDER.set(Order.parse(text))
+    token = _ORDER.set(Order.parse(order) if isinstance(order, str) else order)
     try:
         yield
     finally:
@@ -265,7 +281,7 @@ _Words = Callable[[Any, bool], str]
 
 
 class Chooser:
-    """Chooses for one agent, in one run, either among its steps or among the frames that arrive.
+    """Chooses for one agent, in one run: among its steps, among the frames that arrive, or who acts when it has a turn.
 
     Its draws depend on nothing else, so that they do not depend on when an inbox is looked at.
 
@@ -275,10 +291,12 @@ class Chooser:
         The order of the run.
     agent : Hashable
         The agent's name.
-    frames : bool
-        Whether it chooses among frames.
+    kind : {"step", "frame", "agent"}
+        What it chooses among.
     note : callable
         Called with what a schedule changes, in words.
+    priorities : dict, optional
+        Priorities that choosers share, by what tells things apart.
 
     Attributes
     ----------
@@ -286,71 +304,110 @@ class Chooser:
         Returns the next random number of this chooser, uniform on [0, 1).
     is_plain : bool
         Whether a choice is only ``int(draw() * count)``.
+    is_settled : bool
+        Whether a choice is only the highest priority, as none changes any more.
+    is_numbered : bool
+        Whether choices are recorded, or taken from a schedule; else they need no number.
     holds : dict
-        The agent's holds, as {time: {thing: Hold}}.
+        The agent's holds, as {time: {thing: Hold}}; those of all agents, if it chooses among agents.
+    moved : set of float
+        The times (s) at which it has put frames into another order than that of their links. Frames of such a time that
+        are settled later come after them.
     """
 
-    def __init__(self, order: Order, agent: Hashable, frames: bool, note: Callable[[str], None]) -> None:
-        self.agent, self._frames, self._order, self._note = agent, frames, order, note
-        own = [each for each in order.schedule if each.agent == agent]
+    def __init__(
+        self,
+        order: Order,
+        agent: Hashable,
+        kind: Kind,
+        note: Callable[[str], None],
+        priorities: dict[str, float] | None = None,
+    ) -> None:
+        self.agent, self._kind, self._order, self._note = agent, kind, order, note
         self._taken = {
-            each.place[1:3]: each.taken for each in own if isinstance(each, Choice) and each.frames is frames
+            each.place[1:3]: each.taken
+            for each in order.schedule
+            if isinstance(each, Choice) and each.agent == agent and each.kind == kind
         }
         self.holds: dict[float, dict[str, Hold]] = {}
-        for each in own:
-            if isinstance(each, Hold):
+        for each in order.schedule:
+            if isinstance(each, Hold) and (each.thing.startswith(_AGENT) if kind == "agent" else each.agent == agent):
                 self.holds.setdefault(each.time, {})[each.thing] = each
+        self.moved: set[float] = set()
         self._time, self._number, self._made = -1.0, 0, 0
-        self._priorities: dict[str, float] = {}
+        self._priorities: dict[str, float] = {} if priorities is None else priorities
         self.draw: Callable[[], float] | None = None
         self._changes: list[int] | None = None
         if order.seed is not None:
-            purpose = "order of frames" if frames else "order"
+            purpose = {"step": "order", "frame": "order of frames", "agent": "order of agents"}[kind]
             self.draw = draws.Stream(draws.stream_key(order.seed, draws.name_key(agent), purpose)).uniform
             if order.method == "priorities":
                 self._changes = [int(self.draw() * _CHANGE_WITHIN) for _ in range(order.changes)]
-        self._is_numbered = order.records or bool(self._taken)
-        self.is_plain = self.draw is not None and self._changes is None and not self._is_numbered
+        self.is_numbered = order.records or bool(self._taken)
+        self.is_settled = False
+        self.is_plain = self.draw is not None and self._changes is None and not self.is_numbered
 
-    def pick(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> int:
-        """Return which of several things is first; ``keys`` tell them apart, unless ``is_plain``."""
+    def pick(
+        self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words, ranks: list[float] | None = None
+    ) -> int:
+        """Return which of several things is first; ``keys`` tell them apart, unless ``is_plain``.
+
+        ``ranks`` are as for `by_priority`.
+        """
         which = 0
         if self.draw is not None:
-            which = int(self.draw() * len(things)) if self._changes is None else self._by_priority(keys)
-        if not self._is_numbered:
+            if self._changes is None:
+                which = int(self.draw() * len(things))
+            else:
+                which = self.by_priority(keys, [] if ranks is None else ranks)
+        if not self.is_numbered:
             return which
         number = self._number = self._number + 1 if time == self._time else 0
         self._time = time
         if self._taken:
             which = min(self._taken.get((time, number), 0), len(things) - 1)
-        order = self._order
-        choice = Choice(self.agent, time, number, which, len(things), self._frames, "", tuple(keys))
+        order, words_of_it = self._order, ""
         if which and (order.tells or not order.records):
             more = f" and {which - 1} more" if which > 1 else ""
             said = f"{words(things[which], False)} comes before {words(things[0], False)}{more}"
-            choice = choice._replace(words=f"{_where(choice)}: {said}")
+            words_of_it = f"{_where(self.agent, time, number)}: {said}"
             if self._taken:
                 self._note(said)
         if order.records:
-            order.choices.append(choice)
+            # As a constructor would do it, at half its time.
+            order.choices.append(
+                _tuple(Choice, (self.agent, time, number, which, len(things), self._kind, words_of_it, tuple(keys)))
+            )
         return which
 
-    def _by_priority(self, keys: Sequence[str]) -> int:
+    def by_priority(self, keys: Sequence[str], ranks: list[float]) -> int:
+        """Return the place of the thing of the highest priority.
+
+        ``ranks`` are the priorities of the first things, if they are known from the last choice; those of the others
+        are added.
+        """
         priorities, made = self._priorities, self._made
         self._made = made + 1
-        try:
-            ranks = [priorities[each] for each in keys]
-        except KeyError:
-            for each in keys:
-                if each not in priorities:
-                    priorities[each] = self.draw()  # type: ignore[misc]
-            ranks = [priorities[each] for each in keys]
-        if made < _CHANGE_WITHIN:
+        self.add_ranks(keys, ranks)
+        place = ranks.index(max(ranks))
+        if made >= _CHANGE_WITHIN:
+            self.is_settled = not self.is_numbered
+        elif made in self._changes:  # type: ignore[operator]
             for number, step in enumerate(self._changes or ()):
                 if step == made:
-                    priorities[keys[ranks.index(max(ranks))]] = -1.0 - number
-                    ranks = [priorities[each] for each in keys]
-        return ranks.index(max(ranks))
+                    priorities[keys[place]] = -1.0 - number
+                    ranks[:] = [priorities[each] for each in keys]
+                    place = ranks.index(max(ranks))
+        return place
+
+    def add_ranks(self, keys: Sequence[str], ranks: list[float]) -> None:
+        """Add the priorities of those of the things that have none in ``ranks``."""
+        priorities = self._priorities
+        for each in keys[len(ranks) :]:
+            rank = priorities.get(each)
+            if rank is None:
+                rank = priorities[each] = self.draw()  # type: ignore[misc]
+            ranks.append(rank)
 
     def rest(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> list[int]:
         """Return the places of the things that no hold keeps waiting; of all, if there are no others."""
@@ -362,7 +419,7 @@ class Chooser:
             hold = held.get(key)
             if hold is not None and all(known[:3] != hold[:3] for known in self._order.holds):
                 said = f"{words(thing, True)} waits until nothing else is ready"
-                self._order.holds.append(hold._replace(words=f"{_where(hold)}: {said}"))
+                self._order.holds.append(hold._replace(words=f"{_where(hold.agent, time)}: {said}"))
                 self._note(said)
         return left
 
@@ -387,6 +444,8 @@ class Chooser:
                 arranged.append(link.popleft())
                 if not link:
                     del links[heads[which][3].sender]
+            if any(map(operator.is_not, arranged[first:], entries[first:end])):
+                self.moved.add(time)
             first = end
         return arranged
 
@@ -404,6 +463,9 @@ def _frame_in_words(entry: Any, named: bool) -> str:
 # asyncio's compiled tasks have a wrapper for steps, and a function for steps after a future.
 _STEP = "TaskStepMethWrapper"
 _STEPS = frozenset([_STEP, "task_wakeup", "TaskWakeup", "__step", "__wakeup"])
+
+Choosers = tuple[Chooser, Chooser | None]
+"""An agent's choosers: among its steps and, if such choices are made, among agents."""
 
 _PLAIN = object()
 """In place of a thing: a callback that keeps its place."""
@@ -424,12 +486,18 @@ class _AgentQueue:
 
     Attributes
     ----------
+    name : str
+        The agent, as choices among agents tell it from others.
+    turns : Chooser or None
+        Chooses which agent acts when this one has its turn, if such choices are made.
     handles : list
         The callbacks of the first segment, in asyncio's order.
     things : list
         What each of the first of them lets go on (`_thing`); found out when there is a choice.
     keys : list of str
         What tells the things apart; empty if the chooser does not ask for it.
+    ranks : list of float
+        The priorities of the first of them, for the chooser.
     special : int
         How many of the things are no tasks or timeouts.
     later : deque of list
@@ -438,20 +506,25 @@ class _AgentQueue:
         The callbacks of the last segment, whose number is ``epoch``.
     """
 
-    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "special", "things")
+    __slots__ = ("chooser", "epoch", "handles", "keys", "last", "later", "name", "ranks", "special", "things", "turns")
 
-    def __init__(self, chooser: Chooser) -> None:
-        self.chooser = chooser
+    def __init__(self, chooser: Chooser, turns: Chooser | None) -> None:
+        self.chooser, self.turns = chooser, turns
+        self.name = _named(chooser.agent)
         self.clear()
 
     def clear(self) -> None:
         """Remove all callbacks."""
         self.handles: list[Any] = []
-        self.things: list[Any] = []
-        self.keys: list[str] = []
-        self.special = 0
+        self._forget_things()
         self.later: deque[list[Any]] = deque()
         self.last, self.epoch = self.handles, -1
+
+    def _forget_things(self) -> None:
+        self.things: list[Any] = []
+        self.keys: list[str] = []
+        self.ranks: list[float] = []
+        self.special = 0
 
     def open(self, epoch: int) -> None:
         """Begin a segment."""
@@ -462,40 +535,56 @@ class _AgentQueue:
 
     def pop(self, now: Callable[[], float]) -> Any:
         """Remove and return the callback that is next."""
-        handles, things = self.handles, self.things
+        handles, things, chooser = self.handles, self.things, self.chooser
         if not handles:
             handles = self.handles = self.later.popleft()
         if len(handles) == 1:
-            things.clear()
-            self.keys.clear()
-            self.special = 0
+            if things:
+                self._forget_things()
             return handles.pop()
-        chooser = self.chooser
         if len(things) < len(handles):
-            for handle in handles[len(things) :]:
-                callback = handle._callback
-                if type(callback).__name__ == _STEP:
-                    thing = callback.__self__
-                elif callback is END_OF_SLEEP:
-                    # If nothing asks, it does not matter which task sleeps.
-                    thing = None if chooser.is_plain else _waiting(handle._args[0]) or _UNAWAITED
-                else:
-                    thing = _thing(handle)
-                    self.special += thing is _PLAIN or type(thing) is _Bare
-                things.append(thing)
-                if not chooser.is_plain:
-                    self.keys.append(_key(thing))
+            self._find_things()
         if self.special or chooser.holds:
             place = self._place(now())
             self.special -= things[place] is _PLAIN or type(things[place]) is _Bare
+            self.ranks.clear()
         elif chooser.is_plain:
             place = int(chooser.draw() * len(handles))  # type: ignore[misc]
+        elif chooser.is_settled:
+            ranks = self.ranks
+            if len(ranks) < len(handles):
+                chooser.add_ranks(self.keys, ranks)
+            place = ranks.index(max(ranks))
+        elif chooser.is_numbered or chooser.draw is None:
+            place = chooser.pick(now(), things, self.keys, _in_words, self.ranks)
         else:
-            place = chooser.pick(now(), things, self.keys, _in_words)
+            place = chooser.by_priority(self.keys, self.ranks)
+        if self.ranks:
+            del self.ranks[place]
         del things[place]
         if not chooser.is_plain:
             del self.keys[place]
         return handles.pop(place)
+
+    def _find_things(self) -> None:
+        """Find out what the callbacks that came since the last choice let go on."""
+        things, keys = self.things, None if self.chooser.is_plain else self.keys
+        for handle in self.handles[len(things) :]:
+            callback = handle._callback
+            kind = type(callback)
+            if kind.__name__ == _STEP or (kind is BuiltinFunctionType and callback.__name__ in _STEPS):
+                thing = callback.__self__
+                if keys is not None:
+                    keys.append(thing.get_name())
+            elif keys is None and callback is END_OF_SLEEP:
+                # Nothing asks which task sleeps.
+                thing = None
+            else:
+                thing = (_waiting(handle._args[0]) or _UNAWAITED) if callback is END_OF_SLEEP else _thing(handle)
+                self.special += thing is _PLAIN or thing.__class__ is _Bare
+                if keys is not None:
+                    keys.append(_key(thing))
+            things.append(thing)
 
     def _place(self, now: float) -> int:
         """Choose the place of the next callback where not all may be next."""
@@ -520,6 +609,14 @@ class _AgentQueue:
         return offered[chooser.pick(now, [things[place] for place in offered], own, _in_words)]
 
 
+def _named(agent: Hashable) -> str:
+    return f"{_AGENT}{draws.plain_name(agent)!r}"
+
+
+def _agent_in_words(queue: _AgentQueue, named: bool) -> str:
+    return queue.name
+
+
 class ReadyQueue:
     """A loop's ready callbacks, in place of asyncio's deque: those of one agent come in the order of an `Order`.
 
@@ -528,10 +625,10 @@ class ReadyQueue:
     one agent do not depend on what others do.
     """
 
-    def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
+    def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
         self._now = loop.now
         self._places: deque[Any] = deque()
-        self._queues = {owner: _AgentQueue(chooser) for owner, chooser in choosers.items()}
+        self._queues = {owner: _AgentQueue(*own) for owner, own in choosers.items()}
         self._epoch = 0
         for handle in ready:
             self.append(handle)
@@ -551,7 +648,34 @@ class ReadyQueue:
     def popleft(self) -> Any:
         """Remove and return the callback that is next."""
         place = self._places.popleft()
-        return place.pop(self._now) if type(place) is _AgentQueue else place
+        if type(place) is not _AgentQueue:
+            return place
+        if place.turns is not None and self._places:
+            place = self._turn(place, place.turns)
+        return place.pop(self._now)
+
+    def _turn(self, first: _AgentQueue, turns: Chooser) -> _AgentQueue:
+        """Return the agent that acts when ``first`` has its turn, which then is the next to have one."""
+        places, now = self._places, self._now()
+        is_held = now in turns.holds
+        found = {first: -1}
+        for at, place in enumerate(places):
+            # What belongs to no agent is passed by none; and the first few are enough, unless one waits for all.
+            if type(place) is not _AgentQueue or (not is_held and (at == _MOST_PLACES or len(found) == _MOST_AGENTS)):
+                break
+            found.setdefault(place, at)
+        if len(found) == 1:
+            return first
+        ready = list(found)
+        keys = [queue.name for queue in ready]
+        if is_held:
+            ready = [ready[each] for each in turns.rest(now, ready, keys, _agent_in_words)][:_MOST_AGENTS]
+            keys = [queue.name for queue in ready]
+        chosen = ready[turns.pick(now, ready, keys, _agent_in_words) if len(ready) > 1 else 0]
+        if chosen is not first:
+            del places[found[chosen]]
+            places.appendleft(first)
+        return chosen
 
     def clear(self) -> None:
         """Remove all callbacks."""
@@ -567,8 +691,8 @@ class ReadyQueue:
         return iter([next(own[place]) if type(place) is _AgentQueue else place for place in self._places])
 
 
-def install(loop: "Loop", choosers: Mapping[TaskOwner, Chooser]) -> None:
-    """From now on, let a loop run each agent's callbacks in the order that the agent's chooser takes."""
+def install(loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
+    """From now on, let a loop run each agent's callbacks in the order that the agent's choosers take."""
     asyncios: Any = loop
     asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, choosers)
 

@@ -222,6 +222,7 @@ cdef class BroadcastPath:
     cdef dict heads
     cdef str last_kind
     cdef bytes last_head
+    cdef choose_draws(self)
     cdef prepare(self, settings, draws)
     cdef int next_row(self) except -1
     cdef double delay(self, int64_t index) noexcept

@@ -1092,9 +1092,21 @@ cdef class BroadcastPath:
         self.header_bits, self.on_radio = header_bits, on_radio
         self.heads = {}
         self.row_number = -1
-        settings = draws.only
-        if take is None and settings is not None and isinstance(settings.loss, Bernoulli):
-            self.prepare(settings, draws)
+        self.choose_draws()
+
+    cdef choose_draws(self):
+        """Draw here what can be drawn here."""
+        settings = self.draws.only
+        self.inline_draws = False
+        if self.take is None and settings is not None and isinstance(settings.loss, Bernoulli):
+            self.prepare(settings, self.draws)
+
+    def links_changed(self):
+        """Draw the next broadcasts' losses and delays by the links' present settings, on from the present number."""
+        cdef int64_t count = self.row_number + 1 if self.inline_draws else self.draws.count
+        self.row_number = count - 1
+        self.draws.change(count)
+        self.choose_draws()
 
     cdef prepare(self, settings, draws):
         model = settings.latency

@@ -78,6 +78,10 @@ class BroadcastPath:
         self._incoming = [receiver.incoming for receiver in self.receivers]
         self._first, self._step = first << self.tally.shift, 1 << self.tally.shift
 
+    def links_changed(self) -> None:
+        """Draw the next broadcasts' losses and delays by the links' present settings, on from the present number."""
+        self.draws.change(self.draws.count)
+
     def delays(self) -> list[float]:
         """Draw the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         return self.draws.next()

@@ -8,12 +8,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from netsim.links.latency import Latency, on_links
+from netsim.links.latency import Latency, TracedDelays, on_links
 from netsim.links.link import Link
 from netsim.links.loss import Bernoulli
 from netsim.util.draws import Keys, purpose_key, stream_keys, uniforms
 
-__all__ = ["LinkDraws"]
+__all__ = ["LinkDraws", "placed"]
+
+# How many uniform numbers a model with memory catches up on at a time.
+_CATCH_UP = 1 << 12
+
+
+def placed(model: Latency, keys: Keys, first: int = 0) -> Latency:
+    """Return a latency model for links with the random streams ``keys``, whose next frame has the number ``first``.
+
+    Where frames depend on earlier ones, it goes on as if it had drawn the delays of all earlier frames.
+    """
+    if model.fixed is not None:
+        return model
+    # The links' first uniform numbers select, for example, where in a recording each begins. The first frame has the
+    # same numbers, which does no harm: a recording ignores the numbers of frames.
+    found = on_links(model, uniforms(keys, 0, 1)[0])
+    if found is not model and not isinstance(found, TracedDelays):
+        for each in range(0, first, _CATCH_UP):
+            found.delays(uniforms(keys, each, min(_CATCH_UP, first - each)), each)
+    return found
 
 
 class LinkDraws:
@@ -23,7 +42,7 @@ class LinkDraws:
     ----------
     links : sequence of Link
         One agent's outgoing links. Delays are drawn for all of them, but the caller ignores the delays of a link that
-        is not simple.
+        is not simple. If an element changes, call `change`.
     keys : uint64 array, shape (links,)
         The key of each link, which selects the link's random streams.
     seed : int
@@ -37,11 +56,24 @@ class LinkDraws:
         The longest delay in the present block, in seconds.
     """
 
-    __slots__ = ("_block", "_count", "_fixed", "_links", "_losses", "_models", "_rows", "_seed", "keys", "longest")
+    __slots__ = (
+        "_block",
+        "_count",
+        "_fixed",
+        "_is_stale",
+        "_links",
+        "_losses",
+        "_models",
+        "_rows",
+        "_seed",
+        "keys",
+        "longest",
+    )
 
     def __init__(self, links: Sequence[Link], keys: Keys, seed: int, block: int) -> None:
         self._links = links
-        self._count = 0
+        # Whether `_prepare` must be called before the next draw.
+        self._count, self._is_stale = 0, True
         self._block = block
         self.keys = keys
         self._seed = seed
@@ -53,8 +85,12 @@ class LinkDraws:
         """The settings that all links have in common; None if links have different settings."""
         return self._links[0] if len(set(map(id, self._links))) == 1 else None
 
-    def _prepare(self) -> None:
-        """Group the links by their settings.
+    def change(self, count: int) -> None:
+        """Draw anew from broadcast number ``count`` on, because the settings in the sequence ``links`` have changed."""
+        self._count, self._is_stale = count, True
+
+    def _prepare(self, first: int) -> None:
+        """Group the links by their settings, for draws from broadcast ``first`` on.
 
         This is done only at the first draw here. Often there is none, because the compiled core draws by itself.
         """
@@ -70,8 +106,7 @@ class LinkDraws:
             losses[indices] = link.loss.mean if isinstance(link.loss, Bernoulli) else 0.0
             fixed[indices] = link.latency_model.fixed or 0.0
             model = link.latency_model
-            if model.fixed is None:
-                model = on_links(model, uniforms(self._stream("latency"), 0, 1)[0, indices])
+            model = placed(model, self._stream("latency")[indices], first)
             self._models.append((model, indices))
         self._losses = losses if losses.any() else None
         self._fixed: list[float] = fixed.tolist()
@@ -80,12 +115,18 @@ class LinkDraws:
     def next(self) -> list[float]:
         """Return the next broadcast's delay on each link, in seconds; negative where the frame is lost."""
         row = self._count % self._block
-        if row == 0:
-            if self._count == 0:
-                self._prepare()
-            self._draw()
+        if row == 0 or self._is_stale:
+            if self._is_stale:
+                self._prepare(self._count - row)
+                self._is_stale = False
+            self._draw(self._count - row)
         self._count += 1
         return self._rows[row]
+
+    @property
+    def count(self) -> int:
+        """The number of broadcasts for which delays have been returned."""
+        return self._count
 
     def purpose_key(self, purpose: str) -> int:
         """Return the key that, combined with a link's key, selects the link's random stream for one purpose."""
@@ -95,18 +136,21 @@ class LinkDraws:
         """Return the keys of the links' random streams for a purpose, shape (links,)."""
         return stream_keys(self._seed, self.keys, purpose)
 
-    def _draw(self) -> None:
-        """Draw the next block, a row per broadcast and a column per link; constant delays need no random numbers."""
+    def _draw(self, first: int) -> None:
+        """Draw a block from broadcast ``first`` on, a row for each and a column for each link.
+
+        Constant delays need no random numbers.
+        """
         if all(model.fixed is not None for model, _ in self._models):
             if self._losses is None:
                 self._rows = [self._fixed] * self._block
                 return
             rows = np.tile(self._fixed, (self._block, 1))
         else:
-            rows = uniforms(self._stream("latency"), self._count, self._block)
+            rows = uniforms(self._stream("latency"), first, self._block)
             for model, indices in self._models:
-                rows[:, indices] = model.delays(rows[:, indices], self._count)
+                rows[:, indices] = model.delays(rows[:, indices], first)
             self.longest = float(rows.max())
         if self._losses is not None:
-            rows[uniforms(self._stream("loss"), self._count, self._block) < self._losses] = -1.0
+            rows[uniforms(self._stream("loss"), first, self._block) < self._losses] = -1.0
         self._rows = rows.tolist()

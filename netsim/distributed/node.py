@@ -28,6 +28,8 @@ from netsim.engine.diagnosis import waiting
 from netsim.engine.launch import simulate
 from netsim.engine.runtime import Runtime
 from netsim.errors import BadInput, NetsimError, Stalled, one_line
+from netsim.faults import Hold, LinkChange
+from netsim.links.link import Link
 from netsim.radio.settings import Radio
 from netsim.run import Run
 from netsim.transport.inbox import Inbox, RemoteEndpoint
@@ -71,6 +73,10 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
         raise BadInput("uplink, downlink: must be left out for agents in several processes in real time")
     if settings.compute is not None:
         raise BadInput("compute: must be left out for agents in several processes in real time")
+    for fault in settings.faults:
+        if isinstance(fault, LinkChange | Hold) or getattr(fault, "drops", False):
+            name = type(fault).__name__
+            raise BadInput(f"{name}: must be left out for agents in several processes, whose frames are on real links")
     hosts = sorted([transport.here, *transport.peers])
     processes: dict[Hashable, int] = {}
     for host, agents in transport.peers.items():
@@ -155,6 +161,17 @@ class Node:
 
     def refuse_of_agent(self, what: str) -> None:
         """Refuse nothing: agents may change the links of their own process."""
+
+    def expect(self, time: float) -> None:
+        """Prepare nothing for an action: each process has its own."""
+
+    def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
+        """Refuse other settings of a link: a real link has its own."""
+        self.may_hold(what)
+
+    def may_hold(self, what: str) -> None:
+        """Refuse to hold or drop frames in flight, which are on their way to other processes."""
+        raise BadInput(f"{what}: must be left out with a transport, whose frames are on real links")
 
     @property
     def _contexts(self) -> list[Context]:

@@ -22,6 +22,7 @@ from netsim.core import Frame
 from netsim.core.framing import for_receiver
 from netsim.engine.build import Settings, build
 from netsim.engine.diagnosis import agent_error, endless, failure, standstill, uncancellable_error
+from netsim.engine.link_changes import LinkChanges
 from netsim.engine.observers import Inspection, Sampler, View, Watcher
 from netsim.engine.places import Place, Places, flat
 from netsim.engine.process import limited_blas, unhurried_collector
@@ -32,6 +33,7 @@ from netsim.faults.injector import FaultInjector
 from netsim.radio.medium import Medium
 from netsim.radio.settings import Radio
 from netsim.run import Run
+from netsim.topology import links_of
 from netsim.transport.inbox import Inbox
 from netsim.transport.outbox import Outbox
 from netsim.transport.shared import Shared
@@ -93,6 +95,7 @@ class Runtime:
     ended: asyncio.Future[None]
     tasks: AgentTasks
     local: dict[Hashable, Agent]
+    changes: LinkChanges
     injector: FaultInjector
     sampler: Sampler | None
     watcher: Watcher | None
@@ -110,6 +113,7 @@ class Runtime:
         self.agents = result.agents
         self.scheduled = list(scheduled)
         self.places: Places | None = None
+        self._link_numbers: dict[tuple[Hashable, Hashable], int] | None = None
         self.built = self.started = self.closed = self.interrupted = False
         self.horizon = math.inf
         self.error: NetsimError | None = None
@@ -159,6 +163,7 @@ class Runtime:
         self.tasks = AgentTasks(loop, self.contexts, self.name_keys, self.fail, self._finish, scenery)
         if settings.order is not None:
             self._follow(settings.order)
+        self.changes = LinkChanges(self)
         self.injector = FaultInjector(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.injector.actions
         # Actions run in the caller's context, so that the tasks they create belong to no agent.
@@ -188,25 +193,46 @@ class Runtime:
     def _follow(self, order: "Order") -> None:
         """Let the agents act, and their frames arrive, in an order; what belongs to no agent keeps its place."""
         # Most runs have none.
-        from netsim.clock.order import Chooser, install
+        from netsim.clock.order import Chooser, Kind, install
 
         order.choices.clear()
         order.holds.clear()
 
-        def chooser(name: Hashable, frames: bool) -> Chooser:
+        # One map for all, so that an agent has the same priority whoever has the turn.
+        priorities: dict[str, float] = {}
+
+        def chooser(name: Hashable, kind: Kind) -> Chooser:
             def note(text: str) -> None:
                 if not self.closed:
                     self.contexts[name].note(text[:LONGEST_NOTE])
 
-            return Chooser(order, name, frames, note)
+            return Chooser(order, name, kind, note, priorities if kind == "agent" else None)
 
-        install(self.loop, {member: chooser(name, False) for name, member in self.tasks.members.items()})
+        members, among_agents = self.tasks.members, self._agents_meet()
+        install(
+            self.loop,
+            {
+                member: (chooser(name, "step"), chooser(name, "agent") if among_agents else None)
+                for name, member in members.items()
+            },
+        )
         for name, inbox in self.inboxes.items():
             context = copy_context()
-            context.run(OWNER.set, self.tasks.members[name])
-            inbox.follow(chooser(name, True).arrange, context)
+            context.run(OWNER.set, members[name])
+            inbox.follow(chooser(name, "frame"), context)
         for shared in self.all_shared:
             shared.rounds.resume_by_steps(copy_context())
+
+    def _agents_meet(self) -> bool:
+        """Return whether what an agent does may change what another one does at the same instant.
+
+        Several workers refuse what would show it.
+        """
+        settings = self.settings
+        if self.node is not None:
+            return False
+        links = (settings.links.get(pair, settings.link) for pair in links_of(settings.graph))
+        return isinstance(settings.medium, Radio) or any(not link.least_latency for link in links)
 
     async def _run(self) -> Run:
         with limited_blas(self.settings.blas_threads), self._error_hooks():
@@ -235,7 +261,7 @@ class Runtime:
             self.injector.actions.clear()
             self.scheduled.clear()
             self.rounds.on_round_end = lambda number: None
-            del self.tasks, self.injector
+            del self.tasks, self.injector, self.changes
 
     def interrupt(self) -> None:
         """End the run from another thread, even before the run has started."""
@@ -250,21 +276,30 @@ class Runtime:
         if not self.started:
             self.scheduled.append((time, action))
             return
-        self._must_be_shared("Network.at")
+        self.must_be_shared("Network.at")
         if time < self.loop.now():
             raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the current time of the run")
+        if self.node is not None:
+            self.node.expect(time)
         call = partial(self._act, time, action)
         self.timers.append(self.loop.call_first_at(time, call, context=self.caller_context))
 
     def set_link(self, sender: Hashable, receiver: Hashable, up: bool) -> None:
         """Take down or restore one direction of a link."""
-        self._must_be_shared("Network.set_link")
+        self.must_be_shared("Network.set_link")
         if sender in self.outboxes:
             self.outboxes[sender].set_link(receiver, up)
 
+    def link_number(self, sender: Hashable, receiver: Hashable) -> int:
+        """Return a link's index among all links of the network."""
+        if self._link_numbers is None:
+            links = ((name, other) for name in self.settings.graph for other in self.settings.graph[name])
+            self._link_numbers = {link: number for number, link in enumerate(links)}
+        return self._link_numbers[sender, receiver]
+
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on."""
-        self._must_be_shared("Network.set_receiver")
+        self.must_be_shared("Network.set_receiver")
         if agent in self.inboxes:
             inbox = self.inboxes[agent]
             inbox.settle_now()
@@ -281,7 +316,7 @@ class Runtime:
         self.whereabouts("Network.move").jump(agent, position)
         self.injector.stand(agent)
 
-    def _must_be_shared(self, what: str) -> None:
+    def must_be_shared(self, what: str) -> None:
         """Raise BadInput if an agent calls ``what`` in a run over several workers: other workers would not notice."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
@@ -612,7 +647,7 @@ class Runtime:
 
     def _in_flight(self) -> Iterator[tuple[int, int]]:
         for inbox in self.inboxes.values():
-            yield from inbox.arrivals.under_way()
+            yield from inbox.under_way()
         for each in (self.medium, self.shared.sharing):
             if each:
                 yield from each.under_way()

@@ -121,9 +121,12 @@ def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
         np.add.at(ends, (link, part["cause"]), 1)
         np.add.at(bits, link, part["bits"])
     shift = key_shift(len(order))
-    for left in log.chunks("left"):
-        # A second copy has a number of its own in its key. It came about on the way: its bits were sent once.
-        second = left[left["number"] != left["key"] & ((1 << shift) - 1)]
+    several = [left[left["number"] != left["key"] & ((1 << shift) - 1)] for left in log.chunks("left")]
+    if several:
+        # A second copy has a number of its own in its key. It came about on the way: its bits were sent once. It may
+        # have several records, if its link had another rate while it waited.
+        second = np.concatenate(several)
+        second = second[np.unique(second["key"], return_index=True)[1]]
         np.add.at(copies, second["key"] >> shift, 1)
         np.subtract.at(bits, second["key"] >> shift, second["bits"])
     counts = {"offered": ends.sum(axis=1) - copies, "duplicated": copies}

@@ -5,7 +5,7 @@ fault begins and ends, and draws a fault at random.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +15,9 @@ from netsim.clock.clock import LocalClock
 from netsim.clock.rounds import SHORTEST_ROUND, distinguishable
 from netsim.clock.virtual_clock import LATEST
 from netsim.errors import BadInput
+from netsim.links.latency import Latency
+from netsim.links.link import Link
+from netsim.links.loss import Loss
 from netsim.topology import links_of
 from netsim.util import check
 from netsim.util.draws import plain_name
@@ -27,9 +30,11 @@ __all__ = [
     "ClockSkew",
     "Crash",
     "Fault",
+    "Hold",
     "Jitter",
     "Join",
     "Leave",
+    "LinkChange",
     "LinkDown",
     "Lose",
     "Move",
@@ -39,6 +44,9 @@ __all__ = [
 ]
 
 Links = tuple[tuple[Hashable, Hashable], ...]
+
+# The end of the text of a fault that drops frames in flight.
+_DROPS = ", and drops what is in flight"
 
 
 def _sort_key(name: Hashable) -> tuple[str, str]:
@@ -242,8 +250,34 @@ class Join(_Once):
 
 
 @dataclass(frozen=True)
-class LinkDown(Fault):
-    """A link is cut: frames offered to it end as ``link_down``; frames already in flight arrive.
+class _OfLink(Fault):
+    """Base class of faults of the link between two agents, in one direction or both."""
+
+    sender: Hashable
+    receiver: Hashable
+
+    def links(self) -> Links:
+        """Return the directed links of the fault: this link and, unless ``one_way``, the link back."""
+        there = (self.sender, self.receiver)
+        return (there,) if getattr(self, "one_way", False) else (there, there[::-1])
+
+    def must_fit(self, graph: "nx.Graph[Any]") -> None:
+        """Raise BadInput if the graph lacks this link; the link back may be missing."""
+        there = (self.sender, self.receiver)
+        if not (all(end in graph for end in there) and graph.has_edge(*there)):
+            raise check.refuse(f"{type(self).__name__}: link", there, "an edge of the graph")
+
+    def links_in(self, graph: "nx.Graph[Any]") -> Links:
+        """Return the links of the fault that a graph has."""
+        return tuple(link for link in self.links() if graph.has_edge(*link))
+
+    def _name(self) -> str:
+        return f"link {self.sender!r} {'→' if getattr(self, 'one_way', False) else '↔'} {self.receiver!r}"
+
+
+@dataclass(frozen=True)
+class LinkDown(_OfLink):
+    """A link is cut: frames offered to it end as ``link_down``; frames already in flight arrive, unless dropped.
 
     On a `netsim.Radio` the sender does not notice the cut: it transmits, but ``receiver`` cannot decode its frames.
 
@@ -257,42 +291,189 @@ class LinkDown(Fault):
         Time of the repair, in seconds. None: never.
     one_way : bool
         Whether only this direction is cut. Otherwise the link from receiver to sender, if there is one, is cut, too.
+    drops : bool
+        Whether frames that the link has accepted and that have not arrived, also those in its queue, end as ``lost`` at
+        the time of the cut. Not on a `netsim.Radio`.
     """
 
-    sender: Hashable
-    receiver: Hashable
     at: float
     until: float | None = None
     one_way: bool = False
+    drops: bool = False
     plural = "cuts"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.fields(self, check.flag, "one_way", "drops")
+
+    def __str__(self) -> str:
+        return f"{self._name()} is down {self._span()}{_DROPS if self.drops else ''}"
+
+    def prepare(self, injector: "FaultInjector") -> None:
+        if self.drops:
+            injector.may_hold("LinkDown: drops")
+
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.cut(self.links_in(injector.graph), drops=self.drops)
+
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.mend(self.links_in(injector.graph))
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
+
+
+@dataclass(frozen=True)
+class LinkChange(_OfLink):
+    """A link has other settings: those that are given, as in `netsim.Link`; the others stay.
+
+    Losses and delays are drawn for the same numbers as without the change, so that other links' draws do not change,
+    and after the change the link's are those that they would have been. Of frames in flight and in the queue only a new
+    ``rate`` changes anything: what has not left leaves earlier or later. Of two changes the one that begins last
+    counts.
+
+    Parameters
+    ----------
+    sender, receiver : Hashable
+        The ends of the link.
+    at : float
+        Time of the change, in seconds.
+    until : float, optional
+        The time (s) at which the link has its former settings again. None: never.
+    one_way : bool
+        Whether only this direction changes. Otherwise the link from receiver to sender, if there is one, changes, too.
+    latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc
+        As in `netsim.Link`. None: unchanged. A ``rate`` is a number of bits per second; `math.inf`: sending takes no
+        time.
+    """
+
+    at: float
+    until: float | None = None
+    one_way: bool = False
+    latency: float | Latency | None = None
+    loss: float | Loss | None = None
+    rate: float | None = None
+    queue: int | None = None
+    queue_bits: int | None = None
+    duplicate: float | None = None
+    corrupt: float | None = None
+    crc: bool | None = None
+    plural = "changes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.fields(self, check.flag, "one_way")
+        changed = [name for name in CHANGEABLE if getattr(self, name) is not None]
+        if not changed:
+            raise BadInput(f"LinkChange: must change one of {', '.join(CHANGEABLE)}")
+        given = {name: getattr(self, name) for name in changed if name != "rate" or self.rate != math.inf}
+        # A queue must come with a rate, which the link may have already.
+        link = Link(**({"rate": 1.0} | given))
+        check.put(self, **{name: getattr(link, name) for name in given if name not in ("latency", "loss")})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The changed settings by name."""
+        return {name: getattr(self, name) for name in CHANGEABLE if getattr(self, name) is not None}
+
+    def __str__(self) -> str:
+        return f"{self._name()} has {settings_text(self.settings)} {self._span()}"
+
+    def prepare(self, injector: "FaultInjector") -> None:
+        injector.changes.check("LinkChange", self.links_in(injector.graph), self.settings)
+
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        links = self.links_in(injector.graph)
+        if self.until is None:
+            injector.changes.change("LinkChange", links, self.settings)
+        else:
+            injector.changes.begin("LinkChange", links, self.settings, number)
+
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.changes.end(self.links_in(injector.graph), number)
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin(), loss=sampler.size("loss"))
+
+
+CHANGEABLE = ("latency", "loss", "rate", "queue", "queue_bits", "duplicate", "corrupt", "crc")
+"""The settings of a `netsim.Link` that may change during a run."""
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return changed settings as text, such as "loss 0.3, rate 1e+06"."""
+    shown = {name: f"{value:g}" if type(value) in (int, float) else str(value) for name, value in settings.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+@dataclass(frozen=True)
+class Hold(Fault):
+    """A link is on hold: frames that would arrive wait, and all arrive at its end, in the order of sending.
+
+    Frames are offered to the link as before, and those that would arrive after the end arrive when they would without
+    it. Not on a `netsim.Radio`.
+
+    Parameters
+    ----------
+    sender, receiver : Hashable
+        The ends of the link. ``receiver`` None: all links from and to the agent ``sender``.
+    at : float
+        The time (s) from which frames wait.
+    until : float, optional
+        The time (s) at which they are released. None: never; they stay in flight.
+    one_way : bool
+        Whether only this direction is held, or only what the agent sends. Otherwise both are.
+    """
+
+    sender: Hashable
+    receiver: Hashable | None
+    at: float
+    until: float | None = None
+    one_way: bool = False
+    plural = "holds"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check.fields(self, check.flag, "one_way")
 
+    def agents(self) -> tuple[Hashable, ...]:
+        """Return the agent on hold; empty if it is one link."""
+        return (self.sender,) if self.receiver is None else ()
+
     def links(self) -> Links:
-        """Return the directed links that are cut: this link and, unless ``one_way``, the link back."""
+        """Return the directed links on hold; empty if they are all links of an agent."""
         there = (self.sender, self.receiver)
-        return (there,) if self.one_way else (there, there[::-1])
+        return () if self.receiver is None else (there,) if self.one_way else (there, there[::-1])
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if the graph lacks this link; the link back may be missing."""
+        """Raise BadInput if the graph lacks the agent or the link; the link back may be missing."""
         there = (self.sender, self.receiver)
-        if not (all(end in graph for end in there) and graph.has_edge(*there)):
-            raise check.refuse("LinkDown: link", there, "an edge of the graph")
+        if self.receiver is None:
+            super().must_fit(graph)
+        elif not (all(end in graph for end in there) and graph.has_edge(*there)):
+            raise check.refuse("Hold: link", there, "an edge of the graph")
 
-    def _of(self, graph: "nx.Graph[Any]") -> Links:
-        return tuple(link for link in self.links() if graph.has_edge(*link))
+    def links_in(self, graph: "nx.Graph[Any]") -> Links:
+        """Return the links of a graph that are on hold."""
+        if self.receiver is not None:
+            return tuple(link for link in self.links() if graph.has_edge(*link))
+        return tuple((a, b) for a, b in links_of(graph) if a == self.sender or (b == self.sender and not self.one_way))
 
     def __str__(self) -> str:
-        arrow = "→" if self.one_way else "↔"
-        return f"link {self.sender!r} {arrow} {self.receiver!r} is down {self._span()}"
+        if self.receiver is None:
+            return f"frames {'from' if self.one_way else 'from and to'} agent {self.sender!r} wait {self._span()}"
+        return f"frames on link {self.sender!r} {'→' if self.one_way else '↔'} {self.receiver!r} wait {self._span()}"
+
+    def prepare(self, injector: "FaultInjector") -> None:
+        injector.may_hold("Hold")
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
-        injector.cut(self._of(injector.graph))
+        injector.changes.hold(self.links_in(injector.graph), number)
 
     def end(self, injector: "FaultInjector", number: int) -> None:
-        injector.mend(self._of(injector.graph))
+        injector.changes.release(self.links_in(injector.graph), number)
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
@@ -345,7 +526,7 @@ class Lose(Fault):
 
 @dataclass(frozen=True)
 class Partition(Fault):
-    """The network is split: all links between some agents and the others are cut, in both directions.
+    """The network is split: all links between some agents and the others are cut, in both directions or one way.
 
     Parameters
     ----------
@@ -355,19 +536,33 @@ class Partition(Fault):
         Time of the split, in seconds.
     until : float, optional
         Time of the repair, in seconds. None: never.
+    one_way : bool
+        Whether only the links from ``side`` to the others are cut: the side hears, and is not heard.
+    drops : bool
+        Whether frames in flight on these links are dropped, as in `LinkDown`.
     """
 
     side: tuple[Hashable, ...]
     at: float
     until: float | None = None
+    one_way: bool = False
+    drops: bool = False
     plural = "partitions"
 
-    def __init__(self, side: Iterable[Hashable], at: float, until: float | None = None) -> None:
+    def __init__(
+        self,
+        side: Iterable[Hashable],
+        at: float,
+        until: float | None = None,
+        one_way: bool = False,
+        drops: bool = False,
+    ) -> None:
         if isinstance(side, str) or not isinstance(side, Iterable):
             raise check.refuse("side", side, "agents' names")
         # Sort the names, because the order of a set may differ between processes.
         check.put(self, side=tuple(sorted(side, key=_sort_key)))
-        check.put(self, at=at, until=until)
+        check.put(self, at=at, until=until, one_way=one_way, drops=drops)
+        check.fields(self, check.flag, "one_way", "drops")
         self.__post_init__()
 
     def agents(self) -> tuple[Hashable, ...]:
@@ -383,24 +578,31 @@ class Partition(Fault):
             )
 
     def cut(self, graph: "nx.Graph[Any]") -> Links:
-        """Return the directed links between the two sides."""
+        """Return the directed links that are cut."""
         side = set(self.side)
-        return tuple((a, b) for a, b in links_of(graph) if (a in side) != (b in side))
+        return tuple(
+            (a, b) for a, b in links_of(graph) if (a in side) != (b in side) and (a in side or not self.one_way)
+        )
 
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.side[:8])) + (f", … ({len(self.side)})" if len(self.side) > 8 else "")
         who = f"agent {names} is" if len(self.side) == 1 else f"agents {names} are"
-        return f"{who} cut off from the others {self._span()}"
+        how = "not heard by" if self.one_way else "cut off from"
+        return f"{who} {how} the others {self._span()}{_DROPS if self.drops else ''}"
+
+    def prepare(self, injector: "FaultInjector") -> None:
+        if self.drops:
+            injector.may_hold("Partition: drops")
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
-        injector.cut(self.cut(injector.graph))
+        injector.cut(self.cut(injector.graph), drops=self.drops)
 
     def end(self, injector: "FaultInjector", number: int) -> None:
         injector.mend(self.cut(injector.graph))
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.side(), *sampler.span())
+        return cls(sampler.side(), *sampler.span(), one_way=sampler.one_way())
 
 
 @dataclass(frozen=True)
@@ -442,7 +644,7 @@ class Straggler(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.node(), sampler.delay(), *sampler.span())
+        return cls(sampler.node(), sampler.size("delay"), *sampler.span())
 
 
 @dataclass(frozen=True)
@@ -624,8 +826,7 @@ class ClockSkew(_OfAgent):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        agent, (offset, drift) = sampler.node_once(), sampler.rng.uniform(-1, 1, 2)
-        return cls(agent, float(offset * sampler.mean / 10), float(drift * 1e-4))
+        return cls(sampler.node_once(), *sampler.clock())
 
 
 @dataclass(frozen=True)
@@ -679,4 +880,4 @@ class Jitter(Fault):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.delay(), *sampler.span())
+        return cls(sampler.size("jitter"), *sampler.span())

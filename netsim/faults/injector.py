@@ -16,6 +16,7 @@ from netsim.faults.script import Faults
 from netsim.topology import links_of, senders_to
 
 if TYPE_CHECKING:
+    from netsim.engine.link_changes import LinkChanges
     from netsim.engine.places import Place
     from netsim.engine.runtime import Runtime
     from netsim.faults.events import Fault, Links, Move, Rewire
@@ -158,8 +159,23 @@ class FaultInjector:
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    def cut(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Add 1 to the number of faults that cut each of these links; cut links whose number becomes 1."""
+    @property
+    def changes(self) -> "LinkChanges":
+        """Other settings of links, and frames that wait or are dropped in flight."""
+        return self._run.changes
+
+    def may_hold(self, what: str) -> None:
+        """Raise BadInput on a medium whose frames in flight cannot wait or be dropped; ``what`` names the fault."""
+        self.changes.check_wired(what)
+
+    def cut(self, links: Iterable[tuple[Hashable, Hashable]], drops: bool = False) -> None:
+        """Add 1 to the number of faults that cut each of these links; cut links whose number becomes 1.
+
+        With ``drops`` frames in flight on all these links are dropped.
+        """
+        links = tuple(links)
+        if drops:
+            self.changes.drop(links)
         for link in links:
             self._cut[link] += 1
             if self._cut[link] == 1:

@@ -1,11 +1,11 @@
 """Record a run's faults in the form in which the trace stores them, for the replay page and the figures."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from netsim.faults.events import Fault, Partition, Rewire
+from netsim.faults.events import Fault, Hold, Partition, Rewire, settings_text
 
 if TYPE_CHECKING:
     from netsim.faults.events import Links
@@ -23,14 +23,16 @@ class FaultRecord:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
         # {key: span}, where a span is the element of ``spans`` for a fault that has not ended. The key is the fault's
-        # number in the script, or ("link", link) for a link that the program has cut, or ("empty", agent) for an empty
-        # battery.
+        # number in the script, or ("empty", agent) for an empty battery; for what the program has done, ("link", link)
+        # for a cut link, ("hold", link) for one on hold and ("change", link) for one with other settings.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
         """Record that a fault of the script begins at ``time`` (s)."""
         links: Links = () if isinstance(fault, Rewire) else fault.links()
         sides = {}
+        if isinstance(fault, Hold):
+            links = fault.links_in(graph)
         if isinstance(fault, Partition):
             links, side = fault.cut(graph), set(fault.side)
             sides = {"sides": [self._of(fault.side), self._of(name for name in graph if name not in side)]}
@@ -43,17 +45,25 @@ class FaultRecord:
 
     def set_links(self, links: "Links", up: bool, time: float) -> None:
         """Record that the user's program cuts or restores a link, in one or both directions, at ``time`` (s)."""
+        self._note_program("link", links, time, "SetLink", None if up else f"{_of_link(links)} is cut by the program")
+
+    def hold_links(self, links: "Links", on: bool, time: float) -> None:
+        """Record that the user's program holds or releases a link, in one or both directions, at ``time`` (s)."""
+        self._note_program("hold", links, time, "Hold", f"frames on {_of_link(links)} wait" if on else None)
+
+    def change_links(self, links: "Links", settings: Mapping[str, Any], time: float) -> None:
+        """Record that the user's program changes a link, in one or both directions, at ``time`` (s)."""
+        self._note_program("change", links, time, "LinkChange", f"{_of_link(links)} has {settings_text(settings)}")
+
+    def _note_program(self, key: str, links: "Links", time: float, what: str, begins: str | None) -> None:
+        """End what the program has done to links before, and record what it does from now on, if anything."""
         for link in links:
-            before = self._open.pop(("link", link), None)
+            before = self._open.pop((key, link), None)
             if before is not None:
                 before["end"] = time
-        if not up:
-            sender, receiver = links[0]
-            text = (
-                f"link {sender!r} {'↔' if len(links) > 1 else '→'} {receiver!r} is cut by the program from {time:g} s"
-            )
-            span = self._add(("link", links[0]), "SetLink", text, time, (), links)
-            self._open |= {("link", link): span for link in links}
+        if begins is not None:
+            span = self._add((key, links[0]), what, f"{begins} from {time:g} s", time, (), links)
+            self._open |= {(key, link): span for link in links}
 
     def empty(self, agent: Hashable, time: float) -> None:
         """Record that an agent's battery is empty at ``time`` (s)."""
@@ -79,3 +89,8 @@ class FaultRecord:
 
     def _of(self, names: Iterable[Hashable]) -> list[int]:
         return [self._numbers[name] for name in names]
+
+
+def _of_link(links: "Links") -> str:
+    sender, receiver = links[0]
+    return f"link {sender!r} {'↔' if len(links) > 1 else '→'} {receiver!r}"

@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,6 +18,9 @@ from netsim.util.files import write_whole
 
 __all__ = ["FaultSampler", "Faults"]
 
+Size = float | tuple[float, float]
+"""A greatest value, or the least and the greatest."""
+
 
 class Faults(Sequence[Fault]):
     """A script of faults, sorted by the time at which they begin.
@@ -27,9 +31,9 @@ class Faults(Sequence[Fault]):
     Parameters
     ----------
     faults : iterable of Fault
-        Faults of the kinds `Crash`, `Join`, `Leave`, `LinkDown`, `Lose`, `Partition`, `Straggler`, `ClockSkew`,
-        `Jitter`, `Move` and `Rewire`. A link or agent that several faults hold down is up again when the last of them
-        has ended.
+        Faults of the kinds `Crash`, `Join`, `Leave`, `LinkDown`, `LinkChange`, `Hold`, `Lose`, `Partition`,
+        `Straggler`, `ClockSkew`, `Jitter`, `Move` and `Rewire`. A link or agent that several faults hold down is up
+        again when the last of them has ended.
 
     Raises
     ------
@@ -87,12 +91,12 @@ class Faults(Sequence[Fault]):
         BadInput
             If JSON cannot hold an agent's name: it must be text, a real number, None, or a tuple of these.
         """
-        listed = [{"fault": type(fault).__name__, **dataclasses.asdict(fault)} for fault in self]
+        listed = [{"fault": type(fault).__name__, **_fields_of(fault)} for fault in self]
         try:
             text = json.dumps(listed, indent=2, allow_nan=False, default=_plain)
         except (TypeError, ValueError) as error:
             raise BadInput(
-                f"faults: must name agents by text, real numbers, None or tuples of these ({error})"
+                f"faults: must have names and settings that are text, real numbers, None or tuples of these ({error})"
             ) from None
         with write_whole(path) as file:
             file.write(text.encode())
@@ -111,17 +115,27 @@ class Faults(Sequence[Fault]):
         return cls(_fault_of(path, place, entry) for place, entry in enumerate(listed))
 
     @classmethod
-    def draw(
+    def draw(  # noqa: PLR0913  each kind of fault has sizes of its own
         cls,
         graph: "nx.Graph[Any]",
         *,
         until: float,
         seed: int = 0,
         mean_duration: float | None = None,
+        duration: Size | None = None,
+        delay: Size | None = None,
+        jitter: Size | None = None,
+        offset: Size | None = None,
+        drift: Size | None = None,
+        loss: Size | None = None,
         keeps_state: bool | None = None,
+        one_way: bool | None = False,
         **counts: int,
     ) -> "Faults":
         """Draw a script at random; the faults of one kind do not depend on the counts of other kinds.
+
+        A size is the greatest value, or a pair of the least and the greatest; values between them are drawn uniformly.
+        Sizes change neither which faults are drawn, nor when they begin.
 
         Parameters
         ----------
@@ -133,31 +147,71 @@ class Faults(Sequence[Fault]):
             The seed of all draws.
         mean_duration : float, optional
             Mean of the exponential durations, in seconds. Default: a tenth of ``until``.
+        duration : float or (float, float), optional
+            Size of the durations, in seconds, in place of ``mean_duration``.
+        delay : float or (float, float), optional
+            Size of the delays of stragglers, in seconds. Default: up to a tenth of the mean duration.
+        jitter : float or (float, float), optional
+            Size of the limits of jitter, in seconds. Default: up to a tenth of the mean duration.
+        offset : float or (float, float), optional
+            Size of the clocks' offsets, in seconds, half of them ahead. Default: up to a tenth of the mean duration.
+        drift : float or (float, float), optional
+            Size of the clocks' drifts, in seconds a second, half of them fast. Default: up to 1e-4.
+        loss : float or (float, float), optional
+            Size of the loss that a changed link has. Default: up to 1.
         keeps_state : bool, optional
             Whether nodes that crash keep their state. Default: each node keeps its state with probability one half. The
             value does not change which nodes crash, or when.
+        one_way : bool, optional
+            Whether partitions cut only what leaves their side. None: each with probability one half.
         **counts : int
             The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
-            way), ``losses`` (of one frame each), ``partitions``, ``stragglers`` and ``jitters`` (by up to
-            ``mean_duration`` / 10), ``skews`` (clock offsets of up to ``mean_duration`` / 10, drifts of up to 100 ppm).
+            way), ``changes`` and ``holds`` (of links, likewise), ``losses`` (of one frame each), ``partitions``,
+            ``stragglers``, ``jitters`` and ``skews`` (of clocks).
 
         Raises
         ------
         BadInput
-            If a kind is unknown, or no agent or link is left for a fault.
+            If a kind is unknown, an argument cannot be used, or no agent or link is left for a fault.
         """
         until = check.finite("until", until, above=0)
+        if duration is not None and mean_duration is not None:
+            raise BadInput("duration: must be left out with mean_duration, which it replaces")
         mean = until / 10 if mean_duration is None else check.finite("mean_duration", mean_duration, above=0)
+        given = {"duration": duration, "delay": delay, "jitter": jitter, "offset": offset, "drift": drift, "loss": loss}
+        sizes = {name: None if size is None else _range(name, size) for name, size in given.items()}
+        if (lengths := sizes["duration"]) is not None:
+            mean = sum(lengths) / 2
+        if sizes["drift"] is not None and sizes["drift"][1] >= 1:
+            raise check.refuse("drift", drift, "< 1, as a clock that gains a second in each never comes to its end")
+        if sizes["loss"] is not None and sizes["loss"][1] > 1:
+            raise check.refuse("loss", loss, "at most 1")
         seed = check.integer("seed", seed, low=0)
+        one_way = None if one_way is None else check.flag("one_way", one_way)
         keeps_state = None if keeps_state is None else check.flag("keeps_state", keeps_state)
         drawn: list[Fault] = []
         kinds = {kind.plural: kind for kind in Fault.kinds.values() if kind.plural}
         for name, count in counts.items():
             check.one_of("kind of fault", name, kinds)
             count = check.integer(name, count, low=0)
-            sampler = FaultSampler(draws.generator(seed, name, "faults"), graph, until, mean, name, count, keeps_state)
+            rng = draws.generator(seed, name, "faults")
+            sampler = FaultSampler(rng, graph, until, mean, name, count, keeps_state, one_way, sizes)
             drawn += [kinds[name].sample(sampler) for _ in range(count)]
         return cls(drawn)
+
+
+def _range(name: str, size: Size) -> tuple[float, float]:
+    """Return the least and the greatest value that a size allows."""
+    if not isinstance(size, tuple | list):
+        return 0.0, check.finite(name, size, above=0)
+    low, high = check.pair(name, size, "(least, greatest)")
+    low = check.finite(name, low, low=0)
+    return low, check.finite(name, high, low=low) if low else check.finite(name, high, above=0)
+
+
+def _signed(u: float, low: float, high: float) -> float:
+    """Return a number whose sign is that of ``u``, and whose size goes with it from ``low`` to ``high``."""
+    return math.copysign(low + (high - low) * abs(u), u)
 
 
 def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
@@ -176,6 +230,11 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
         raise BadInput(f"{where}: must have all of {', '.join(sorted(allowed))}") from None
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
+
+
+def _fields_of(fault: Fault) -> dict[str, Any]:
+    """Return a fault's fields; not those of their values, such as loss models, which a file cannot hold."""
+    return {field.name: getattr(fault, field.name) for field in dataclasses.fields(fault)}
 
 
 def _plain(name: Any) -> Any:
@@ -201,9 +260,12 @@ class FaultSampler:
         mean: float,
         name: str,
         count: int,
-        keeps_state: bool | None = None,
+        keeps_state: bool | None,
+        one_way: bool | None,
+        sizes: Mapping[str, tuple[float, float] | None],
     ) -> None:
-        self.rng, self.mean = rng, mean
+        self.rng, self.mean, self._sizes = rng, mean, sizes
+        self._one_way = one_way
         self._nodes: list[Hashable] = list(graph)
         self._graph, self._edges, self._until = graph, list(graph.edges), until
         self._name, self._count, self._keeps_state = name, count, keeps_state
@@ -230,8 +292,12 @@ class FaultSampler:
 
     def span(self) -> tuple[float, float]:
         """Draw the times at which a fault begins and ends, in seconds."""
-        at = float(self._until * self.rng.random())
-        return at, at + max(float(self.rng.exponential(self.mean)), 1e-6 * self._until)
+        at, length = float(self._until * self.rng.random()), float(self.rng.exponential(self.mean))
+        if self._sizes["duration"] is not None:
+            # A uniform draw would leave the generator in another state, and change the faults that follow.
+            low, high = self._sizes["duration"]
+            length = low - (high - low) * math.expm1(-length / self.mean)
+        return at, at + max(length, 1e-6 * self._until)
 
     def coin(self) -> bool:
         """Return True with probability one half."""
@@ -243,9 +309,22 @@ class FaultSampler:
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state
 
-    def delay(self) -> float:
-        """Draw a delay (s) of up to a tenth of the mean duration."""
-        return self.mean / 10 * (1 - float(self.rng.random()))
+    def size(self, name: str) -> float:
+        """Draw a size in the range that `Faults.draw` has for this name, uniformly; it is greater than 0."""
+        low, high = self._sizes[name] or (0.0, 1.0 if name == "loss" else self.mean / 10)
+        return low + (high - low) * (1 - float(self.rng.random()))
+
+    def clock(self) -> tuple[float, float]:
+        """Draw the offset (s) and the drift of a clock, each of either sign."""
+        u, v = self.rng.uniform(-1, 1, 2).tolist()
+        # Times a tenth, rather than over ten, would change the last digit of scripts that are drawn without a size.
+        offset = u * self.mean / 10 if self._sizes["offset"] is None else _signed(u, *self._sizes["offset"])
+        return offset, _signed(v, *(self._sizes["drift"] or (0.0, 1e-4)))
+
+    def one_way(self) -> bool:
+        """Return whether a partition is one way, as given to `Faults.draw` or, if None was given, by a coin toss."""
+        # A coin that is tossed in any case would change the scripts that seeds drew when all partitions were two-way.
+        return self.coin() if self._one_way is None else self._one_way
 
     def side(self) -> list[Hashable]:
         """Draw one side of a partition: some of the agents, but not all."""

@@ -3,6 +3,7 @@
 Such a text is called an order: it begins a fault, or ends one.
 """
 
+import csv
 import dataclasses
 import math
 import re
@@ -10,32 +11,53 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 
-from netsim.errors import BadInput
-from netsim.faults.events import Crash, Fault, LinkDown, Lose, Partition, Straggler
+from netsim.errors import BadInput, one_line
+from netsim.faults.events import Crash, Fault, Hold, LinkChange, LinkDown, Lose, Partition, Straggler
 from netsim.faults.script import Faults
+from netsim.util import check
+from netsim.util.datafiles import used
 
-__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse"]
+__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "schedule"]
 
 FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
     "TIME restart NODE [keeping state]",
-    "TIME cut NODE-NODE [until TIME]",
-    "TIME cut NODE->NODE [until TIME]",
+    "TIME cut NODE-NODE [until TIME] [dropping frames]",
+    "TIME cut NODE->NODE [until TIME] [dropping frames]",
     "TIME heal NODE-NODE",
+    "TIME heal NODE->NODE",
+    "TIME hold NODE-NODE [until TIME]",
+    "TIME hold NODE->NODE [until TIME]",
+    "TIME hold NODE [until TIME]",
+    "TIME release NODE-NODE",
+    "TIME release NODE->NODE",
+    "TIME release NODE",
+    "TIME change NODE-NODE to SETTING=NUMBER,… [until TIME]",
+    "TIME change NODE->NODE to SETTING=NUMBER,… [until TIME]",
     "TIME delay NODE by SECONDS [until TIME]",
     "TIME lose NODE-NODE",
-    "TIME partition NODE,NODE,… [until TIME]",
+    "TIME partition NODE,NODE,… [until TIME] [dropping frames]",
+    "TIME partition NODE,NODE,…-> [until TIME] [dropping frames]",
 )
-"""The forms of an order. Times are in seconds of simulated time; NODE is a node's name, converted to text."""
+"""The forms of an order. Times are in seconds of simulated time; NODE is a node's name, converted to text; SETTING is
+one of `netsim.Link` that may change, as ``loss``.
+"""
 
 _WORDS = re.compile(
-    r"(?P<at>\S+)\s+(?P<what>\S+)\s+(?P<target>\S.*?)(?:\s+by\s+(?P<by>\S+))?(?:\s+until\s+(?P<until>\S+))?"
-    r"(?P<keeps>\s+keeping\s+state)?"
+    r"(?P<at>\S+)\s+(?P<what>\S+)\s+(?P<target>\S.*?)(?:\s+by\s+(?P<by>\S+))?(?:\s+to\s+(?P<to>\S+))?"
+    r"(?:\s+until\s+(?P<until>\S+))?(?P<keeps>\s+keeping\s+state)?(?P<drops>\s+dropping\s+frames)?"
 )
+
+# The end of an order that drops frames in flight.
+_DROPPING = " dropping frames"
+
+# The columns of a schedule.
+_COLUMNS = ["time", "link", "what"]
 
 # The maximum number of node names that an error message lists.
 _MOST_SHOWN = 12
@@ -60,6 +82,10 @@ class Order:
         The nodes or the link, as text.
     keeps_state : bool
         Whether the node keeps its state until it returns.
+    drops : bool
+        Whether frames in flight are dropped.
+    to : tuple of pairs
+        The changed settings of a link: their names and numbers.
     """
 
     text: str
@@ -69,6 +95,8 @@ class Order:
     by: float | None
     until: float | None
     keeps_state: bool
+    drops: bool = False
+    to: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def of(cls, text: str) -> "Order":
@@ -77,15 +105,18 @@ class Order:
         found = _WORDS.fullmatch(text)
         if found is None:
             raise _refused(text, f"one of: {'; '.join(FORMS)}")
-        what, keeps = found["what"], found["keeps"] is not None
+        what, keeps, drops = found["what"], found["keeps"] is not None, found["drops"] is not None
         form = next((form for form in FORMS if form.split()[1] == what), None)
         if form is None:
             raise _refused(text, f"one of: {'; '.join(FORMS)}")
         at, by, until = (_seconds(text, name, found[name]) for name in ("at", "by", "until"))
         if (by is None) != ("by" not in form) or (until is not None and "until" not in form):
             raise _refused(text, form)
-        if keeps and "keeping" not in form:
+        if (keeps and "keeping" not in form) or (drops and "dropping" not in form):
             raise _refused(text, form)
+        if (found["to"] is None) != (" to " not in form):
+            raise _refused(text, form)
+        to = () if found["to"] is None else _settings(text, found["to"])
         if what == "crash" and keeps and until is None:
             # A crash without an end keeps no state. If a later "restart" order ends the crash, that order says whether
             # the state is kept.
@@ -93,15 +124,15 @@ class Order:
         assert at is not None
         if until is not None and until <= at:
             raise _refused(text, f"{form}, which ends after {at:g} s")
-        return cls(text, at, what, found["target"], by, until, keeps)
+        return cls(text, at, what, found["target"], by, until, keeps, drops, to)
 
     def onto(self, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
         """Return ``faults`` with the order applied: one fault is appended, or faults are ended.
 
         Raises BadInput if the graph lacks the order's nodes or link, or if there is no fault to end.
         """
-        if self.what in ("restart", "heal"):
-            return (_restart if self.what == "restart" else _heal)(self, faults, graph)
+        if self.what in _ENDING:
+            return _ENDING[self.what](self, faults, graph)
         return Faults([*faults, _new(self, graph)])
 
     def refused(self, allowed: str) -> BadInput:
@@ -125,6 +156,33 @@ def _seconds(text: str, name: str, word: str | None) -> float | None:
         place = {"at": "begin with a time", "by": "name a delay", "until": "end at a time"}[name]
         raise BadInput(f"at = {text!r}: must {place} in seconds, {'>' if name == 'by' else '>='} 0, not {word!r}")
     return value
+
+
+def _settings(text: str, words: str) -> tuple[tuple[str, float], ...]:
+    """Parse changed settings, such as "loss=0.3,rate=1e6"; raises BadInput for others."""
+    found = []
+    for part in words.split(","):
+        name, _, word = part.partition("=")
+        try:
+            value = float(word)
+        except ValueError:
+            value = math.nan
+        if name not in _NUMBERS or math.isnan(value):
+            raise BadInput(f"at = {text!r}: must have SETTING=NUMBER of {', '.join(_NUMBERS)}, not {part!r}")
+        found.append((name, int(value) if _NUMBERS[name] is int and value.is_integer() else value))
+    return tuple(found)
+
+
+# The settings of a link that an order may change, and the types of their values.
+_NUMBERS: dict[str, type] = {
+    "latency": float,
+    "loss": float,
+    "rate": float,
+    "queue": int,
+    "queue_bits": int,
+    "duplicate": float,
+    "corrupt": float,
+}
 
 
 # --- names of a graph -------------------------------------------------------------------------------------------------
@@ -171,7 +229,7 @@ def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Has
 def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
     """Return the nodes that the order's target lists; as names may contain commas, the longest matching name wins."""
     nodes, side = _nodes(graph), []
-    words = order.target.split(",")
+    words = order.target.removesuffix("->").split(",")
     while words:
         texts = [",".join(words[:count]).strip() for count in range(len(words), 0, -1)]
         name = next((text for text in texts if text in nodes), None)
@@ -207,14 +265,48 @@ def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
         case "crash":
             return Crash(_node(order, graph), order.at, order.until, keeps_state=order.keeps_state)
         case "cut":
-            one_way = "->" in order.target and not _links(order, graph, "-")
-            return LinkDown(*_link(order, graph, "->" if one_way else "-"), order.at, order.until, one_way)
+            sender, receiver, one_way = _ends(order, graph)
+            return LinkDown(sender, receiver, order.at, order.until, one_way, order.drops)
+        case "change":
+            sender, receiver, one_way = _ends(order, graph)
+            settings: dict[str, Any] = dict(order.to)
+            try:
+                return LinkChange(sender, receiver, order.at, order.until, one_way, **settings)
+            except BadInput as error:
+                raise BadInput(f"at = {order.text!r}: {error}") from None
+        case "hold":
+            held, other, one_way = _held(order, graph)
+            return Hold(held, other, order.at, order.until, one_way)
         case "delay":
             assert order.by is not None
             return Straggler(_node(order, graph), order.by, order.at, order.until)
         case "lose":
             return Lose(_link(order, graph), order.at)
-    return Partition(_side(order, graph), order.at, order.until)
+    return Partition(_side(order, graph), order.at, order.until, order.target.endswith("->"), order.drops)
+
+
+def _ends(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable, bool]:
+    """Return the ends of the link that the order's target names, and whether it means this direction only."""
+    one_way = "->" in order.target and not _links(order, graph, "-")
+    return *_link(order, graph, "->" if one_way else "-"), one_way
+
+
+def _held(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable | None, bool]:
+    """Return the ends of a held link and whether one direction is held; for a held node, the second end is None."""
+    if order.target in _nodes(graph):
+        return _node(order, graph), None, False
+    return _ends(order, graph)
+
+
+def _release(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
+    sender, receiver, _ = _held(order, graph)
+
+    def concerned(fault: Fault) -> bool:
+        if not isinstance(fault, Hold) or (receiver is None) != (fault.receiver is None):
+            return False
+        return fault.sender == sender if receiver is None else {fault.sender, fault.receiver} == {sender, receiver}
+
+    return _with_ends(order, faults, concerned, "a link or a node that is on hold")
 
 
 def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
@@ -227,7 +319,7 @@ def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
 
 
 def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    link = _link(order, graph)
+    link = _ends(order, graph)[:2]
 
     def concerned(fault: Fault) -> bool:
         if isinstance(fault, Partition):
@@ -235,6 +327,9 @@ def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
         return isinstance(fault, LinkDown) and (link in fault.links() or link[::-1] in fault.links())
 
     return _with_ends(order, faults, concerned, "a link that is cut")
+
+
+_ENDING = {"restart": _restart, "heal": _heal, "release": _release}
 
 
 # --- several orders ---------------------------------------------------------------------------------------------------
@@ -261,8 +356,9 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     Parameters
     ----------
     texts : str or iterable of str
-        Orders of the `FORMS`; one text may hold several, separated by semicolons. ``restart`` ends a `Crash`, and
-        ``heal`` ends a `LinkDown` or a `Partition`; the fault that is ended may be one of the network's own.
+        Orders of the `FORMS`; one text may hold several, separated by semicolons. ``restart`` ends a `Crash`, ``heal``
+        ends a `LinkDown` or a `Partition`, and ``release`` a `Hold`; the fault that is ended may be one of the
+        network's own.
     graph : networkx Graph
         The network's graph; nodes are found by the text of their names.
     own : iterable of Fault
@@ -278,6 +374,66 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
         faults = order.onto(faults, graph)
     faults.must_fit(graph)
     return faults
+
+
+def schedule(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
+    """Read what happens to links and nodes from a csv file, and apply it to a network's own faults as `parse` does.
+
+    Parameters
+    ----------
+    path : path
+        A file with the columns time (s), link (a link or node as in the `FORMS`, such as ``0-1`` or ``0->1``) and what:
+        the rest of the order, such as ``cut``, ``heal``, ``hold``, ``release``, ``lose``, ``cut until 5`` or
+        ``change to loss=0.3``; or only the settings, ``loss=0.3,rate=1e6``, in quotation marks where there are several.
+    graph : networkx Graph
+        The network's graph; nodes are found by the text of their names.
+    own : iterable of Fault
+        The network's own faults.
+
+    Raises
+    ------
+    BadInput
+        As `parse` does, if the file cannot be read, or a row is no order; the message names the row.
+    """
+    place = used(Path(path))
+    try:
+        with place.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.reader(file, skipinitialspace=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"path = {str(path)!r}: must be a csv file that can be read ({one_line(error)})") from None
+    if not rows or [name.strip().lower() for name in rows[0]] != _COLUMNS:
+        raise check.refuse("path", str(path), f"a csv file with the columns {', '.join(_COLUMNS)}")
+    orders, faults = [], list(Faults(own))
+    for number, row in enumerate(rows[1:], 2):
+        with _of_line(path, number):
+            orders += [(_row_order(row), number)] if row else []
+    for order, number in sorted(orders, key=lambda each: each[0].at):
+        with _of_line(path, number):
+            if order.what in _ENDING:
+                faults = list(order.onto(Faults(faults), graph))
+            else:
+                faults.append(_new(order, graph))
+    found = Faults(faults)
+    found.must_fit(graph)
+    return found
+
+
+@contextmanager
+def _of_line(path: str | Path, number: int) -> Iterator[None]:
+    """Name the line of a schedule in errors."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"path = {str(path)!r}: line {number}: {error}") from None
+
+
+def _row_order(row: Sequence[str]) -> Order:
+    """Return the order that a row of a schedule stands for; raises BadInput for another row."""
+    if len(row) != len(_COLUMNS):
+        raise BadInput(f"must have {len(_COLUMNS)} columns, not {len(row)}")
+    time, link, what = (cell.strip() for cell in row)
+    verb, _, rest = (f"change to {what}" if "=" in what.split(" ")[0] else what).partition(" ")
+    return Order.of(f"{time} {verb} {link} {rest}")
 
 
 # --- from faults to words ---------------------------------------------------------------------------------------------
@@ -306,13 +462,23 @@ def _text_of(fault: Fault) -> str | None:
     match fault:
         case Crash(agent=agent, keeps_state=keeps):
             return f"{at} crash {agent}{until}" + (" keeping state" if keeps and until else "")
-        case LinkDown(sender=sender, receiver=receiver, one_way=one_way):
-            return f"{at} cut {sender}{'->' if one_way else '-'}{receiver}{until}"
+        case LinkDown(sender=sender, receiver=receiver, one_way=one_way, drops=drops):
+            return f"{at} cut {sender}{'->' if one_way else '-'}{receiver}{until}{_DROPPING if drops else ''}"
+        case LinkChange(sender=sender, receiver=receiver, one_way=one_way, settings=settings):
+            if not all(name in _NUMBERS and isinstance(value, float | int) for name, value in settings.items()):
+                return None
+            to = ",".join(f"{name}={_number(value)}" for name, value in settings.items())
+            return f"{at} change {sender}{'->' if one_way else '-'}{receiver} to {to}{until}"
+        case Hold(sender=sender, receiver=None, one_way=False):
+            return f"{at} hold {sender}{until}"
+        case Hold(sender=sender, receiver=receiver, one_way=one_way) if receiver is not None:
+            return f"{at} hold {sender}{'->' if one_way else '-'}{receiver}{until}"
         case Lose(link=link):
             sender, receiver = link
             return f"{at} lose {sender}-{receiver}"
-        case Partition(side=side):
-            return f"{at} partition {','.join(map(str, side))}{until}"
+        case Partition(side=side, one_way=one_way, drops=drops):
+            arrow, dropping = "->" if one_way else "", _DROPPING if drops else ""
+            return f"{at} partition {','.join(map(str, side))}{arrow}{until}{dropping}"
         case Straggler(agent=agent, delay=delay):
             return f"{at} delay {agent} by {_number(delay)}{until}"
     return None

@@ -176,6 +176,19 @@ class Fluid:
         if len(queue) == 1:
             self._begin(transfer, transfer.offered)
 
+    def set_rate(self, link: int, settings: Link, now: float) -> None:
+        """Give a link another constant rate from ``now`` (s) on; first call `advance` to that time."""
+        assert settings.rate is None or isinstance(settings.rate, float | int)
+        self._most[link] = math.inf if settings.rate is None else settings.rate
+        self._stale, self._now = True, now
+
+    def drop(self, link: int, now: float) -> list[Transfer]:
+        """Remove and return the transfers of a link at ``now`` (s); first call `advance` to that time."""
+        dropped = list(self._queues.pop(link, ()))
+        self._moves[link], self._next[link] = False, math.inf
+        self._stale, self._now = True, now
+        return dropped
+
     def next(self) -> float:
         """Return the time of the next event (s); infinite if there is none."""
         if self._stale:

@@ -8,7 +8,7 @@ from netsim.errors import BadInput
 from netsim.links import latency as latencies
 from netsim.links import loss as losses
 from netsim.links import reliability as reliabilities
-from netsim.links.latency import Correlated, Latency
+from netsim.links.latency import Correlated, Latency, TracedDelays
 from netsim.links.loss import Bernoulli, Loss
 from netsim.links.rate import Rate
 from netsim.links.reliability import Reliability
@@ -168,6 +168,16 @@ class Link:
         """The latency model, into which `__post_init__` has converted a number."""
         assert not isinstance(self.latency, float | int)
         return self.latency
+
+    @property
+    def least_latency(self) -> float:
+        """A lower bound (s) of the delays; 0 if no attribute of the latency model gives a bound."""
+        model = self.latency_model
+        if isinstance(model, TracedDelays):
+            return float(model.values.min())
+        bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
+        found = [bound for bound in bounds if bound is not None]
+        return float(found[0]) if found else 0.0
 
     @property
     def loss_model(self) -> Loss:

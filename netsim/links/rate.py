@@ -5,16 +5,21 @@ state of one link's sender.
 """
 
 import bisect
+import gzip
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from netsim.errors import BadInput, one_line
 from netsim.util import check
+from netsim.util.datafiles import used
 from netsim.util.typing import Vector
 
 __all__ = ["Rate", "opportunities"]
@@ -79,18 +84,52 @@ class Opportunities:
         return leave
 
 
+# More digits of milliseconds than a simulation's time can have.
+_MOST_DIGITS = 15
+
 # Rounding tolerance (s): a frame that starts this little after an opportunity may still use it.
 _TOLERANCE = 1e-9
 
 
-def opportunities(seconds: ArrayLike, *, bits: int = 12_000) -> Rate:
+def opportunities(seconds: ArrayLike | str | Path, *, bits: int = 12_000) -> Rate:
     """Send up to ``bits`` bits at each of the times ``seconds``, shape (n,), which repeat with the last time as period.
 
     Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits. If a frame
     needs only a share of the bits, the next frame may use the rest if it already waits. Source: Netravali et al.,
     "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015.
+
+    Parameters
+    ----------
+    seconds : array or path
+        The times in seconds, none before the one ahead of it; or a file of Mahimahi's, which has on each line the
+        milliseconds of an opportunity as a whole number, and may be compressed (``.gz``).
+    bits : int
+        The bits that may leave at each of the times.
+
+    Raises
+    ------
+    BadInput
+        If there is no time, a time is negative or before the one ahead of it, the last is 0, or a line of the file is
+        no whole number; the message names the line.
     """
-    times = check.vector("seconds", seconds)
+    times = _read(Path(seconds)) if isinstance(seconds, str | Path) else check.vector("seconds", seconds)
     if not len(times) or times[0] < 0 or times[-1] <= 0 or (np.diff(times) < 0).any():
-        raise check.refuse("seconds", seconds, "at least one time, in order, none negative and the last > 0")
+        shown = str(seconds) if isinstance(seconds, Path) else seconds
+        raise check.refuse("seconds", shown, "at least one time, in order, none negative and the last > 0")
     return Opportunities(times, check.integer("bits", bits, low=1))
+
+
+def _read(path: Path) -> Vector:
+    """Return the times (s) in a file of Mahimahi's."""
+    place = used(path)
+    try:
+        with gzip.open(place, "rt") if place.suffix == ".gz" else place.open() as file:
+            lines = file.read().split("\n")
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
+        raise BadInput(f"seconds = {str(path)!r}: must be a file that can be read ({one_line(error)})") from None
+    if lines[-1] == "":
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        if not (text := line.strip()).isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+            raise BadInput(f"seconds = {str(path)!r}: line {number} must be whole milliseconds, not {line[:40]!r}")
+    return np.array(lines, dtype=np.float64) / 1000.0

@@ -14,7 +14,6 @@ from netsim.engine.diagnosis import failure
 from netsim.engine.process import limited_blas
 from netsim.errors import BadInput, NetsimError
 from netsim.parallel.merged import empty_ledger, merge
-from netsim.parallel.part import least_latency
 from netsim.parallel.states import Placed, learn
 from netsim.parallel.worker import Ending
 from netsim.radio.settings import Radio
@@ -65,7 +64,7 @@ def must_split(settings: Settings, result: Run, workers: int) -> None:
         raise BadInput(f"{because} with a downlink, which frames of several workers share")
     if settings.viewer is not None:
         raise BadInput(f"{because} with --watch, which shows the runs of one process")
-    if all(least_latency(link.latency_model) for link in (settings.link, *settings.links.values())):
+    if all(link.least_latency for link in (settings.link, *settings.links.values())):
         return
     why = "over links without latency: the order of frames within an instant is known in one process only"
     more = "; give all links a latency (latency=1e-6, say)"

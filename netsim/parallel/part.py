@@ -5,6 +5,7 @@ an agent waits for frames, when its agents want a round, and whether all its age
 the same reports and reach the same conclusions, so there is no coordinator.
 """
 
+import heapq
 import math
 import sys
 import time
@@ -21,7 +22,7 @@ from netsim.clock.task import OWNER
 from netsim.core import ArrivalQueue, Frame, Tally
 from netsim.engine.diagnosis import SHOWN, stalled, waiting
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled
-from netsim.links.latency import Latency, TracedDelays
+from netsim.links.link import Link
 from netsim.parallel.mesh import Lost, Mesh
 from netsim.parallel.parcels import pack, unpack
 from netsim.parallel.rounds import JointRounds
@@ -34,30 +35,21 @@ if TYPE_CHECKING:
     from netsim.engine.build import Settings
     from netsim.engine.runtime import Runtime
 
-__all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency", "least_latency"]
+__all__ = ["GOING_ON", "INTERRUPTED", "Part", "crossing_latency"]
 
 # The values of `Report.status`.
 GOING_ON, OVER, FAILED, INTERRUPTED = range(4)
 
 
-def least_latency(model: Latency) -> float:
-    """Return a lower bound (s) of a model's delays; 0 if no attribute of the model gives a bound."""
-    if isinstance(model, TracedDelays):
-        return float(model.values.min())
-    bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
-    found = [bound for bound in bounds if bound is not None]
-    return float(found[0]) if found else 0.0
-
-
 def crossing_latency(settings: "Settings", place: Mapping[Hashable, int]) -> float:
     """Return the smallest latency (s) of any link between two workers; infinity if there is no such link."""
-    usual, crossing = least_latency(settings.link.latency_model), math.inf
+    usual, crossing = settings.link.least_latency, math.inf
     for sender in settings.graph:
         here = place[sender]
         for receiver in settings.graph[sender]:
             if place[receiver] != here:
                 link = settings.links.get((sender, receiver)) if settings.links else None
-                crossing = min(crossing, usual if link is None else least_latency(link.latency_model))
+                crossing = min(crossing, usual if link is None else link.least_latency)
                 if not settings.links:
                     return crossing
     return crossing
@@ -236,6 +228,8 @@ class Part:
         # Times in s. `_earliest`: the time of the next event of any worker. `_limit`: the time before which this worker
         # needs no exchange. `_end`: the time of the next event of any worker whose agents have not all ended.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
+        # The times (s) of actions to come, as a heap.
+        self._actions: list[float] = []
         # `stop`: whether this worker must end early. `has_stopped`: whether this worker has ended early.
         self.stop = self.has_stopped = False
         # `costs`: the costs of this worker (`Ending.costs`). `_begun`: the CPU seconds of this process when the run
@@ -262,7 +256,7 @@ class Part:
             several = [settings.links.get((sender, name), settings.link) for sender in senders]
         # Neighbours often share a link, whose least latency may cost a look at a whole trace.
         links = {id(link): link for link in several}.values()
-        return PartInbox(shared, limit, name, self, any(not least_latency(each.latency_model) for each in links))
+        return PartInbox(shared, limit, name, self, any(not each.least_latency for each in links))
 
     def neighbor_inboxes(self, inboxes: Mapping[Hashable, Inbox], tally: Tally) -> Mapping[Hashable, Any]:
         """Return a mapping from each agent to its inbox or, for another worker's agent, to that worker's endpoint."""
@@ -309,6 +303,30 @@ class Part:
         if owner is not None:
             why = f"{what}: must be called before the run, or by an action of Network.at, with workers"
             raise self.refused(owner.name, BadInput, why)
+
+    def expect(self, time: float) -> None:
+        """Let all workers exchange their frames before an action at a time (s), which may drop what is in flight.
+
+        Otherwise the frames of a worker whose agents have ended could come to one that is past the action.
+        """
+        heapq.heappush(self._actions, time)
+
+    def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
+        """Raise BadInput if a link's new settings need what another worker knows, or break what all workers rely on."""
+        if after.rate != before.rate:
+            raise BadInput(f"{what}: rate must stay with workers, as frames that wait are in several processes")
+        least, former = after.least_latency, before.least_latency
+        if after.latency_model is before.latency_model:
+            return
+        if after.fifo and before.is_simple:
+            raise BadInput(f"{what}: latency must stay on a fifo link of constant latency, with workers")
+        bound = self._lookahead if self.place[link[0]] != self.place[link[1]] else min(former, self._lookahead)
+        if least < bound:
+            why = f"workers rely on the least latency of links between them, {bound:g} s"
+            raise BadInput(f"{what}: latency of {link!r} must be at least {bound:g} s: {why}")
+
+    def may_hold(self, what: str) -> None:
+        """Refuse nothing: all workers hold and drop the frames that they have."""
 
     def refused(self, name: Hashable, kind: type[NetsimError], why: str) -> NetsimError:
         """Fail the run and return an agent's error: if it were only raised, the agent could catch it and go on."""
@@ -414,6 +432,10 @@ class Part:
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
         # Exchange at the end of a round at the latest, so that workers report whether agents want the next round.
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
+        while self._actions and self._actions[0] <= earliest:
+            heapq.heappop(self._actions)
+        if self._actions:
+            self._limit = min(self._limit, self._actions[0])
         # The earliest event may be the arrival of a frame from another worker. It is uncertain whether this frame wakes
         # an agent, because its receiver may not wait for it. So exchange again: the receiver's worker, which now has
         # the frame, reports its true next event.

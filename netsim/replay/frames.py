@@ -330,7 +330,8 @@ class Reader:
         left = np.concatenate(parts)
         if len(left):
             left = left[np.argsort(left["key"], kind="stable")]
-            place = np.minimum(np.searchsorted(left["key"], keys), len(left) - 1)
+            # The last record counts: a frame that waits leaves at another time once its link has another rate.
+            place = np.maximum(np.searchsorted(left["key"], keys, side="right") - 1, 0)
             found = left["key"][place] == keys
             depart[found], bits[found] = left["time"][place[found]], left["bits"][place[found]]
         return depart, bits

@@ -30,6 +30,9 @@ _DRAWN = 2000
 _Placed = tuple[int, float, float]
 """A frame and where it is."""
 
+# Faults that are shown also if they do not end.
+_LASTING = ("Crash", "Leave", "Empty", "LinkDown", "SetLink", "LinkChange", "Hold", "Partition")
+
 
 class MapView:
     """The map of a run, between two times (s), in a size in pixels.
@@ -392,7 +395,7 @@ class MapView:
         """Yield what goes wrong at a time, in a few words each."""
         by_words: dict[str, list[str]] = defaultdict(list)
         for fault in self.run.going_on(time):
-            if not fault.ends and fault.what not in ("Crash", "Leave", "Empty", "LinkDown", "SetLink", "Partition"):
+            if not fault.ends and fault.what not in _LASTING:
                 continue
             if fault.sides:
                 sides = " | ".join(" ".join(self.run.agents[each] for each in side) for side in fault.sides)

@@ -210,7 +210,7 @@ class SpaceTime:
             side_of = {agent: number for number, side in enumerate(fault.sides) for agent in side}
             sides = [side_of.get(agent, -1) for agent in self._order]
             return [self.top + lane * self.gap for lane in range(1, len(sides)) if sides[lane] != sides[lane - 1]]
-        if fault.what not in ("LinkDown", "SetLink", "Lose") or not self._has_room:
+        if fault.what not in ("LinkDown", "SetLink", "LinkChange", "Hold", "Lose") or not self._has_room:
             return []
         return sorted({self._halfway(one, other) for one, other in fault.links})
 
@@ -591,6 +591,8 @@ def short_words(fault: Fault, run: RunHistory) -> tuple[str, str]:
         "Empty": ("battery empty", "charged"),
         "LinkDown": (f"cut {link}", ""),
         "SetLink": (f"link {link} changed", ""),
+        "LinkChange": (f"changed {link}", ""),
+        "Hold": (f"on hold {link}" if not fault.agents else "on hold", "released"),
         "Lose": (f"loses one {link}", ""),
         "Partition": ("cut", ""),
         "Straggler": ("slow", ""),

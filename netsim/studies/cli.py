@@ -348,18 +348,23 @@ def run() -> None:
 
 
 def _lab_command(scenario: Scenario) -> click.Command:
+    shared = options_of(each for each in scenario.flags if each is catalogue.ORDER)
+
     def call(no_browser: bool, at: tuple[str, ...], **parameters: Any) -> None:
+        from netsim.clock.order import read
         from netsim.faults.words import joined
         from netsim.studies.laboratory.server import LabServer
 
         terminal = sys.stdout is not None and sys.stdout.isatty()
         lines = Reporter()
         browser = terminal and not no_browser
-        with LabServer(scenario.name, parameters, at=joined(at), browser=browser, report=lines.line) as server:
+        order = (parameters.pop(catalogue.ORDER.name) or "") if shared else ""
+        first = {"at": joined(at), "order": read(order) if order else ""}
+        with LabServer(scenario.name, parameters, **first, browser=browser, report=lines.line) as server:
             lines.line("Ctrl-C ends it")
             server.wait()
 
-    return _command(scenario, call, [_at(), _flag("--no-browser", bool, "Only print the address.", False)])
+    return _command(scenario, call, [_at(), *shared, _flag("--no-browser", bool, "Only print the address.", False)])
 
 
 @app.group("lab", cls=_Scenarios, make=_lab_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")

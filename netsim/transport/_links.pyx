@@ -23,7 +23,7 @@ from netsim.links.latency import Constant as ConstantLatency
 from netsim.links.latency import Uniform as UniformLatency
 from netsim.links.loss import LAST_SLOT as _LAST_SLOT
 from netsim.links.loss import Bernoulli, Clocked, GilbertElliott, slots_key
-from netsim.transport.path import Delays
+from netsim.transport.path import Delays, catch_up
 from netsim.transport.transmitter import bit_limit, transmitters_of
 from netsim.util import draws
 
@@ -43,9 +43,10 @@ cdef struct Fragment:
 cdef struct Departure:
     # The fields have the meaning that they have in `netsim.transport.transmitter.Departure`. The array `fragments` has
     # `room` elements, of which `count` are used.
+    # `number` is the number of the transmission.
     int cause
     double start
-    int64_t bits, count, room
+    int64_t bits, count, room, number
     Fragment* fragments
 
 
@@ -78,7 +79,7 @@ cdef inline bint exceeds(int64_t bits, double most) noexcept nogil:
 
 cdef struct Waiting:
     double end
-    int64_t bits
+    int64_t bits, number
 
 
 cdef enum:
@@ -92,7 +93,7 @@ cdef class Transmitter:
     """Queue and transmitter of a link or of a radio; see `netsim.transport.transmitter.Transmitter`."""
 
     # The function of a varying rate (`Rate.on_port`), or None.
-    cdef object leave
+    cdef object leave, link
     # The rate in bits per second, if it is constant; 0 if sending takes no time.
     cdef double rate
     cdef int64_t queue, queue_bits, mtu
@@ -110,17 +111,21 @@ cdef class Transmitter:
     cdef int64_t used
 
     def __init__(self, link, double round_period, double offset=0.0):
+        self.link = link
         if isinstance(link.rate, (float, int)):
             self.rate = link.rate
         elif link.rate is not None:
             self.leave = link.rate.on_port()
-        self.queue = INT64_MAX if link.queue is None else min(link.queue, INT64_MAX)
-        self.queue_bits = INT64_MAX if link.queue_bits is None else min(link.queue_bits, INT64_MAX)
+        self.set_queue(link)
         self.mtu = INT64_MAX if link.mtu is None else min(link.mtu, INT64_MAX)
         self.header_bits = link.header_bits
         self.period, self.offset = round_period, offset
         if link.budget is not None:
             self.set_budget(link.budget_model)
+
+    cdef set_queue(self, link):
+        self.queue = INT64_MAX if link.queue is None else min(link.queue, INT64_MAX)
+        self.queue_bits = INT64_MAX if link.queue_bits is None else min(link.queue_bits, INT64_MAX)
 
     cdef set_budget(self, budget):
         self.budget = PER_SECOND if budget.per == "second" else PER_ROUND
@@ -186,11 +191,41 @@ cdef class Transmitter:
         cdef int64_t rest = size if index == 0 else size - index * self.mtu
         return 8 * (rest if rest < self.mtu else self.mtu) + self.header_bits
 
-    def accept(self, double now, list fragments):
+    def change(self, link, double now):
+        """Take another rate and other limits of the queue; return the frames that now leave at other times."""
+        cdef double before = self.rate, scale, left, last = now
+        # A varying rate stays as it is: `netsim.engine.link_changes` refuses another one.
+        cdef double rate = link.rate if isinstance(link.rate, (float, int)) else 0.0
+        cdef Waiting* each
+        cdef int64_t i
+        cdef list shifts = []
+        self.set_queue(link)
+        self.link, self.rate = link, rate
+        if rate == before or self.busy_until <= now or before == 0.0:
+            return shifts
+        scale = 0.0 if rate == 0.0 else before / rate
+        self.busy_until = now + (self.busy_until - now) * scale
+        for i in range(self.count):
+            each = &self.held[(self.first + i) & (self.room - 1)]
+            if each.end > now:
+                left = now + (each.end - now) * scale
+                shifts.append((each.number, left - each.end, last if shifts else -INFINITY, each.bits))
+                each.end = last = left
+        return shifts
+
+    def clear(self, double now):
+        """Drop all frames that have not left at ``now`` (s); what they have used of a budget stays used."""
+        self.first = self.count = self.held_bits = 0
+        if self.busy_until > now:
+            self.busy_until = now
+        if self.leave is not None:
+            self.leave = self.link.rate.on_port()
+
+    def accept(self, double now, list fragments, int64_t number=0):
         """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s)."""
         cdef Departure sent
         cdef int64_t i
-        sent.fragments, sent.room = NULL, 0
+        sent.fragments, sent.room, sent.number = NULL, 0, number
         try:
             reserve(&sent, len(fragments))
             for i in range(sent.count):
@@ -239,10 +274,10 @@ cdef class Transmitter:
                 end += <double>sent.fragments[i].bits / self.rate
             sent.fragments[i].end = end
         self.busy_until = end
-        self.hold(end, sent.bits)
+        self.hold(end, sent.bits, sent.number)
         return 0
 
-    cdef int hold(self, double end, int64_t bits) except -1:
+    cdef int hold(self, double end, int64_t bits, int64_t number) except -1:
         """Append a frame to the ring buffer of frames that have not left."""
         cdef Waiting* grown
         cdef int64_t i
@@ -255,7 +290,7 @@ cdef class Transmitter:
             PyMem_Free(self.held)
             self.held, self.first, self.room = grown, 0, max(4, 2 * self.room)
         i = (self.first + self.count) & (self.room - 1)
-        self.held[i].end, self.held[i].bits = end, bits
+        self.held[i].end, self.held[i].bits, self.held[i].number = end, bits, number
         self.count += 1
         self.held_bits += bits
         return 0
@@ -307,14 +342,16 @@ cdef inline double next_of(Numbers* numbers) noexcept nogil:
 cdef class Path:
     """One link, from the departure of a frame's bits to its arrivals; see `netsim.transport.path.Path`."""
 
-    cdef object lost, delays
+    cdef object lost, delays, link, key, seed
+    cdef str purpose
     cdef int loss_kind, latency_kind
     cdef bint draws_losses, is_clocked, is_bad, is_certain, is_fifo
     # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of a change to the bad state; `stays`
     # is the probability of staying in the bad state. `bad` and `good` are the probabilities of a loss in these states;
     # `is_certain` is whether they are 1 and 0.
     # Delays (s): `low` is the constant or the least uniform delay; uniform delays lie in [low, low + width).
-    cdef double comes, stays, bad, good, low, width, duplicate, corrupt, last
+    cdef double comes, stays, bad, good, low, width, duplicate, corrupt
+    cdef public double last
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
     # `loss_bits`: the length in bits to which the loss probability refers, or 0 if it holds for fragments of any
@@ -328,46 +365,77 @@ cdef class Path:
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
 
     def __init__(self, link, key, seed, str purpose=""):
-        cdef uint64_t link_key = key[0]
+        self.key, self.seed, self.purpose = key, seed, purpose
+        self.set_latency(link.latency_model)
+        self.set_loss(link.loss_model)
+        self.set_rest(link)
 
-        def stream(name):
-            return stream_key(link_key, seed, purpose + name)
+    def change(self, link, last=None):
+        """Take other settings, as if the link had always had them: fragment n has the uniform number n."""
+        if link.latency_model is not self.link.latency_model:
+            if self.latency_kind == ASKED:
+                self.latency_numbers.drawn = self.delays.drawn
+            self.set_latency(link.latency_model)
+        if link.loss_model is not self.link.loss_model:
+            self.set_loss(link.loss_model)
+            self.catch_up(link.loss_model)
+        if last is not None:
+            self.last = last
+        self.set_rest(link)
 
-        self.loss_bits = link.loss_bits or 0
-        self.set_loss(link.loss_model, stream)
-        model = link.latency_model
+    cdef uint64_t stream(self, str name) except? 0:
+        cdef uint64_t link_key = self.key[0]
+        return stream_key(link_key, self.seed, self.purpose + name)
+
+    cdef set_latency(self, model):
         if type(model) is ConstantLatency:
             self.latency_kind, self.low = CONSTANT, model.fixed
         elif type(model) is UniformLatency:
             self.latency_kind, self.low, self.width = UNIFORM, model.low, model.high - model.low
-            self.latency_numbers.key = stream("latency")
+            self.latency_numbers.key = self.stream("latency")
         else:
             self.latency_kind = ASKED
-            self.delays = Delays(model, draws.stream_keys(seed, key, purpose + "latency"))
+            key = draws.stream_keys(self.seed, self.key, self.purpose + "latency")
+            self.delays = Delays(model, key, self.latency_numbers.drawn)
+
+    cdef set_rest(self, link):
+        self.link = link
+        self.loss_bits = link.loss_bits or 0
         self.duplicate, self.corrupt, self.is_fifo = link.duplicate, link.corrupt, link.fifo
         if self.duplicate:
-            self.duplicate_numbers.key = stream("duplicate")
+            self.duplicate_numbers.key = self.stream("duplicate")
         if self.corrupt:
-            self.corrupt_numbers.key = stream("corrupt")
+            self.corrupt_numbers.key = self.stream("corrupt")
 
-    cdef set_loss(self, model, stream):
+    cdef catch_up(self, model):
+        """Let a loss model with memory decide on all earlier fragments, as `netsim.transport.path.catch_up` does."""
+        cdef uint64_t i
+        if self.loss_kind == IN_BURSTS:
+            for i in range(self.loss_numbers.drawn):
+                self.is_bad = uniform(self.loss_numbers.key, i) < (self.stays if self.is_bad else self.comes)
+        elif self.loss_kind == ASKED and self.draws_losses:
+            key = draws.stream_keys(self.seed, self.key, self.purpose + "loss")
+            catch_up(model, self.lost, key, self.loss_numbers.drawn)
+
+    cdef set_loss(self, model):
         cdef double state = 0.0
         if type(model) is Bernoulli:
             self.comes = model.mean
             self.loss_kind = ALONE if self.comes else NEVER
             if self.comes:
-                self.loss_numbers.key = stream("loss")
+                self.loss_numbers.key = self.stream("loss")
             return
         self.draws_losses = bool(model.mean)
         if self.draws_losses:
-            self.loss_numbers.key = stream("loss")
-            state = uniform(stream("loss state"), 0)
+            self.loss_numbers.key = self.stream("loss")
+            state = uniform(self.stream("loss state"), 0)
         if type(model) is GilbertElliott and self.draws_losses:
             self.loss_kind = IN_BURSTS
             self.comes, self.stays, self.is_bad = model.p, 1.0 - model.r, state < model.share_bad
             self.bad, self.good, self.is_certain = model.bad, model.good, model.is_certain
             if model.slot is not None:
                 self.loss_kind, self.slot, self.slots = IN_SLOTS, model.slot, slots_key(state)
+                self.slot_number = 0
             return
         self.lost = model.on_link(state)
         self.is_clocked = isinstance(self.lost, Clocked)
@@ -377,11 +445,15 @@ cdef class Path:
         """Return whether a fragment that left at ``end`` (s) is lost."""
         cdef double u, limit
         if self.loss_kind == NEVER:
+            self.loss_numbers.drawn += 1
             return False
         if self.loss_kind == ASKED:
             if self.is_clocked:
                 self.lost.time = end
-            return self.draws_losses and bool(self.lost(self.number()))
+            if not self.draws_losses:
+                self.loss_numbers.drawn += 1
+                return False
+            return bool(self.lost(self.number()))
         u = self.number()
         if self.loss_kind == ALONE:
             return u < self.comes
@@ -426,6 +498,7 @@ cdef class Path:
     cdef double delay(self) except? -1.0:
         """Return the next delay (s)."""
         if self.latency_kind == CONSTANT:
+            self.latency_numbers.drawn += 1
             return self.low
         if self.latency_kind == UNIFORM:
             return self.low + self.width * next_of(&self.latency_numbers)
@@ -517,6 +590,7 @@ cdef class LinkStages:
     cdef Settings* settings
     cdef int64_t first, degree
     cdef bint on_radio
+    cdef double period, offset
     cdef Departure sent
 
     def __init__(self, BroadcastPath path, wiring, shared, agents, set down, bursts):
@@ -525,7 +599,8 @@ cdef class LinkStages:
         self.kinds = shared.encoder.kinds
         self.down, self.bursts = down, bursts
         self.first, self.degree, self.on_radio = wiring.first, len(wiring.links), wiring.radio is not None
-        own = transmitters_of(wiring.links, wiring.radio, shared.rounds.period, shared.rounds.offset, Transmitter)
+        self.period, self.offset = shared.rounds.period, shared.rounds.offset
+        own = transmitters_of(wiring.links, wiring.radio, self.period, self.offset, Transmitter)
         self.transmitters = [own.get(i) for i in range(self.degree)]
         self.paths = [None] * self.degree
         PyMem_Free(self.settings)
@@ -535,11 +610,33 @@ cdef class LinkStages:
         for i in range(self.degree):
             link = wiring.links[i]
             self.settings[i].header_bits = (wiring.radio if self.on_radio else link).header_bits
-            self.settings[i].is_simple = link.is_simple
+            self.settings[i].is_simple = wiring.draws_together(i)
 
     def __dealloc__(self):
         PyMem_Free(self.settings)
         PyMem_Free(self.sent.fragments)
+
+    def change(self, int64_t index, link, double now, last):
+        """Give a link other settings, from ``now`` (s) on; return the frames that leave at other times."""
+        self.settings[index].is_simple = self.wiring.draws_together(index)
+        if self.paths[index] is not None or last is not None:
+            self.path(index).change(link, last)
+        if self.on_radio:
+            return []
+        if self.transmitters[index] is not None:
+            return (<Transmitter>self.transmitters[index]).change(link, now)
+        if link.has_port:
+            self.transmitters[index] = Transmitter(link, self.period, self.offset)
+        return []
+
+    def clear(self, int64_t index, double now):
+        """Drop the frames that wait to leave on a link of wires."""
+        if not self.on_radio and self.transmitters[index] is not None:
+            (<Transmitter>self.transmitters[index]).clear(now)
+
+    def set_last(self, int64_t index, double last):
+        """Set the latest arrival (s) on a ``fifo`` link, whose frames in flight now arrive at other times."""
+        self.path(index).last = last
 
     def offer(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link, double deadline):
         """Offer a frame to one link, or to all, and count it; return how many links accepted it."""
@@ -548,6 +645,7 @@ cdef class LinkStages:
         cdef int64_t number = path.sent, taken = 0, wire = 0, index
         cdef int64_t start = 0 if to_all else link, end = self.degree if to_all else link + 1
         path.sent += 1
+        self.sent.number = number
         if to_all:
             path.next_row()
         if self.on_radio and self.any_up(start, end):
@@ -624,7 +722,7 @@ cdef class LinkStages:
             wiring = self.wiring
             # The broadcasts over a simple link take their numbers from the random streams "loss" and "latency"
             # (`LinkDraws`). A path must not draw the same numbers, so the names of its streams get a prefix.
-            purpose = "one by one " if self.settings[index].is_simple else ""
+            purpose = "one by one " if wiring.began_simple(index) else ""
             path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
         return <Path>path
 

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextvars import Context
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,10 @@ from netsim.wire.routed import Routed
 if TYPE_CHECKING:
     from netsim.transport.router import Router
 
-__all__ = ["Inbox", "PartInbox", "RemoteEndpoint"]
+if TYPE_CHECKING:
+    from netsim.clock.order import Chooser
+
+__all__ = ["Inbox", "PartInbox", "RemoteEndpoint", "withdraw"]
 
 # An ended agent never reads its frames. To free memory, they are dropped as soon as more than this many are queued.
 _MAX_UNSETTLED = 1000
@@ -61,8 +64,12 @@ class Inbox:
     _drop_late_until: float = 0
     _watched: bool = False
     _abandoned: bool = False
+    # The frames that have arrived over each link on hold, by the link's index; None as long as no link was on hold.
+    _held: dict[int, list[Entry]] | None = None
+    # Whether `_due` must sift the frames that are due.
+    _sifts: bool = False
     # Puts arrivals of equal times into the order of the run's `Order`; None: they are in the order of their links.
-    _arrange: Callable[[list[Entry]], list[Entry]] | None = None
+    _chooser: "Chooser | None" = None
     # The context of the timer; None: that of the agent that sends or waits.
     _context: Context | None = None
     # Called with the frames that the agent is given; None: nobody asks.
@@ -73,9 +80,40 @@ class Inbox:
         self._limit = math.inf if limit is None else limit
         self.arrivals = ArrivalQueue(self._tally)
 
-    def follow(self, arrange: Callable[[list[Entry]], list[Entry]], context: Context) -> None:
-        """Let ``arrange`` put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
-        self._arrange, self._context = arrange, context
+    def follow(self, chooser: "Chooser", context: Context) -> None:
+        """Let a chooser put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
+        self._chooser, self._context, self._sifts = chooser, context, True
+
+    def hold(self, link: int, on: bool) -> None:
+        """Let frames that arrive over a link wait, or release them: they arrive then, in the order of sending."""
+        self.settle_now()
+        held = self._held = {} if self._held is None else self._held
+        if on:
+            held.setdefault(link, [])
+        else:
+            for _, key, kind, frame in held.pop(link, ()):
+                self.arrivals.push(self._loop.now(), key, kind, frame)
+        self._sifts = bool(held) or self._chooser is not None
+        self.watch()
+
+    def withdraw(self, link: int) -> list[Entry]:
+        """Remove and return the frames that are in flight on a link, in the order of sending."""
+        self.settle_now()
+        return withdraw(self.arrivals, link, self._tally.shift, self._loop.now())
+
+    def withdraw_held(self, link: int) -> list[Entry]:
+        """Remove and return the frames that wait because a link is on hold."""
+        entries = (self._held or {}).get(link, [])
+        found = entries[:]
+        entries.clear()
+        return found
+
+    def under_way(self) -> Iterator[tuple[int, int]]:
+        """Yield the key and the kind's number of each frame that has no outcome yet."""
+        yield from self.arrivals.under_way()
+        for entries in (self._held or {}).values():
+            for _, key, kind, _ in entries:
+                yield key, kind
 
     def tell(self, note_heard: Callable[[Iterable[Frame]], None]) -> None:
         """Call ``note_heard`` with the frames that the agent is given from now on."""
@@ -127,7 +165,7 @@ class Inbox:
     def take_true(self, until: float) -> list[Frame]:
         """Remove and return the unread frames that arrived before ``until`` (s) on the simulation's clock."""
         arrivals = self.arrivals
-        is_fast = not (self._ready or arrivals.careful or self._arrange or self._note_heard)
+        is_fast = not (self._ready or arrivals.careful or self._sifts or self._note_heard)
         if is_fast and arrivals.up and self._limit == math.inf:
             return arrivals.deliver(until)
         self.settle(until)
@@ -143,7 +181,7 @@ class Inbox:
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
         """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
         arrivals = self.arrivals
-        is_fast = not (self._ready or arrivals.careful or self._arrange or self._note_heard)
+        is_fast = not (self._ready or arrivals.careful or self._sifts or self._note_heard)
         if is_fast and arrivals.up and self._limit == math.inf:
             copies.receive(arrivals, until, add=add)
         else:
@@ -169,7 +207,11 @@ class Inbox:
         """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
-        if self.arrivals.careful or not self.arrivals.up or (self._limit < math.inf and not self._abandoned):
+        if self._abandoned:
+            one_by_one = self.arrivals.careful or bool(self._held)
+        else:
+            one_by_one = self.arrivals.careful or self._limit < math.inf
+        if one_by_one or not self.arrivals.up:
             for entry in self._due(until):
                 self._settle_one(entry)
         elif self._abandoned:
@@ -181,7 +223,18 @@ class Inbox:
 
     def _due(self, until: float) -> list[Entry]:
         due = self.arrivals.due(until)
-        return due if self._arrange is None or len(due) < 2 else self._arrange(due)
+        if self._held:
+            due = [entry for entry in due if not self._keeps(entry)]
+        return due if self._chooser is None or len(due) < 2 else self._chooser.arrange(due)
+
+    def _keeps(self, entry: Entry) -> bool:
+        """Return whether a frame that is due must wait, because its link is on hold; if so, keep it."""
+        assert self._held is not None
+        waiting = self._held.get(entry[1] >> self._tally.shift)
+        if waiting is None:
+            return False
+        waiting.append(entry)
+        return True
 
     def drop_late_frames(self, until: float) -> None:
         """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
@@ -226,6 +279,8 @@ class Inbox:
 
     def _is_readable(self, entry: Entry) -> bool:
         frame = entry[3]
+        if self._held and entry[1] >> self._tally.shift in self._held:
+            return False
         if self._router is not None and type(frame.payload) is Routed:
             return not self._abandoned and self.arrivals.up and self._router.is_for_agent(frame)
         is_control = self._on_numbered is not None and frame.sequence > 0 and frame.kind in (ACK, NACK)
@@ -285,14 +340,20 @@ class Inbox:
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
         """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
         ready = self._ready = self._ready or deque()
-        # By time only, if the frames of one time are in the order of an `Order`.
-        fields = 2 if self._arrange is None else 1
-        in_order = not ready or ready[-1][:fields] <= entries[0][:fields]
+        if self._chooser is None:
+            in_order = not ready or ready[-1][:2] <= entries[0][:2]
+        else:
+            in_order = not ready or self._place(ready[-1]) <= self._place(entries[0])
         ready.extend(entries)
         if not in_order:
-            ordered = sorted(ready, key=lambda entry: entry[:fields])
+            ordered = sorted(ready, key=self._place)
             ready.clear()
             ready.extend(ordered)
+
+    def _place(self, entry: tuple[float, int, Frame]) -> tuple[float, int]:
+        """Return the time and the key of a readable frame; only the time, if an `Order` moved frames of this time."""
+        time, key, _ = entry
+        return time, 0 if self._chooser is not None and time in self._chooser.moved else key
 
     # --- waking tasks that wait ---------------------------------------------------------------------------------------
 
@@ -389,6 +450,17 @@ class Inbox:
                 return await future
         finally:
             del self.replies[request]
+
+
+def withdraw(arrivals: ArrivalQueue, link: int, shift: int, now: float) -> list[Entry]:
+    """Remove from a queue the frames of a link that arrive after ``now`` (s); return them in the order of sending."""
+    entries = arrivals.due(math.inf)
+    found = [entry for entry in entries if entry[1] >> shift == link and entry[0] > now]
+    gone = {entry[1] for entry in found}
+    for entry in entries:
+        if entry[1] not in gone:
+            arrivals.push(*entry)
+    return sorted(found, key=lambda entry: entry[1])
 
 
 class PartInbox:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from netsim.core import BroadcastPath, Frame
 from netsim.core.framing import damaged
 from netsim.core.records import CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, REFUSED, TO_ALL
+from netsim.links.link import Link
 from netsim.transport.path import Bursts, Copies, Path
 from netsim.transport.shared import Shared
-from netsim.transport.transmitter import Departure, Transmitter, transmitters_of
+from netsim.transport.transmitter import Departure, Shift, Transmitter, transmitters_of
 
 if TYPE_CHECKING:
     from netsim.transport.outbox import Wiring
@@ -57,7 +58,32 @@ class LinkStages:
 
     def __post_init__(self, shared: Shared) -> None:
         self._tally, self._kinds, rounds = shared.tally, shared.encoder.kinds, shared.rounds
+        self._rounds = rounds
         self._transmitters = transmitters_of(self._wiring.links, self._wiring.radio, rounds.period, rounds.offset)
+
+    def change(self, link_index: int, link: Link, now: float, last: float | None) -> list[Shift]:
+        """Give a link other settings, from ``now`` (s) on; return the frames that leave at other times.
+
+        ``last`` is the latest arrival (s) of its frames in flight, if frames of a broadcast are among them.
+        """
+        if link_index in self._paths or last is not None:
+            self._path(link_index).change(link, last)
+        if self._wiring.radio is not None:
+            return []
+        if link_index in self._transmitters:
+            return self._transmitters[link_index].change(link, now)
+        if link.has_port:
+            self._transmitters[link_index] = Transmitter(link, self._rounds.period, self._rounds.offset)
+        return []
+
+    def clear(self, link_index: int, now: float) -> None:
+        """Drop the frames that wait to leave on a link of wires."""
+        if self._wiring.radio is None and link_index in self._transmitters:
+            self._transmitters[link_index].clear(now)
+
+    def set_last(self, link_index: int, last: float) -> None:
+        """Set the latest arrival (s) on a ``fifo`` link, whose frames in flight now arrive at other times."""
+        self._path(link_index).last = last
 
     def offer(self, kind_id: int, frame: Frame, payload: object, raw_data: bool, link: int, deadline: float) -> int:
         """Offer a frame to one link, or to all (`TO_ALL`), and count it; return how many links accepted it.
@@ -82,24 +108,28 @@ class LinkStages:
         on_radio = wiring.radio is not None
         delays = self._broadcast_path.delays() if to_all else ()
         # A radio transmits a frame once for all links. It does not transmit if all of them are cut.
-        once = self._transmit(now, None, size) if on_radio and not self._down.issuperset(link_indices) else None
+        once = self._transmit(now, None, size, number) if on_radio and not self._down.issuperset(link_indices) else None
         taken = wire = 0
         for link_index in link_indices:
-            sent = once if once is not None and link_index not in self._down else self._transmit(now, link_index, size)
+            sent = (
+                once
+                if once is not None and link_index not in self._down
+                else self._transmit(now, link_index, size, number)
+            )
             if sent.cause:
                 tally.ended(now, self._frame_key(link_index, number), kind_id, sent.cause)
                 continue
             taken += 1
             if tally.keeps and sent.ends and (to_all or sent.start > now):
                 tally.left(sent.start, self._frame_key(link_index, number), number, sent.bits)
-            delay = delays[link_index] if delays and wiring.links[link_index].is_simple else None
+            delay = delays[link_index] if delays and wiring.draws_together(link_index) else None
             self._depart((link_index, number, kind_id, frame, deadline, delay), sent, now)
             wire = sent.bits if on_radio else wire + sent.bits
             if to_all and not on_radio:
                 tally.link_bits(wiring.first + link_index, kind_id, sent.bits)
         return taken, wire
 
-    def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
+    def _transmit(self, now: float, link_index: int | None, size: int, number: int) -> Departure:
         """Transmit a frame on a link or, if ``link_index`` is None, on the agent's radio."""
         if link_index in self._down:
             return Departure(LINK_DOWN, now, (), 0)
@@ -107,12 +137,12 @@ class LinkStages:
         if transmitter is None:
             settings = self._wiring.radio or self._wiring.links[link_index or 0]
             return Departure(_ACCEPTED, now, (now,), 8 * size + settings.header_bits)
-        return self._offered(now, transmitter, transmitter.fragments(size))
+        return self._offered(now, transmitter, transmitter.fragments(size), number)
 
     def _offered(
-        self, now: float, transmitter: Transmitter, fragments: list[int], ends_known: bool = True
+        self, now: float, transmitter: Transmitter, fragments: list[int], number: int, ends_known: bool = True
     ) -> Departure:
-        cause, start, ends = transmitter.accept(now, fragments)
+        cause, start, ends = transmitter.accept(now, fragments, number)
         if cause:
             return Departure(_CAUSES[cause], now, (), 0)
         return Departure(_ACCEPTED, start, ends if ends_known else (), sum(fragments))
@@ -165,7 +195,7 @@ class LinkStages:
             link = wiring.links[link_index]
             # The broadcasts over a simple link take their numbers from the random streams "loss" and "latency"
             # (`LinkDraws`). A path must not draw the same numbers, so the names of its streams get a prefix.
-            purpose = "one by one " if link.is_simple else ""
+            purpose = "one by one " if wiring.began_simple(link_index) else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path
 

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netsim.core import BroadcastPath, Frame
+from netsim.core import ArrivalQueue, BroadcastPath, Frame
 from netsim.core.broadcast_path import Take
 from netsim.core.delivery import Delivery
 from netsim.core.link_draws import LinkDraws
@@ -20,6 +20,7 @@ from netsim.transport.path import Bursts
 from netsim.transport.shared import Shared
 from netsim.transport.sharing import SharedStages
 from netsim.transport.stages import LinkStages
+from netsim.transport.transmitter import Shift
 from netsim.util import check, draws
 from netsim.util.draws import Keys
 
@@ -52,9 +53,12 @@ class Wiring:
         The network's seed.
     radio : Link or None
         On a radio, the settings of the agent's single transmitter.
+    changed : dict or None
+        For each link whose settings have changed: whether it was simple (`Link.is_simple`) as the run began, and
+        whether its frames must now be kept in order one by one. None: no link has changed.
     """
 
-    links: Sequence[Link]
+    links: list[Link]
     neighbors: Sequence[Hashable]
     inboxes: "Sequence[Inbox | RemoteEndpoint]"
     receivers: Sequence[int]
@@ -63,6 +67,32 @@ class Wiring:
     block: int
     seed: int
     radio: Link | None
+    changed: dict[int, tuple[bool, bool]] | None = None
+
+    def began_simple(self, index: int) -> bool:
+        """Return whether a link was simple (`Link.is_simple`) as the run began."""
+        return self.links[index].is_simple if not self.changed or index not in self.changed else self.changed[index][0]
+
+    def draws_together(self, index: int) -> bool:
+        """Return whether `LinkDraws` draws the losses and delays of a link's broadcasts.
+
+        That is so for simple links. A link that only became simple keeps its own streams, whose numbers would otherwise
+        be drawn again.
+        """
+        if not self.changed or index not in self.changed:
+            return self.links[index].is_simple
+        began_simple, keeps_order = self.changed[index]
+        return self.links[index].is_simple and began_simple and not keeps_order
+
+    def change(self, index: int, link: Link) -> None:
+        """Set the settings of a link."""
+        before = self.links[index]
+        if self.changed is None:
+            self.changed = {}
+        began_simple, keeps_order = self.changed.get(index, (before.is_simple, False))
+        # A shorter latency must not let frames overtake those that are in flight.
+        keeps_order = keeps_order or (link.fifo and link.latency_model is not before.latency_model)
+        self.changed[index], self.links[index] = (began_simple, keeps_order), link
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -117,9 +147,7 @@ class Outbox:
 
     def __post_init__(self) -> None:
         shared, wiring, take = self._shared, self._wiring, self._take
-        kinds = wiring.links if len(set(map(id, wiring.links))) > 1 else wiring.links[:1]
-        transmitters = kinds if wiring.radio is None else [wiring.radio]
-        headers = {link.header_bits for link in transmitters}
+        headers = {link.header_bits for link in self._transmitting()}
         self._broadcast_path = BroadcastPath(
             shared.encoder,
             self._number,
@@ -132,23 +160,34 @@ class Outbox:
             wiring.radio is not None,
             take,
         )
-        # The fast path can carry broadcasts on a MAC layer, or on links that only lose and delay frames and add headers
-        # of one length.
-        self._fast_path_allowed = bool(kinds) and (
-            shared.stack is None
-            if take is not None
-            else (
-                len(headers) <= 1
-                and all(link.is_simple for link in kinds)
-                and not any(link.has_port for link in transmitters)
-            )
-        )
         ends = slice(wiring.first, wiring.first + len(wiring.links))
         self._shares = shared.sharing is not None and bool(shared.sharing.limited[ends].any())
-        self._fast_path_allowed = self._fast_path_allowed and not self._shares
+        self._fast_path_allowed = self._can_use_fast_path()
         self._uses_fast_path = self._fast_path_allowed
         for link_index, inbox in enumerate(wiring.inboxes):
             inbox.watchers += (self.subscribers, link_index)
+
+    def _transmitting(self) -> Sequence[Link]:
+        """Return the different settings of the links' transmitters, or those of the radio."""
+        links, radio = self._wiring.links, self._wiring.radio
+        return (links if len(set(map(id, links))) > 1 else links[:1]) if radio is None else [radio]
+
+    def _can_use_fast_path(self) -> bool:
+        """Return whether the fast path can carry broadcasts as long as no link is cut.
+
+        It can on a MAC layer, and on links that only lose and delay frames and add headers of one length.
+        """
+        wiring, transmitters = self._wiring, self._transmitting()
+        links = range(len(wiring.links) if wiring.changed or len(set(map(id, wiring.links))) > 1 else 1)
+        if not wiring.links or self._shares or self._rounds_differ:
+            return False
+        if self._take is not None:
+            return self._shared.stack is None
+        return (
+            len({link.header_bits for link in transmitters}) <= 1
+            and all(map(wiring.draws_together, links))
+            and not any(link.has_port for link in transmitters)
+        )
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
         """Send a message to every neighbour; return how many links accepted the frame."""
@@ -254,6 +293,43 @@ class Outbox:
         (self.down.discard if up else self.down.add)(self.link_index_of[to])
         self._choose_path()
 
+    def settings_of(self, to: Hashable) -> Link:
+        """Return the settings of the link to a neighbour."""
+        return self._wiring.links[self.link_index_of[to]]
+
+    def draws_together(self, to: Hashable) -> bool:
+        """Return whether the broadcasts on the link to a neighbour are drawn with those on other links."""
+        return self._wiring.draws_together(self.link_index_of[to])
+
+    def arrivals_at(self, to: Hashable) -> ArrivalQueue:
+        """Return the queue into which the link to a neighbour puts frames."""
+        return self._wiring.inboxes[self.link_index_of[to]].arrivals
+
+    def change_link(self, to: Hashable, link: Link, last: float | None) -> list[Shift]:
+        """Give the link to a neighbour other settings; return the frames that now leave it at other times.
+
+        ``last`` is the latest arrival (s) of the link's frames in flight, if later frames must not overtake them.
+        """
+        index = self.link_index_of[to]
+        self._wiring.change(index, link)
+        self._broadcast_path.links_changed()
+        # Frames take the stages as soon as there is one that the fast path lacks; those may have a state to change.
+        shifts = self._stages_of_links().change(index, link, self._shared.loop.now(), last)
+        self._fast_path_allowed = self._can_use_fast_path()
+        self._choose_path()
+        return shifts
+
+    def clear_link(self, to: Hashable) -> None:
+        """Drop the frames that wait to leave on the link to a neighbour."""
+        if self._stages is not None:
+            self._stages.clear(self.link_index_of[to], self._shared.loop.now())
+
+    def reset_order(self, to: Hashable, last: float) -> None:
+        """Set the latest arrival (s) on the ``fifo`` link to a neighbour, whose frames now arrive at other times."""
+        index = self.link_index_of[to]
+        self._stages_of_links().set_last(index, last)
+        self.bursts.reset_latest(index, last)
+
     def skip_numbers(self, count: int) -> None:
         """Skip the transmission numbers below ``count``, because an earlier process may have used them."""
         self._broadcast_path.sent = max(self._broadcast_path.sent, count)
@@ -355,7 +431,11 @@ class Outbox:
         path = self._broadcast_path
         if self._take is not None:
             return path.offer_to_mac(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
+        return self._stages_of_links().offer(kind_id, frame, payload, raw_data, link_index, deadline)
+
+    def _stages_of_links(self) -> LinkStages | SharedStages:
+        """Return the stages of the agent's links, made on first use."""
         if self._stages is None:
-            common = path, self._wiring, self._shared, self._agents, self.down, self.bursts
+            common = self._broadcast_path, self._wiring, self._shared, self._agents, self.down, self.bursts
             self._stages = SharedStages(*common, subscribers=self.subscribers) if self._shares else LinkStages(*common)
-        return self._stages.offer(kind_id, frame, payload, raw_data, link_index, deadline)
+        return self._stages

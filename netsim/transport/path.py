@@ -7,12 +7,16 @@ neighbour, and those over links that are not simple (`Link.is_simple`).
 
 from collections.abc import Callable, Sequence
 
-from netsim.links.latency import Latency, on_links
+from netsim.core.link_draws import placed
+from netsim.links.latency import Latency
 from netsim.links.link import Link
-from netsim.links.loss import Clocked
+from netsim.links.loss import Bernoulli, Clocked, Loss
 from netsim.util.draws import Keys, Stream, stream_keys, uniforms
 
-__all__ = ["Bursts", "Copies", "Delays", "Path"]
+__all__ = ["Bursts", "Copies", "Delays", "Path", "catch_up"]
+
+# How many uniform numbers a model with memory catches up on at a time.
+_CATCH_UP = 1 << 12
 
 Copies = list[tuple[float, bool]]
 """For each copy of a frame, its arrival time (s) and whether it is corrupted."""
@@ -23,16 +27,20 @@ class Delays:
 
     __slots__ = ("_block", "_count", "_key", "_model")
 
-    def __init__(self, model: Latency, key: Keys) -> None:
-        # `next` draws the link's first number again, which does no harm: a recording (`TracedDelays`) ignores the
-        # numbers that `next` passes to it, and a correlated model (`Correlated`) begins with this number.
-        self._model = model if model.fixed is not None else on_links(model, uniforms(key, 0, 1)[0])
-        self._key, self._count = key, 0
+    def __init__(self, model: Latency, key: Keys, first: int = 0) -> None:
+        self._model = placed(model, key, first)
+        self._key, self._count = key, first
         self._block: list[float] = []
+
+    @property
+    def drawn(self) -> int:
+        """How many delays have been returned."""
+        return self._count - len(self._block)
 
     def next(self) -> float:
         """Return the next delay, in seconds."""
         if self._model.fixed is not None:
+            self._count += 1
             return self._model.fixed
         if not self._block:
             self._block = self._model.delays(uniforms(self._key, self._count, 32), self._count)[::-1, 0].tolist()
@@ -46,23 +54,67 @@ class Path:
     ``purpose`` is a prefix of the names of the path's random streams.
     """
 
-    __slots__ = ("_clocked", "_corrupts", "_delays", "_duplicates", "_last", "_link", "_loss_bits", "_losses", "_lost")
+    __slots__ = (
+        "_clocked",
+        "_corrupts",
+        "_delays",
+        "_duplicates",
+        "_fragments",
+        "_key",
+        "_link",
+        "_loss_bits",
+        "_losses",
+        "_lost",
+        "_purpose",
+        "_seed",
+        "last",
+    )
 
     def __init__(self, link: Link, key: Keys, seed: int, purpose: str = "") -> None:
-        def stream(name: str) -> Stream:
-            return Stream(int(stream_keys(seed, key, purpose + name)[0]))
+        self._key, self._seed, self._purpose = key, seed, purpose
+        # The number of the next fragment, also if the present model needs no uniform number for it.
+        self._fragments = 0
+        self._duplicates: Stream | None = None
+        self._corrupts: Stream | None = None
+        self._delays = Delays(link.latency_model, self._stream_key("latency"))
+        # The latest arrival (s) of a frame.
+        self.last = 0.0
+        self._set(link)
 
-        self._link = link
-        self._loss_bits = link.loss_bits
-        self._losses = stream("loss") if link.loss_model.mean else None
-        state = stream("loss state").uniform() if self._losses is not None else 0.0
-        self._lost: Callable[[float], bool] = link.loss_model.on_link(state)
-        # The loss model, if its decisions depend on time, else None. Set its ``time`` before each decision.
-        self._clocked = self._lost if isinstance(self._lost, Clocked) else None
-        self._delays = Delays(link.latency_model, stream_keys(seed, key, purpose + "latency"))
-        self._duplicates = stream("duplicate") if link.duplicate else None
-        self._corrupts = stream("corrupt") if link.corrupt else None
-        self._last = 0.0
+    def change(self, link: Link, last: float | None = None) -> None:
+        """Take other settings, as if the link had always had them: fragment n has the uniform number n of its stream.
+
+        A loss model with memory, and the delays, go on as if they had decided on all earlier fragments. ``last`` is the
+        latest arrival (s) of a frame in flight, if this path has not carried all of them.
+        """
+        if link.latency_model is not self._link.latency_model:
+            self._delays = Delays(link.latency_model, self._stream_key("latency"), self._delays.drawn)
+        if last is not None:
+            self.last = last
+        self._set(link)
+
+    def _stream_key(self, name: str) -> Keys:
+        return stream_keys(self._seed, self._key, self._purpose + name)
+
+    def _stream(self, name: str, first: int = 0) -> Stream:
+        return Stream(int(self._stream_key(name)[0]), first)
+
+    def _set(self, link: Link) -> None:
+        """Set the loss model, and the streams that the settings need."""
+        model, known = link.loss_model, getattr(self, "_link", None)
+        self._link, self._loss_bits = link, link.loss_bits
+        if known is None or model is not known.loss_model:
+            self._losses = self._stream("loss", self._fragments) if model.mean else None
+            state = self._stream("loss state").uniform() if self._losses is not None else 0.0
+            self._lost: Callable[[float], bool] = model.on_link(state)
+            # The loss model, if its decisions depend on time, else None. Set its ``time`` before each decision.
+            self._clocked = self._lost if isinstance(self._lost, Clocked) else None
+            if self._losses is not None:
+                catch_up(model, self._lost, self._stream_key("loss"), self._fragments)
+        if link.duplicate and self._duplicates is None:
+            self._duplicates = self._stream("duplicate")
+        if link.corrupt and self._corrupts is None:
+            self._corrupts = self._stream("corrupt")
 
     def carry(self, ends: Sequence[float]) -> Copies:
         """Return the arrivals of a frame whose fragments left at ``ends`` (s); none if any fragment is lost."""
@@ -71,12 +123,13 @@ class Path:
         for end in ends:
             if self._clocked is not None:
                 self._clocked.time = end
+            self._fragments += 1
             lost = (self._losses is not None and self._lost(self._losses.uniform())) or lost
             arrival = max(arrival, end + self._delays.next())
         if lost:
             return []
         arrivals = [arrival]
-        if self._duplicates is not None and self._duplicates.uniform() < self._link.duplicate:
+        if self._link.duplicate and self._duplicates is not None and self._duplicates.uniform() < self._link.duplicate:
             arrivals.append(ends[-1] + self._delays.next())
         return [self.arrive(time) for time in arrivals]
 
@@ -84,6 +137,7 @@ class Path:
         """Return the arrival time of a fragment of ``bits`` that left at ``end`` (s), and whether it is lost."""
         if self._clocked is not None:
             self._clocked.time = end
+        self._fragments += 1
         lost = self._losses is not None and self._lost(self._scaled(self._losses.uniform(), bits))
         return end + self._delays.next(), lost
 
@@ -97,12 +151,25 @@ class Path:
         On a ``fifo`` link, a frame is not delivered before the frames ahead of it.
         """
         if self._link.fifo:
-            time = self._last = max(time, self._last)
-        return time, self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt
+            time = self.last = max(time, self.last)
+        damaged = self._link.corrupt and self._corrupts is not None and self._corrupts.uniform() < self._link.corrupt
+        return time, bool(damaged)
 
     def damaged_share(self) -> float:
         """Return the position of the flipped bit in a corrupted frame, as a share of the frame's length."""
         return self._corrupts.uniform() if self._corrupts is not None else 0.0
+
+
+def catch_up(model: Loss, lost: Callable[[float], bool], key: Keys, count: int) -> None:
+    """Let a loss model with memory decide on the first ``count`` fragments of a link.
+
+    Without memory there is nothing to catch up on; a model that moves with time needs no numbers of earlier fragments.
+    """
+    if isinstance(model, Bernoulli) or isinstance(lost, Clocked):
+        return
+    for first in range(0, count, _CATCH_UP):
+        for number in uniforms(key, first, min(_CATCH_UP, count - first))[:, 0].tolist():
+            lost(number)
 
 
 class Bursts:
@@ -161,6 +228,11 @@ class Bursts:
             del self._to_lose[link_index]
             self._update_matter()
         return True
+
+    def reset_latest(self, link_index: int, latest: float) -> None:
+        """Set the latest arrival (s) on a ``fifo`` link, whose frames in flight now arrive at other times."""
+        if link_index in self._latest:
+            self._latest[link_index] = latest
 
     def _update_matter(self) -> None:
         self.matter = bool(self._active or self._latest or self._to_lose)

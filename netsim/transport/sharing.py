@@ -10,11 +10,11 @@ from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from netsim.core.records import QUEUE_FULL
+from netsim.core.records import LOST, QUEUE_FULL
 from netsim.links.capacity import Fluid, Transfer
 from netsim.links.link import Link
 from netsim.transport.link_stages import Leg, LinkStages
-from netsim.transport.transmitter import Departure, Transmitter, time_tolerance
+from netsim.transport.transmitter import Departure, Shift, Transmitter, time_tolerance
 
 if TYPE_CHECKING:
     from netsim.transport.inbox import Inbox, RemoteEndpoint
@@ -59,6 +59,21 @@ class Sharing:
         self._advance(transfer.offered)
         self._fluid.offer(transfer)
         self._plan()
+
+    def set_rate(self, link: int, settings: Link, now: float) -> None:
+        """Give a link another rate, from ``now`` (s) on: frames under way have new speeds."""
+        self._advance(now)
+        self._fluid.set_rate(link, settings, now)
+        self._plan()
+
+    def drop(self, link: int, now: float) -> list[Transfer]:
+        """Remove and return all transfers of a link; in a trace, those that have not begun leave no earlier."""
+        self._advance(now)
+        dropped = self._fluid.drop(link, now)
+        for transfer in dropped if self._tally.keeps else ():
+            self._note(transfer, transfer.start if transfer.has_begun else now)
+        self._plan()
+        return dropped
 
     def stop(self) -> None:
         """Stop all transfers, because the run is over; in a trace, those that have not begun leave no earlier."""
@@ -124,14 +139,31 @@ class SharedStages(LinkStages):
             if self._sharing.limited[first + index]
         }
 
-    def _transmit(self, now: float, link_index: int | None, size: int) -> Departure:
+    def change(self, link_index: int, link: Link, now: float, last: float | None) -> list[Shift]:
+        """Give a link other settings, as `LinkStages.change` does; transfers under way have other speeds at once."""
+        if link_index not in self._ports:
+            return super().change(link_index, link, now, last)
+        if link_index in self._paths or last is not None:
+            self._path(link_index).change(link, last)
+        self._sharing.set_rate(self._wiring.first + link_index, link, now)
+        return []
+
+    def clear(self, link_index: int, now: float) -> None:
+        """Drop the frames that have not left a link, and count those that are transfers."""
+        if link_index not in self._ports:
+            super().clear(link_index, now)
+            return
+        for transfer in self._sharing.drop(self._wiring.first + link_index, now):
+            self._tally.ended(now, transfer.key, transfer.kind, LOST)
+
+    def _transmit(self, now: float, link_index: int | None, size: int, number: int) -> Departure:
         port = self._ports.get(link_index or 0)
         if port is None or link_index is None or link_index in self._down:
-            return super()._transmit(now, link_index, size)
+            return super()._transmit(now, link_index, size, number)
         fragments, link = port.fragments(size), self._wiring.links[link_index]
         if self._sharing.is_full(self._wiring.first + link_index, link, sum(fragments), now):
             return Departure(QUEUE_FULL, now, (), 0)
-        return self._offered(now, port, fragments, ends_known=False)
+        return self._offered(now, port, fragments, number, ends_known=False)
 
     def _depart(self, leg: Leg, sent: Departure, now: float) -> None:
         if sent.ends:

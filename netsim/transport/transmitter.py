@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from netsim.links.link import Budget, Link
 from netsim.util.check import ROUNDING
 
-__all__ = ["Departure", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
+__all__ = ["Departure", "Shift", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
 
 # The least tolerance (s) for comparing times: times are rounded sums, so a timer may run this much too early.
 _EARLY = 1e-9
@@ -22,6 +22,11 @@ def time_tolerance(now: float) -> float:
     """Return the rounding tolerance (s) of sums of times near ``now``, which grows with ``now``."""
     return max(_EARLY, 4 * math.ulp(now))
 
+
+Shift = tuple[int, float, float, int]
+"""A frame whose departure a new rate moves: the number of its transmission, by how much (s), when its first bit now
+leaves (s; −∞: it has left), and its bits.
+"""
 
 Release = Callable[[float, int], float]
 """Maps (now, bits) to the earliest time (s) at which a frame may be sent, or to infinity if it is refused."""
@@ -109,6 +114,7 @@ class Transmitter:
         "_busy_until",
         "_held_bits",
         "_leave",
+        "_link",
         "_mtu",
         "_queue",
         "_queue_bits",
@@ -119,6 +125,7 @@ class Transmitter:
     )
 
     def __init__(self, link: Link, round_period: float, offset: float = 0.0) -> None:
+        self._link = link
         # Not isinstance(…, Rate): checking a runtime protocol is slower than the rest of this method.
         self._rate = link.rate if isinstance(link.rate, float | int) else None
         self._leave = None if link.rate is None or isinstance(link.rate, float | int) else link.rate.on_port()
@@ -132,7 +139,8 @@ class Transmitter:
             budget = link.budget_model
             self.release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period, offset)
         self._busy_until = 0.0
-        self._queued: deque[tuple[float, int]] = deque()
+        # Of each frame that has not left: when it will have left (s), its bits, and the number of its transmission.
+        self._queued: deque[tuple[float, int, int]] = deque()
         self._held_bits = 0
 
     def fragments(self, size: int) -> list[int]:
@@ -143,8 +151,11 @@ class Transmitter:
         parts = [self._mtu] * whole + ([rest] if rest else [])
         return [8 * part + self.header_bits for part in parts]
 
-    def accept(self, now: float, fragments: list[int]) -> tuple[str, float, list[float]]:
-        """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s)."""
+    def accept(self, now: float, fragments: list[int], number: int = 0) -> tuple[str, float, list[float]]:
+        """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s).
+
+        ``number`` is that of the transmission, by which `change` names a frame that waits.
+        """
         bits = sum(fragments)
         held = self._queued
         present = now + time_tolerance(now)
@@ -166,9 +177,39 @@ class Transmitter:
                 end += part / self._rate if self._rate is not None else 0.0
             ends.append(end)
         self._busy_until = end
-        held.append((end, bits))
+        held.append((end, bits, number))
         self._held_bits += bits
         return "", start, ends
+
+    def change(self, link: Link, now: float) -> "list[Shift]":
+        """Take another constant rate and other limits of the queue; return the frames that now leave at other times.
+
+        Without a budget the bits that wait follow one another, so all times left shrink or grow in one proportion.
+        """
+        # A varying rate stays as it is: `netsim.engine.link_changes` refuses another one.
+        before, rate = self._rate, link.rate if isinstance(link.rate, float | int) else None
+        self._queue = math.inf if link.queue is None else link.queue
+        self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
+        self._link, self._rate = link, rate
+        if rate == before or self._busy_until <= now or before is None:
+            return []
+        scale = 0.0 if rate is None else before / rate
+        self._busy_until = now + (self._busy_until - now) * scale
+        shifts: list[Shift] = []
+        last = now
+        for place, (end, bits, number) in enumerate(self._queued):
+            if end > now:
+                left = now + (end - now) * scale
+                shifts.append((number, left - end, last if shifts else -math.inf, bits))
+                self._queued[place], last = (left, bits, number), left
+        return shifts
+
+    def clear(self, now: float) -> None:
+        """Drop all frames that have not left at ``now`` (s); what they have used of a budget stays used."""
+        self._queued.clear()
+        self._held_bits, self._busy_until = 0, min(self._busy_until, now)
+        if self._leave is not None:
+            self._leave = self._link.rate.on_port()  # type: ignore[union-attr]
 
 
 def transmitters_of(

@@ -173,9 +173,9 @@ class Stream:
 
     __slots__ = ("_block", "_key", "_next")
 
-    def __init__(self, key: int) -> None:
+    def __init__(self, key: int, first: int = 0) -> None:
         self._key = np.array([key], dtype=np.uint64)
-        self._next = 0
+        self._next = first
         self._block: list[float] = []
 
     def uniform(self) -> float:

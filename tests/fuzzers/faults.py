@@ -26,7 +26,7 @@ def faulty(case: Case, seed: int, counts: dict[str, int]) -> Case:
     graph, period = case.network.graph, case.network.round_period
     most = dict.fromkeys(_ONCE_EACH, len(graph)) | dict.fromkeys(_OF_EDGES, 99 * graph.number_of_edges())
     fitting = {name: min(count, most.get(name, count)) for name, count in counts.items()}
-    case.network.faults = Faults.draw(graph, until=6 * period, seed=seed, **fitting)
+    case.network.faults += Faults.draw(graph, until=6 * period, seed=seed, **fitting)
     return case
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from netsim import Link, Network, Radio, Run
 from netsim.core.records import totals_of
+from netsim.faults import LinkChange
 from tests.fuzzers.agents import Noting
 
 NEVER_SENT = ["refused", "queue_full", "link_down"]
@@ -48,7 +49,20 @@ class Played:
     @property
     def damages(self) -> bool:
         """Whether frames may be handed over that are not what was sent."""
-        return any(link.corrupt and not link.crc for link in (self.network.link, *self.network.links.values()))
+        links = (self.network.link, *self.network.links.values())
+        changed = any(isinstance(fault, LinkChange) and (fault.corrupt or fault.crc is False) for fault in self.changes)
+        return changed or any(link.corrupt and not link.crc for link in links)
+
+    @property
+    def changes(self) -> list[LinkChange]:
+        """The changes of links during the run."""
+        return [fault for fault in self.network.faults if isinstance(fault, LinkChange)]
+
+    def link_ever(self, sender: Hashable, receiver: Hashable) -> list[Link]:
+        """Return the settings of a link, and those to which single changes lead."""
+        first = self.link(sender, receiver)
+        changes = [fault for fault in self.changes if (sender, receiver) in fault.links_in(self.network.graph)]
+        return [first, *(replace(first, **fault.settings) for fault in changes)]
 
     def link(self, sender: Hashable, receiver: Hashable) -> Link:
         """Return the settings of a link."""

@@ -131,15 +131,16 @@ def received_is_what_was_sent(played: Played) -> None:
         copies: Counter[int] = Counter()
         for got in agent.notes.got:
             assert got.sent_at <= got.now, got
-            link = played.link(got.sender, node)
-            if link.corrupt and not link.crc:
+            links = played.link_ever(got.sender, node)
+            if any(link.corrupt for link in links) and not all(link.crc for link in links):
                 continue
             found = sent[got.sender, got.kind, got.round, got.sent_at]
             match = [call for call in found if call.to in (None, node) and same(call.payload, got.payload)]
             assert match, f"{node!r} received {got}, which no agent sent; at that time were sent: {found}"
             first = min(map(id, match))
             copies[first] += 1
-            assert copies[first] <= len(match) * (2 if link.duplicate else 1), f"too many copies of {got}"
+            each = 2 if any(link.duplicate for link in links) else 1
+            assert copies[first] <= len(match) * each, f"too many copies of {got}"
 
 
 def received_is_what_was_delivered(played: Played) -> None:
@@ -176,17 +177,18 @@ def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) 
     for row in played.ended:
         if row["event"] not in ("delivered", "late"):
             continue
-        link, capacity = played.link(row["sender"], row["receiver"]), played.network.capacity
-        if capacity is not None and link.duplicate:
+        links, capacity = played.link_ever(row["sender"], row["receiver"]), played.network.capacity
+        if capacity is not None and any(link.duplicate for link in links):
             continue  # A frame is copied as it leaves, when its sender may have sent others.
         # A second copy has a number of its own, between its sending's and the next's.
         mine = made[row["sender"]]
         call = mine[bisect_right(mine, row["message"], key=itemgetter(0)) - 1][1]
         assert (call.sender, call.kind) == (row["sender"], row["kind"]), (row, call)
-        rates = [link.rate or math.inf]
+        rates = [max(link.rate or math.inf for link in links)]
         if capacity is not None:
             rates += [capacity.uplink.get(row["sender"], math.inf), capacity.downlink.get(row["receiver"], math.inf)]
-        least = (link.latency_model.fixed or 0.0) + frame_bits(call, link)[0] / min(rates)
+        latency = min(link.latency_model.fixed or 0.0 for link in links)
+        least = latency + frame_bits(call, links[0])[0] / min(rates)
         assert row["time_s"] - call.at >= least - TINY * row["time_s"], (row, call)
         receiver = played.agents[row["receiver"]]
         # What comes of rounds in which the receiver takes no part any more is its own affair.

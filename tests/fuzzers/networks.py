@@ -10,6 +10,7 @@ import numpy as np
 
 from netsim import BadInput, Link, Network, Run, latency, loss, topology
 from netsim.clock.order import Order
+from netsim.faults import Fault, Hold, LinkChange, LinkDown, Partition
 from netsim.links import Budget
 from netsim.replay.frames import frames_of
 from tests.fuzzers.agents import Habits, Noting, agent
@@ -197,7 +198,35 @@ def a_network(rng: Rng) -> Network:
     )
     for _ in range(rng.integers(0, 4)):
         happen(rng, network, ends)
+    more = np.random.default_rng([seed, 1])
+    for _ in range(more.integers(0, 5) if ends else 0):
+        network.faults += [a_change(more, network, ends)]
     return network
+
+
+def a_change(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> Fault:
+    """Return other settings of a link, a hold, or a cut that drops what is in flight or goes one way."""
+    period, nodes = network.round_period, list(network.graph)
+    sender, receiver = ends[rng.integers(len(ends))]
+    at = period * float(rng.choice([0, 0.25, 0.5, 1, 1.1, 2, 2.7, 4]))
+    until = pick(rng, None, at + period * float(rng.choice([0.3, 1, 1.5, 5])))
+    one_way = bool(rng.random() < 0.5)
+    kind = rng.integers(6)
+    if kind == 0:
+        return Hold(sender, pick(rng, None, receiver), at, until, one_way)
+    if kind == 1:
+        return LinkDown(sender, receiver, at, until, one_way, drops=True)
+    if kind == 2 and len(nodes) > 1:
+        side = rng.permutation(len(nodes))[: rng.integers(1, len(nodes))]
+        return Partition([nodes[place] for place in side], at, until, one_way, drops=bool(rng.random() < 0.5))
+    way = on_the_way(rng, period)
+    chosen = [name for name in ("latency", "loss", "duplicate", "corrupt", "crc") if rng.random() < 0.4] or ["loss"]
+    changed = {name: way[name] for name in chosen}
+    links = [network.links.get(each, network.link) for each in ((sender, receiver), (receiver, sender))]
+    if network.medium == "wires" and all(link.rate is not None and link.budget is None for link in links):
+        changed["rate"] = float(rng.choice([500, 5000, 1e5, 1e12])) / period
+        changed["queue"] = pick(rng, None, 1, 5)
+    return LinkChange(sender, receiver, at, until, one_way, **changed)
 
 
 def some_capacities(rng: Rng, graph: "nx.Graph[Any]", period: float) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import networkx as nx
 import numpy as np
 
 from netsim import Agent, AgentError, Link, Network, Run, latency, topology
+from netsim.faults import Fault, Faults, LinkChange
+from netsim.links.latency import Latency
 from tests.fuzzers.faults import COUNTS, faulty
 from tests.fuzzers.laws import Played, check_books
 from tests.fuzzers.networks import Case, Rng, digest
@@ -27,12 +29,23 @@ def with_latency(rng: Rng, link: Link, period: float) -> Link:
     return replace(link, latency=latency.uniform(low, high))
 
 
+def for_workers(fault: Fault, longer: Latency | None = None) -> Fault:
+    """Return a fault without what workers refuse: another rate, and any latency but a given one."""
+    if not isinstance(fault, LinkChange):
+        return fault
+    kept = {"latency": longer if fault.latency is not None else None, "rate": None, "queue": None}
+    return replace(fault, **kept, loss=0.5 if fault.loss is None else fault.loss)
+
+
 def of_events(seed: int, with_faults: bool = False, reliable: bool = False) -> Case:
     """Return a case whose agents do anything, over links with latency."""
     case, rng = Case(seed), np.random.default_rng([seed, 7])
     network, period = case.network, case.network.round_period
     network.link = with_latency(rng, network.link, period)
     network.links = {ends: with_latency(rng, link, period) for ends, link in network.links.items()}
+    # A latency longer than any that there is; acknowledgements would come too late for their round.
+    longer = None if reliable else latency.uniform(2.1 * period, 3.0 * period)
+    network.faults = Faults(for_workers(fault, longer) for fault in network.faults)
     if reliable:
         way = a_reliability(rng, case)
         network.link = replace(network.link, reliability=way)
@@ -43,6 +56,7 @@ def of_events(seed: int, with_faults: bool = False, reliable: bool = False) -> C
 def of_rounds(seed: int, with_faults: bool = False) -> Case:
     """Return a case whose agents read when a round closes, over any links."""
     case, rng = Case(seed), np.random.default_rng([seed, 8])
+    case.network.faults = Faults(for_workers(fault) for fault in case.network.faults)
     case.network.inbox_limit = None
     for name, habits in case.habits.items():
         habit = ("in_rounds", "in_rounds", "twice_in_rounds")[rng.integers(3)]

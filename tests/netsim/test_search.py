@@ -18,7 +18,20 @@ import pytest
 
 import netsim.testing
 from netsim import Agent, BadInput, Faults, Link, NetsimError, Network, RoundAgent, topology
-from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, LinkDown, Lose, Move, Partition, Straggler
+from netsim.faults import (
+    ClockSkew,
+    Crash,
+    Fault,
+    Hold,
+    Jitter,
+    Join,
+    LinkChange,
+    LinkDown,
+    Lose,
+    Move,
+    Partition,
+    Straggler,
+)
 from netsim.faults.words import appending, as_text, parse
 from netsim.testing import Actor, Finding, search
 from tests.command import call
@@ -551,6 +564,14 @@ GRAPH = topology.complete(6)
         ([LinkDown(3, 4, 1, 2), Lose((4, 3), 0.5)], "0.5 lose 4-3; 1 cut 3-4 until 2"),
         ([Partition([3, 1], 2, 5), Straggler(1, 1e-5)], "0 delay 1 by 1e-05; 2 partition 1,3 until 5"),
         ([LinkDown(3, 4, 1, one_way=True)], "1 cut 3->4"),
+        ([LinkDown(3, 4, 1, 2, drops=True)], "1 cut 3-4 until 2 dropping frames"),
+        ([Partition([3], 1, one_way=True, drops=True)], "1 partition 3-> dropping frames"),
+        (
+            [LinkChange(3, 4, 1, 2, loss=0.1 + 0.2, rate=1e6), Hold(3, 4, 1, one_way=True), Hold(2, None, 1)],
+            "1 change 3-4 to loss=0.30000000000000004,rate=1e+06 until 2; 1 hold 3->4; 1 hold 2",
+        ),
+        ([LinkChange(3, 4, 1, crc=False)], None),
+        ([Hold(3, None, 1, one_way=True)], None),
         ([Crash(3, 1), Jitter(0.1)], None),
     ],
 )
@@ -765,3 +786,21 @@ def test_how_far_it_is_stands_on_a_terminal_only(capfd: pytest.CaptureFixture[st
         patch.setattr("netsim.seed_search._PROGRESS_DELAY_S", 0.0)
         assert search(beating, lambda agents: True, seeds=range(2)) is None
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("holds", {}), ("changes", {"loss": (0.95, 1.0)}), ("partitions", {"one_way": True})],
+)
+def test_links_that_are_held_change_or_are_cut_one_way_are_drawn_and_shrunk(kind: str, more: dict[str, Any]) -> None:
+    faults = {"until": 4.0, "duration": (1.5, 2.0), kind: 4, **more}
+    found = search(partial(beating, agents=2), nobody_alone, faults=faults)
+    assert found is not None
+    [fault] = found.faults
+    assert fault.plural == kind
+    assert getattr(fault, "one_way", False) is False
+    network, agents, settings = beating(seed=found.seed, agents=2)
+    assert found.words is not None
+    with appending(found.words):
+        again = network.run(agents, **{**settings, "until": found.time})
+    assert again.trace_hash == found.run.trace_hash

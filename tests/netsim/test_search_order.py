@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netsim import Agent, BadInput, Link, Network, topology
+from netsim import Agent, BadInput, Link, Network, Radio, topology
 from netsim.studies import catalogue
 from netsim.testing import Explored, Finding, Hold, Order, explore, search
 from tests.fuzzers.programs import Slow
@@ -333,6 +333,64 @@ def test_exploring_goes_by_the_number_of_changes() -> None:
     assert [each.agent for each in found.order] == [1, 1]
     with pytest.raises(BadInput, match="deviations = -1: must be a whole number >= 0"):
         explore(make, forward, deviations=-1)
+
+
+class Handover(Agent):
+    """Agent 1 looks at one second for what agent 0 sends at one second, as do agents 3 and 2."""
+
+    ok = True
+
+    async def run(self) -> None:
+        await asyncio.sleep(1)
+        if self.name % 2 == 0:
+            await self.send(self.name + 1, "key")
+        else:
+            self.ok = len(self.inbox) > 0
+
+
+def handing(link: Link, medium: Any = "wires") -> Callable[..., Any]:
+    def make(*, seed: int = 1) -> Any:
+        graph = topology.path(4)
+        return Network(graph, link, seed=seed, medium=medium), {i: Handover() for i in graph}, {"until": 3.0}
+
+    return make
+
+
+@pytest.mark.parametrize("method", ["random", "priorities"])
+def test_over_links_without_latency_agents_come_in_any_order(method: Any) -> None:
+    make = handing(Link())
+    assert search(make, all_ok, seeds=range(10)) is None
+    found = search(make, all_ok, order=method)
+    assert found is not None
+    [change] = found.order
+    first = next(name for name, agent in found.run.agents.items() if not agent.ok)
+    # Whoever comes first at 0 s also has the first timer.
+    assert change.time in (0.0, 1.0)
+    assert str(change) == f"at {change.time:g} s agent {first - 1}: agent {first} comes before agent {first - 1}"
+    [note] = found.run.notes.to_dict("records")
+    assert (note["agent"], note["note"]) == (first - 1, f"agent {first} comes before agent {first - 1}")
+    net, agents, settings = make(seed=found.seed)
+    again = net.run(agents, **settings, order=Order.parse(str(found.schedule)))
+    assert again.trace_hash == found.run.trace_hash
+    assert not all_ok(again.agents)
+
+
+def test_an_agent_waits_for_all_others() -> None:
+    found = explore(handing(Link()), all_ok)
+    assert isinstance(found, Finding)
+    assert str(found.order[0]) == "at 0 s agent 0: agent 0 waits until nothing else is ready"
+    assert Order.parse(str(found.order[0])).schedule[0][:3] == Hold(0, 0.0, "agent 0")[:3]
+
+
+def test_agents_that_cannot_meet_within_an_instant_have_no_choices() -> None:
+    def kinds(link: Link, medium: Any = "wires") -> set[str]:
+        network, agents, settings = handing(link, medium)()
+        network.run(agents, **settings, order=(order := Order(1, records=True)))
+        return {each.kind for each in order.choices}
+
+    assert kinds(Link(latency=0.25)) == set()
+    assert kinds(Link()) == {"agent"}
+    assert kinds(Link(latency=0.25, rate=1e6), Radio()) == {"agent"}
 
 
 def test_an_unknown_way_to_draw_is_refused() -> None:

@@ -1,6 +1,5 @@
 """Marks: ``pytest --submission FILE`` tests a submission, prints its marks and writes them to results.json."""
 
-import itertools
 import json
 import signal
 import sys
@@ -9,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from netsim.testing import KnowsUnheard
+from netsim.testing import KnowsUnheard, isolated
 
 SECONDS = 10
 """Seconds of processor time that a test, or the import of a submission, may take: a busy machine costs no marks."""
@@ -30,35 +29,17 @@ def alarm(seconds):
         signal.setitimer(signal.ITIMER_PROF, seconds, 1)
 
 
-class Isolated:
-    """The classes of a submission: each agent that is made of one is of a module of its own.
-
-    Agents then share no variable of the module, attribute of a class, default of an argument or closure: the file is
-    executed anew for each agent.
-    """
+class Submission:
+    """The classes of a submission, by name; each agent that is made of one is isolated from the others."""
 
     def __init__(self, path):
-        self.code = compile(path.read_bytes(), str(path), "exec")
-        self.numbers, self.names = itertools.count(), []
+        # Imported by hand, because an import would write its bytecode beside the student's file.
+        self.module = sys.modules["submission"] = ModuleType("submission")
+        self.module.__file__ = str(path)
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(self.module))
 
     def __getitem__(self, name):
-        """Return what makes agents of the class of this name."""
-        return lambda *args, **more: getattr(self.fresh(), name)(*args, **more)
-
-    def fresh(self):
-        """Return a new module of the file."""
-        module = ModuleType(f"submission_{next(self.numbers)}")
-        module.__file__ = self.code.co_filename
-        # Dataclasses, and copies of agents, look their module up by its name.
-        sys.modules[module.__name__] = module
-        self.names.append(module.__name__)
-        exec(self.code, vars(module))
-        return module
-
-    def forget(self):
-        """Forget the modules."""
-        while self.names:
-            sys.modules.pop(self.names.pop(), None)
+        return isolated(getattr(self.module, name))
 
 
 def pytest_addoption(parser):
@@ -83,8 +64,7 @@ def pytest_collection_modifyitems(config, items):
     save(config)
     try:
         alarm(SECONDS)
-        config.submission = Isolated(config.option.submission)
-        config.submission.fresh()
+        config.submission = Submission(config.option.submission)
     except BaseException as error:
         config.failed = f"The file cannot be imported: {type(error).__name__}: {error}"
         items.clear()
@@ -95,8 +75,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def submission(request):
     """The classes of the student's file, by name; each agent is isolated from the others."""
-    yield request.config.submission
-    request.config.submission.forget()
+    return request.config.submission
 
 
 @pytest.hookimpl(wrapper=True)

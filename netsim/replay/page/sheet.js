@@ -4,6 +4,8 @@
 const DENSE = [14, 8, 4, 2], MOST_WORDS = 2000, REPLY = [1.5, 3.5];
 // About so many arrows or events are drawn in a step, and so many arrows in one stroke.
 const STEP = 16, STROKES = 64;
+// Faults of links over which frames still pass, or will.
+const PASSING = new Set(["Hold", "LinkChange"]);
 
 // Rectangles (left, top, right, bottom) that are taken, found by cells.
 class Boxes {
@@ -152,12 +154,13 @@ class Sheet {
     }
   }
 
-  // A link that is cut: a line between its agents as long as that lasts, from a boxed cross to a ring.
+  // A link that is cut: a line between its agents as long as that lasts, from a boxed cross to a ring. Where frames still
+  // pass, or will, there is no cross.
   drawCut({ what, begin, end }, one, other, u1, u2) {
     const { context, look, view } = this, middle = view.cross(view.between(one, other, 0.5));
     context.setLineDash([4, 3]);
     this.line(u1, middle, u2, middle);
-    for (const [time, mark] of [[begin, what === "Lose" ? "cross" : "boxed"], [end, "ring"]]) {
+    for (const [time, mark] of [[begin, what === "Lose" ? "cross" : PASSING.has(what) ? "ring" : "boxed"], [end, "ring"]]) {
       if (!Number.isFinite(time ?? NaN) || time < this.from || time > this.to) continue;
       context.setLineDash([4, 3]);
       this.line(this.along(time), view.cross(one), this.along(time), view.cross(other));

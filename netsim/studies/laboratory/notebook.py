@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.clock.order import Order, ordering
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.faults.words import appending
 from netsim.network import Agents, Network
 from netsim.replay.html import as_json
 from netsim.run import Probe, Run
-from netsim.studies.laboratory.tree import Source, Tree, shortened, text_of
+from netsim.studies.laboratory.tree import Source, Tree, shortened, text_of, told
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -90,19 +91,23 @@ class _InPython(Source):
 
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def command(self, settings: Mapping[str, Any], at: str) -> str:
+    def command(self, settings: Mapping[str, Any], at: str, order: str) -> str:
         """Return the lines that repeat a branch."""
         options = "".join(f", {name}={value!r}" for name, value in self.options.items() if value is not None)
+        if order:
+            options += f", order={order if order.isdecimal() else f'netsim.testing.Order.parse({order!r})'}"
         run = f"run = network.run(agents{options})  # new agents"
         return f"with netsim.faults.words.appending({at!r}):\n    {run}" if at else run
 
-    def sweep(self, settings: Mapping[str, Any], at: str) -> str:
+    def sweep(self, settings: Mapping[str, Any], at: str, order: str) -> str:
         """Return nothing: a sweep is one of a study."""
         return ""
 
-    def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
+    def script(self, settings: Mapping[str, Any], at: str, order: str, name: str, trace_hash: str) -> str:
         """Return the lines that repeat a branch, and say if it is another run."""
-        return f"# {name}\n{self.command(settings, at)}\nassert run.trace_hash == {trace_hash!r}, run.trace_hash\n"
+        return (
+            f"# {name}\n{self.command(settings, at, order)}\nassert run.trace_hash == {trace_hash!r}, run.trace_hash\n"
+        )
 
 
 class LabSession:
@@ -166,14 +171,18 @@ class LabSession:
 
         while (branch := self._tree.waiting(0)) is not None:
             error, run = "", None
+            order = Order.parse(branch.order) if branch.order else None
+            if order is not None:
+                order.records = order.tells = True
             try:
-                with appending(branch.at):
+                with appending(branch.at), ordering(order):
                     run = self._network.run(self._make(), self._probes, trace=True, **self._options)
             except NetsimError as failed:
                 error, run = one_line(failed), getattr(failed, "run", None)
             found = {} if run is None else {"run": run}
-            runs = shown("run", found, self._tree.source.command({}, branch.at))
-            self._tree.take(branch, {"runs": runs, "hash": "" if run is None else run.trace_hash, "error": error})
+            runs = shown("run", found, self._tree.source.command({}, branch.at, branch.order))
+            trace_hash = "" if run is None else run.trace_hash
+            self._tree.take(branch, {"runs": runs, "hash": trace_hash, "error": error, "words": told(order)})
             if run is not None:
                 self.runs[branch.number] = run
             self._version += 1

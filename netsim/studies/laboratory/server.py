@@ -45,6 +45,8 @@ class LabServer:
         Values of its parameters to begin with.
     at : str
         Faults in words of a first branch, besides the main run.
+    order : str
+        A seed, or words, of the order that this branch has.
     browser : bool
         Whether to open the browser; the address is printed in any case.
     report : callable
@@ -64,6 +66,7 @@ class LabServer:
         settings: Mapping[str, Any],
         *,
         at: str = "",
+        order: str = "",
         browser: bool = True,
         report: Callable[[str], None] = print,
     ) -> None:
@@ -73,8 +76,9 @@ class LabServer:
         self._file = Path(study) if study.endswith(".py") else None
         self._changed_at = self._mtime()
         self._file_error = ""
-        for order in at.split("; ") if at else []:
-            self._tree.grow(list(self._tree.branches.values())[-1], order)
+        changes = [*(at.split("; ") if at else []), *([f"order {order}"] if order else [])]
+        for change in changes:
+            self._tree.grow(list(self._tree.branches.values())[-1], change)
         self._first = max(self._tree.branches)
         # Its lock guards all above; ``_version`` counts changes, which questions wait for.
         self._news = threading.Condition()
@@ -247,7 +251,7 @@ class LabServer:
         return HTTPStatus.OK, "application/json", json.dumps({"branch": found, "version": version})
 
     def _fault(self, asked: dict[str, Any]) -> int:
-        """Start a branch by a fault in words."""
+        """Start a branch by a fault, or an order, in words."""
         text = text_of("text", asked.get("text"), "a fault in words")
         branch = self._tree.grow(self._tree.get(asked.get("branch")), text)
         self._first = branch.number

@@ -1,4 +1,4 @@
-"""The branches of a lab: each the same run with faults appended, and how each is repeated."""
+"""The branches of a lab: each the same run with faults appended, or in another order; and how each is repeated."""
 
 import math
 import re
@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from netsim.clock.order import Order as InstantOrder
 from netsim.errors import BadInput
 from netsim.faults.words import Order, joined
 from netsim.studies.catalogue import Parameter, flag, run_command
 from netsim.util import check
 
-__all__ = ["Branch", "Source", "Tree", "exact", "shortened", "text_of"]
+__all__ = ["Branch", "Source", "Tree", "exact", "shortened", "text_of", "told"]
 
 MOST = 200
 """Branches that a lab has at most."""
+
+MOST_TOLD = 200
+"""Changes of order of a run that a page tells at most."""
 
 MOST_CHARACTERS = 100_000
 """Characters that a text may have: a partition of a large network is long."""
@@ -33,7 +37,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IG
 
 @dataclass
 class Branch:
-    """One run with its faults.
+    """One run with its faults and its order.
 
     Attributes
     ----------
@@ -41,6 +45,8 @@ class Branch:
         Its own number, and that of the branch from which it starts; −1 of the main run.
     at : str
         Its faults in words, those of its parent among them.
+    order : str
+        The order of what an agent could do at one instant: a seed, or words; "" for asyncio's.
     name : str
         What was done, and when.
     since : float
@@ -56,6 +62,7 @@ class Branch:
     number: int
     parent: int
     at: str
+    order: str
     name: str
     since: float
     state: str = "waiting"
@@ -72,11 +79,11 @@ class Source:
     study: str
     parameters: tuple[Parameter, ...]
 
-    def command(self, settings: Mapping[str, Any], at: str) -> str:
+    def command(self, settings: Mapping[str, Any], at: str, order: str) -> str:
         """Return the command that repeats a branch."""
-        return " ".join([run_command(self.study, self._changed(settings)), *_at(at)])
+        return " ".join([run_command(self.study, self._changed(settings)), *_at(at), *_order(order)])
 
-    def sweep(self, settings: Mapping[str, Any], at: str) -> str:
+    def sweep(self, settings: Mapping[str, Any], at: str, order: str) -> str:
         """Return the command of a sweep that has the branch as its first point, and the same for other seeds."""
         seed = settings.get("seed")
         # A file of the user's may have a seed that is a text, or open.
@@ -84,14 +91,15 @@ class Source:
         given = {name: value for name, value in self._changed(settings).items() if name != "seed" or not varied}
         words = ["netsim sweep", shlex.quote(self.study), *(flag(name, value) for name, value in given.items())]
         words += ["--at", shlex.quote(at)] if at else []
+        words += _order(order)
         return " ".join([*words, *varied, "--out", "sweeps/lab"])
 
-    def script(self, settings: Mapping[str, Any], at: str, name: str, trace_hash: str) -> str:
+    def script(self, settings: Mapping[str, Any], at: str, order: str, name: str, trace_hash: str) -> str:
         """Return a Python script that repeats a branch, and says if it is another run."""
-        given = self._changed(settings) | ({"at": at} if at else {})
+        given = self._changed(settings) | ({"at": at} if at else {}) | ({"order": order} if order else {})
         values = [f"{key}={_literal(value)}" for key, value in given.items()]
         return (
-            f'"""{_plain(self.study)}: {_plain(name)}. {_plain(self.command(settings, at))}"""\n\n'
+            f'"""{_plain(self.study)}: {_plain(name)}. {_plain(self.command(settings, at, order))}"""\n\n'
             "from netsim.studies import find_study\n\n"
             f"study = find_study({self.study!r}).execute(\n    {', '.join(['trace=True', *values])}\n)\n"
             f'assert study.trace_hash == "{trace_hash}", study.trace_hash\n'
@@ -167,6 +175,10 @@ def _at(at: str) -> list[str]:
     return [word for text in at.split("; ") if text for word in ("--at", shlex.quote(text))]
 
 
+def _order(order: str) -> list[str]:
+    return ["--order", shlex.quote(order)] if order else []
+
+
 def _plain(text: str) -> str:
     return text.replace("\\", "/").replace('"', "'")
 
@@ -177,7 +189,7 @@ class Tree:
     def __init__(self, source: Source, settings: Mapping[str, Any]) -> None:
         self.source = source
         self.settings = {each.name: each.default for each in source.parameters} | dict(settings)
-        self.branches = {0: Branch(0, -1, "", "main run", 0.0)}
+        self.branches = {0: Branch(0, -1, "", "", "main run", 0.0)}
         self._made = 1
 
     def get(self, number: Any) -> Branch:
@@ -189,15 +201,26 @@ class Tree:
         return found
 
     def grow(self, parent: Branch, text: str) -> Branch:
-        """Return the branch that leaves another one by a fault in words: a new one, unless there is one already."""
+        """Return the branch that leaves another one by a fault in words: a new one, unless there is one already.
+
+        With "order" before a seed, or before words of an order (`netsim.testing.Order.parse`), it has that order.
+        """
+        first, _, rest = text.strip().partition(" ")
+        if first == "order":
+            if any(each.name == first for each in self.source.parameters):
+                raise BadInput("order: must be left to the study, which has a parameter of that name")
+            return self._branch(parent, parent.at, *_ordered(rest))
         order = Order.of(text)
         at = joined([parent.at, order.text] if parent.at else order.text)
+        return self._branch(parent, at, parent.order, _named(order), order.at)
+
+    def _branch(self, parent: Branch, at: str, order: str, name: str, since: float) -> Branch:
         for each in self.branches.values():
-            if each.at == at:
+            if (each.at, each.order) == (at, order):
                 return each
         if len(self.branches) >= MOST:
             raise BadInput(f"branches = {MOST + 1}: must be at most {MOST}; delete some")
-        branch = Branch(self._made, parent.number, at, _named(order), order.at)
+        branch = Branch(self._made, parent.number, at, order, name, since)
         self.branches[branch.number] = branch
         self._made += 1
         return branch
@@ -222,8 +245,9 @@ class Tree:
 
     def request(self, branch: Branch) -> dict[str, Any]:
         """Return the arguments of `netsim.studies.laboratory.worker.simulate` for a branch."""
-        settings, command = dict(self.settings), self.source.command(self.settings, branch.at)
-        return {"study": self.source.study, "settings": settings, "at": branch.at, "command": command}
+        settings, command = dict(self.settings), self.source.command(self.settings, branch.at, branch.order)
+        how = {"at": branch.at, "order": branch.order, "command": command}
+        return {"study": self.source.study, "settings": settings, **how}
 
     def take(self, branch: Branch, result: dict[str, Any]) -> None:
         """Give a branch what its simulation returned."""
@@ -236,19 +260,40 @@ class Tree:
         return {"settings": settings, "branches": [self._row(each) for each in self.branches.values()]}
 
     def _row(self, branch: Branch) -> dict[str, Any]:
-        result = branch.result or {"runs": [], "hash": ""}
+        result = branch.result or {"runs": [], "hash": "", "words": []}
+        how = self.settings, branch.at, branch.order
         return {name: value for name, value in vars(branch).items() if name != "result"} | {
             "hash": result["hash"],
             "runs": [{key: run[key] for key in ("name", "hash", "figures")} for run in result["runs"]],
-            "command": self.source.command(self.settings, branch.at),
-            "sweep": self.source.sweep(self.settings, branch.at),
-            "script": self.source.script(self.settings, branch.at, branch.name, result["hash"]),
+            "words": result["words"],
+            "command": self.source.command(*how),
+            "sweep": self.source.sweep(*how),
+            "script": self.source.script(*how, branch.name, result["hash"]),
         }
 
 
 def _named(order: Order) -> str:
     """Return a branch's name: what is done, to whom, and when."""
     by = "" if order.by is None else f" by {order.by:g} s"
+    by += "".join(f" {name} {value:g}" for name, value in order.to)
     words = {"lose": "lose next frame"}.get(order.what, order.what)
-    target = order.target.replace("-", "–") if order.what in ("cut", "heal", "lose") else order.target
+    target = order.target.replace("-", "–") if order.what in ("cut", "heal", "lose", "change") else order.target
     return f"{words} {target}{by} at {order.at:g} s"
+
+
+def _ordered(text: str) -> tuple[str, str, float]:
+    """Return an order as a branch has it, the branch's name, and when it leaves its parent (s)."""
+    order = InstantOrder.parse(text)
+    order.must_fit()
+    if order.seed is not None:
+        return str(order.seed), f"order {order.seed}", 0.0
+    if not order.schedule:
+        raise check.refuse("order", text, "a seed, or words of an order")
+    first = min(each.time for each in order.schedule)
+    return "; ".join(map(str, order.schedule)), f"order changed at {first:g} s", first
+
+
+def told(order: InstantOrder | None) -> list[str]:
+    """Return in words what the last run with an order did otherwise than asyncio, of much the beginning."""
+    changes = [] if order is None else [str(each) for each in order.again().schedule]
+    return changes[:MOST_TOLD] + ([f"and {len(changes) - MOST_TOLD:,} more"] if len(changes) > MOST_TOLD else [])

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from netsim.clock.order import Order, ordering
 from netsim.errors import NetsimError, one_line
 from netsim.studies import catalogue
 from netsim.studies.catalogue import Scenario
 from netsim.studies.deploy.processes import die_with
+from netsim.studies.laboratory.tree import told
 from netsim.studies.terminal import Reporter
 
 __all__ = ["main", "simulate"]
@@ -48,13 +50,18 @@ class _Told(Reporter):
             self._answer({"progress": text})
 
 
-def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer: Answer) -> dict[str, Any]:
-    """Run a study with faults in words; return its runs as `netsim.studies.laboratory.shown.shown` does, and its hash.
+def simulate(study: str, settings: dict[str, Any], at: str, order: str, command: str, answer: Answer) -> dict[str, Any]:
+    """Run a study with faults and an order in words; return its runs as `netsim.studies.laboratory.shown.shown` does.
 
-    With an ``error`` in one line, where it failed: then the runs are those up to there.
+    And their hash, and the ``words`` of the order in its last run. With an ``error`` in one line, where it failed: then
+    the runs are those up to there.
     """
     from netsim.studies.laboratory.shown import shown
 
+    drawn = None
+    if order:
+        drawn = Order.parse(order)
+        drawn.records = drawn.tells = True
     scenario: Scenario | None = None
     played = None
     error = ""
@@ -62,7 +69,8 @@ def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer
         scenario = catalogue.find_study(study)
         faults = {catalogue.AT.name: at} if at else {}
         played = scenario.prepare(trace=True, reporter=_Told(answer), **settings, **faults)
-        scenario.play(played)
+        with ordering(drawn):
+            scenario.play(played)
     except Exception as failed:
         if scenario is None or isinstance(failed, NetsimError):
             error = one_line(failed)
@@ -70,7 +78,8 @@ def simulate(study: str, settings: dict[str, Any], at: str, command: str, answer
             error = catalogue.why(scenario, failed)
     runs = {} if played is None else played.runs
     found = shown(study, runs, command, "" if scenario is None else scenario.title)
-    return {"runs": found, "hash": "" if played is None or not runs else played.trace_hash, "error": error}
+    trace_hash = "" if played is None or not runs else played.trace_hash
+    return {"runs": found, "hash": trace_hash, "error": error, "words": told(drawn)}
 
 
 def main() -> None:

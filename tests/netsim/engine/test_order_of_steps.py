@@ -11,8 +11,10 @@ import netsim
 from netsim import AgentError, BadInput, Link, Network, topology
 from netsim.clock.order import Choice, Hold, Order, ordering, read
 from netsim.testing import Listener, Talker, play
+from netsim.util.draws import plain_name
 from tests.fuzzers.networks import Case, digest
 from tests.fuzzers.programs import Slow, program
+from tests.fuzzers.radios import RadioCase
 from tests.fuzzers.workers import Programmed, of_events, of_rounds
 
 
@@ -32,15 +34,20 @@ def of_network(seed: int, order: Order | None, make: Any = Case, workers: int = 
     return digest(played.run), played.run.ended_at, notes
 
 
+def of_radio(seed: int, order: Order | None) -> tuple[Any, ...]:
+    """Return all that a random network on a radio leaves behind."""
+    return of_network(seed, order, RadioCase)
+
+
 def of_programs(seed: int, order: Order | None) -> tuple[str, str]:
-    """Return the trace hash, or the error, of agents that run random programs, and their logs."""
+    """Return hash, rows, ledger and perhaps the error of a run of random programs, and their logs."""
     first = int(np.random.default_rng([seed, 10]).integers(2**31))
     agents = {i: Programmed(program(first + i, 25, ["futures", "look", "hear"])) for i in range(3)}
     try:
-        end = Network(topology.ring(3), Link(latency=0.25), seed=seed).run(agents, order=order).trace_hash
+        run, end = Network(topology.ring(3), Link(latency=0.25), seed=seed).run(agents, order=order), ""
     except AgentError as error:
-        end = str(error)
-    return end, repr([agent.log for agent in agents.values()])
+        run, end = error.run, str(error)
+    return f"{digest(run)} {end}", repr([agent.log for agent in agents.values()])
 
 
 def check_laws(run: Any, seed: int) -> bool:
@@ -58,15 +65,16 @@ def check_laws(run: Any, seed: int) -> bool:
 def test_laws_of_orders_on_random_networks_and_programs() -> None:
     assert check_laws(of_network, 4)
     assert check_laws(of_network, 16)
+    check_laws(of_radio, 5)
     assert check_laws(of_programs, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", [of_network, of_programs])
+@pytest.mark.parametrize("run", [of_network, of_radio, of_programs])
 def test_laws_of_orders_on_many_random_networks_and_programs(run: Any) -> None:
-    for seed in range(100, 160):
+    for seed in range(100, 370):
         assert run(seed, Order()) == run(seed, None), f"seed {seed}: Order() is another order than asyncio's"
-    assert sum(check_laws(run, seed) for seed in range(160, 175)) > 0
+    assert sum(check_laws(run, seed) for seed in range(370, 400)) > 0
 
 
 @pytest.mark.parametrize(("make", "seed"), [(of_events, 2), (of_rounds, 29)])
@@ -111,15 +119,19 @@ def test_a_choice_in_words_is_the_same_choice() -> None:
 
 @pytest.mark.parametrize("name", ["a: b", "it's, choice 2: x", (1, "a"), 2.5, np.int64(3), b"raw: '", None])
 def test_words_have_any_name(name: Any) -> None:
-    for change in (Choice(name, 0.1 + 0.2, 4, 2, 5), Hold(name, 1e-20, "Task-7")):
-        said = (
-            "Slow.long comes before Slow.short and 1 more" if isinstance(change, Choice) else "Slow.long (Task-7) waits"
-        )
-        where = str(change).rpartition(": ")[0]
+    turn = f"agent {plain_name(name)!r}"
+    for change, said in (
+        (Choice(name, 0.1 + 0.2, 4, 2, 5), "Slow.long comes before Slow.short and 1 more"),
+        (Choice(name, 0.5, 0, 1, 2, "agent"), f"{turn} comes before {turn}"),
+        (Hold(name, 1e-20, "Task-7"), "Slow.long (Task-7) waits"),
+        (Hold(name, 2.5, turn), f"{turn} waits"),
+    ):
+        where = str(Choice(name, change.time, getattr(change, "number", 0), 1)).rpartition(": ")[0]
         line = f"{where}: {said}" + ("" if isinstance(change, Choice) else " until nothing else is ready")
         [found] = Order.parse(line).schedule
         assert found[:3] == change[:3]
-        assert getattr(found, "taken", None) == getattr(change, "taken", None)
+        for field in ("taken", "kind"):
+            assert getattr(found, field, None) == getattr(change, field, None)
 
 
 class Calls(netsim.Agent):

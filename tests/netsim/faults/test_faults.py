@@ -6,12 +6,14 @@ import dataclasses
 import json
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -846,7 +848,15 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
         (lambda: Faults.draw(topology.ring(4), until=1, floods=1), "kind of fault = 'floods'"),
         (lambda: Faults.draw(topology.ring(4), until=1, joins=5), "joins = 5: must be at most 4"),
         (lambda: Faults.draw(topology.ring(4), until=0, cuts=1), "until = 0"),
-        (lambda: Faults([Crash(2j, at=1)]).save("faults.json"), "must name agents by text"),
+        (lambda: Faults.draw(topology.ring(4), until=1, delay=0), "delay = 0: must be a number > 0"),
+        (lambda: Faults.draw(topology.ring(4), until=1, jitter=(2, 1)), "jitter = 1: must be a number >= 2"),
+        (lambda: Faults.draw(topology.ring(4), until=1, offset=(1, 2, 3)), r"offset = \(1, 2, 3\): must be a pair"),
+        (lambda: Faults.draw(topology.ring(4), until=1, drift=1), "drift = 1: must be < 1"),
+        (
+            lambda: Faults.draw(topology.ring(4), until=1, duration=1, mean_duration=1),
+            "duration: must be left out with",
+        ),
+        (lambda: Faults([Crash(2j, at=1)]).save("faults.json"), "must have names and settings that are text"),
     ],
 )
 def test_bad_input_ends_in_one_line(make: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -874,6 +884,44 @@ def test_a_drawn_script_comes_from_its_seed_and_kinds_are_independent() -> None:
     Network(graph, faults=drawn)
     lengths = [f.until - f.at for f in Faults.draw(graph, until=1e3, mean_duration=7, cuts=2000) if f.until is not None]  # type: ignore[attr-defined]
     assert abs(np.mean(lengths) - 7) < 4 * 7 / math.sqrt(2000)
+
+
+SIZES: dict[str, tuple[str, str, Callable[[Any], float]]] = {
+    "duration": ("cuts", "until", lambda fault: fault.until - fault.at),
+    "delay": ("stragglers", "delay", lambda fault: fault.delay),
+    "jitter": ("jitters", "most", lambda fault: fault.most),
+    "offset": ("skews", "offset", lambda fault: abs(fault.offset)),
+    "drift": ("skews", "drift", lambda fault: abs(fault.drift)),
+    "loss": ("changes", "loss", lambda fault: fault.loss),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_drawn_sizes_are_uniform_and_change_nothing_else(size: str) -> None:
+    kind, field, value = SIZES[size]
+
+    def drawn(**more: Any) -> tuple[Faults, list[Fault]]:
+        faults = Faults.draw(topology.ring(400), until=100, seed=3, **more, **{kind: 400})
+        # They are fields of the kinds, which the base class lacks.
+        same: Any = {field: None if size == "duration" else 0.5}
+        return faults, [dataclasses.replace(fault, **same) for fault in faults]
+
+    for low, high, asked in ((0.2, 0.9, (0.2, 0.9)), (0.0, 0.5, 0.5)):
+        faults, others = drawn(**{size: asked})
+        assert others == drawn()[1]
+        values = [value(fault) for fault in faults]
+        # The end of a fault is rounded at its own size.
+        assert low - 1e-12 <= min(values) <= max(values) <= high + 1e-12
+        assert scipy.stats.kstest(values, "uniform", (low, high - low)).pvalue > 1e-3
+
+
+def test_partitions_are_drawn_one_way_if_asked_for() -> None:
+    drawn = {way: Faults.draw(topology.ring(9), until=9, seed=2, partitions=30, one_way=way) for way in (False, True)}
+    assert [fault.begins for fault in drawn[True]] == [fault.begins for fault in drawn[False]]
+    assert {fault.one_way for fault in drawn[True]} == {True}  # type: ignore[attr-defined]
+    assert Faults.draw(topology.ring(9), until=9, seed=2, partitions=30) == drawn[False]
+    some = Faults.draw(topology.ring(9), until=9, seed=2, partitions=30, one_way=None)
+    assert 5 < sum(fault.one_way for fault in some) < 25  # type: ignore[attr-defined]
 
 
 def test_whether_crashed_nodes_keep_their_state_can_be_said_and_changes_nothing_else() -> None:

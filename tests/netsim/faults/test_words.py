@@ -9,7 +9,7 @@ import pytest
 
 import netsim
 from netsim import BadInput, Faults, Link, Network, Radio, topology
-from netsim.faults import Crash, LinkDown, Lose, Partition, Straggler
+from netsim.faults import Crash, Hold, LinkChange, LinkDown, Lose, Partition, Straggler, schedule
 from netsim.faults.words import FORMS, joined, parse
 from netsim.studies.catalogue import find_study
 from tests.command import call, on_the_other_core
@@ -33,6 +33,15 @@ RING = topology.ring(8)
         ("1 lose 3-4", Lose((3, 4), 1)),
         ("0.08 partition 0,1 until 0.26", Partition([0, 1], at=0.08, until=0.26)),
         ("  0.08   partition 0, 1", Partition([0, 1], at=0.08)),
+        ("1 partition 0, 1-> until 2", Partition([0, 1], at=1, until=2, one_way=True)),
+        ("1 partition 0,1 until 2 dropping frames", Partition([0, 1], at=1, until=2, drops=True)),
+        ("2 cut 3->4 dropping frames", LinkDown(3, 4, 2, one_way=True, drops=True)),
+        ("2 cut 3-4 until 3 dropping frames", LinkDown(3, 4, 2, until=3, drops=True)),
+        ("2 change 3-4 to loss=0.3", LinkChange(3, 4, 2, loss=0.3)),
+        ("2 change 3->4 to rate=1e6,queue=3 until 5", LinkChange(3, 4, 2, 5, one_way=True, rate=1e6, queue=3)),
+        ("2 hold 3-4 until 5", Hold(3, 4, 2, until=5)),
+        ("2 hold 4->3", Hold(4, 3, 2, one_way=True)),
+        ("2 hold 4", Hold(4, None, 2)),
     ],
 )
 def test_each_form_is_a_fault(text: str, fault: netsim.faults.Fault) -> None:
@@ -46,6 +55,10 @@ def test_a_restart_ends_a_crash_and_heal_a_cut() -> None:
     # Either end of the link, and a partition that cuts it; other faults stay.
     assert parse(["2 cut 3-4", "2.5 heal 4-3"], RING) == Faults([LinkDown(3, 4, 2, until=2.5)])
     assert parse(["1 partition 0,1", "3 heal 1-2"], RING) == Faults([Partition([0, 1], 1, until=3)])
+    assert parse(["1 cut 3->4", "3 heal 3->4"], RING) == Faults([LinkDown(3, 4, 1, 3, one_way=True)])
+    holds = [Hold(3, 4, at=1), Hold(4, None, at=1, until=9)]
+    assert parse("2 release 4-3", RING, holds) == Faults([Hold(3, 4, at=1, until=2), holds[1]])
+    assert parse("2 release 4", RING, holds) == Faults([holds[0], Hold(4, None, at=1, until=2)])
     own = [Crash(3, at=1, until=9), Crash(4, at=1)]
     assert parse("2 restart 3", RING, own) == Faults([Crash(3, at=1, until=2), Crash(4, at=1)])
 
@@ -76,6 +89,15 @@ def test_nodes_are_found_by_the_text_of_their_names() -> None:
         ("1 cut 3-5", "must be of a link of the graph"),
         ("1 restart 3", "must be of a node that has crashed"),
         ("1 heal 3-4", "must be of a link that is cut"),
+        ("1 heal 3->4", "must be of a link that is cut"),
+        ("1 release 3", "must be of a link or a node that is on hold"),
+        ("1 hold 3-5", "must be of a link of the graph"),
+        ("1 crash 3 dropping frames", "must be TIME crash NODE"),
+        ("1 change 3-4", "must be TIME change NODE-NODE to SETTING=NUMBER"),
+        ("1 change 3-4 to loss", "must have SETTING=NUMBER of latency, loss, rate"),
+        ("1 change 3-4 to loss=high", "must have SETTING=NUMBER of latency, loss, rate"),
+        ("1 change 3-4 to mtu=9", "must have SETTING=NUMBER of latency, loss, rate"),
+        ("1 change 3-4 to loss=2", "loss = 2.0: must be"),
         ("1 partition 0,x", "must be of nodes of the graph"),
         ("1 partition 0,1,2,3,4,5,6,7", "must be of some of the nodes, and not all"),
         ("", "must be one of"),
@@ -87,6 +109,53 @@ def test_what_cannot_be_is_refused_in_one_line(text: str, words: str) -> None:
     assert str(caught.value).startswith(f"at = {text!r}: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+SCHEDULE = """time,link,what
+2,3-4,"loss=0.3,rate=1e6"
+1,0->1,cut dropping frames
+4, 0->1, heal
+
+5,3,hold until 6
+5,3-4,change to latency=0.1 until 7
+"""
+
+
+def test_a_schedule_is_a_table_of_orders(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text(SCHEDULE, encoding="utf-8-sig")
+    own = [LinkDown(0, 1, at=0.5)]
+    assert schedule(tmp_path / "day.csv", RING, own) == Faults(
+        [
+            LinkDown(0, 1, at=0.5, until=4),
+            LinkDown(0, 1, 1, until=4, one_way=True, drops=True),
+            LinkChange(3, 4, 2, loss=0.3, rate=1e6),
+            Hold(3, None, 5, until=6),
+            LinkChange(3, 4, 5, until=7, latency=0.1),
+        ]
+    )
+
+
+@every(
+    ("text", "words"),
+    [
+        ("", "must be a csv file with the columns time, link, what"),
+        ("time,what\n", "must be a csv file with the columns time, link, what"),
+        ("time,link,what\n1,3-4,cut\n2,3-4\n", "line 3: must have 3 columns, not 2"),
+        ("time,link,what\nx,3-4,cut\n", "line 2: at = 'x cut 3-4': must begin with a time"),
+        ("time,link,what\n1,3-4,loss=9\n", "loss = 9.0: must be"),
+        ("time,link,what\n1,3-5,cut\n", "line 2: at = '1 cut 3-5': must be of a link"),
+        ("time,link,what\n1,3-4,heal\n", "must be of a link that is cut"),
+        ("time,link,what\n1,3-4,cut; 2 crash 3\n", "line 2: at = "),
+    ],
+)
+def test_a_table_that_is_no_schedule_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text(text)
+    with pytest.raises(BadInput) as caught:
+        schedule(tmp_path / "day.csv", RING)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match="must be a csv file that can be read"):
+        schedule(tmp_path / "none.csv", RING)
 
 
 def test_every_form_is_documented() -> None:

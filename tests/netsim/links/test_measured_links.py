@@ -1,6 +1,7 @@
 """Networks from data: tables of reception, replays, published measurements, rates that vary."""
 
 import asyncio
+import gzip
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from netsim import BadInput, Link, Network, Radio, Run, links, loss, rate, topol
 from netsim.links.measured import from_table
 from netsim.testing import Actor, Listener, Rounder, Talker, counts, sized
 from netsim.util import datafiles
+from tests.parts import every
 
 TABLE = pd.DataFrame(
     [("a", "b", 0.9), ("b", "a", 0.5), ("b", "c", 0.7), ("a", "c", 0.1)], columns=["sender", "receiver", "reception"]
@@ -183,6 +185,40 @@ def test_after_the_last_the_first_comes_again() -> None:
 def test_bad_opportunities_are_refused(times: list[float]) -> None:
     with pytest.raises(BadInput, match="seconds"):
         rate.opportunities(times)
+
+
+@every("name", ["short.down", "short.down.gz"])
+def test_a_file_of_mahimahis_is_read(name: str, tmp_path: Path) -> None:
+    # As its trace "12 Mbit/s in steps" is made: 1, 1, 2, 4 ms, and again from 4 ms on.
+    text = "1\n1\n2\n4\n"
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    model = rate.opportunities(tmp_path / name)
+    assert model.mean == 4 * 12_000 / 4e-3
+    run = Network(topology.path(2), Link(rate=model)).run({0: Talker([(0.0, sized(1500))] * 6), 1: Listener()})
+    assert run.agents[1].times == pytest.approx([0.001, 0.001, 0.002, 0.004, 0.005, 0.005])
+    assert rate.opportunities(str(tmp_path / name), bits=100).mean == pytest.approx(4 * 100 / 4e-3)
+
+
+@every(
+    ("text", "words"),
+    [
+        ("1\nx\n", "line 2 must be whole milliseconds, not 'x'"),
+        ("1\n\n2\n", "line 2 must be whole milliseconds, not ''"),
+        ("1\n1.5\n", "line 2 must be whole milliseconds, not '1.5'"),
+        ("-1\n", "line 1 must be whole milliseconds, not '-1'"),
+        ("2\n1\n", "must be at least one time, in order"),
+        ("0\n", "must be at least one time, in order"),
+        ("", "must be at least one time, in order"),
+    ],
+)
+def test_a_file_without_opportunities_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text(text)
+    with pytest.raises(BadInput) as caught:
+        rate.opportunities(tmp_path / "trace")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match="must be a file that can be read"):
+        rate.opportunities(tmp_path / "none")
 
 
 def test_a_radio_has_one_rate() -> None:

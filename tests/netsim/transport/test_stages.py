@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from netsim import Agent, Link, Network, latency, loss, topology
+from netsim.faults import Faults
 from netsim.links import Budget, rate
 from netsim.links.latency import Delays, Latency
 from netsim.links.loss import Decide
@@ -138,6 +139,9 @@ class RatedCase(Case):
         for pair in network.links:
             own = port if kept else at_the_sender(rng, period)
             network.links[pair] = Link(**own | on_the_way(rng, period))
+        # The rate of a link with a budget cannot change.
+        all_rated = all(link.budget is None for link in (network.link, *network.links.values()))
+        network.faults = Faults(each for each in network.faults if all_rated or getattr(each, "rate", None) is None)
         return network
 
 

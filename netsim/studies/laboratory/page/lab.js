@@ -303,6 +303,8 @@ class Lab {
     this.legend = element("div", "", { class: "lab-legend" });
     this.command = element("pre", "");
     this.hash = element("p", "", { class: "lab-hash" });
+    // In what its order of one instant differs from the usual one.
+    this.words = element("ul", "", { class: "lab-hash lab-words" });
     const copied = (what) => async () => {
       const text = this.branch[what];
       this.command.textContent = text;
@@ -312,9 +314,10 @@ class Lab {
     buttons.append(
       button("Copy", copied("command"), { title: "Copy the command that repeats this branch" }),
       button("Save as script", () => this.save(), { title: "A Python file that repeats this branch" }),
+      button("Another order", () => this.reorder(), { title: "A branch in which what an agent could do at one instant comes in another order" }),
       (this.toSweep = button("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" })),
     );
-    this.right.append(head, this.runs, this.tree, this.legend, element("h2", "This branch again"), this.command, this.hash, buttons, this.said);
+    this.right.append(head, this.runs, this.tree, this.legend, element("h2", "This branch again"), this.command, this.hash, this.words, buttons, this.said);
   }
 
   // Branches with their depths, each after the one that it leaves.
@@ -367,6 +370,7 @@ class Lab {
     this.command.textContent = branch.command;
     this.toSweep.hidden = !branch.sweep;
     this.hash.textContent = branch.hash ? `trace hash ${branch.hash}` : "";
+    this.words.replaceChildren(...branch.words.map((text) => element("li", text)));
     this.showTrouble(branch, run);
   }
 
@@ -468,6 +472,17 @@ class Lab {
     if (branch === null) return;
     this.beside = new Set([this.current]);
     this.choose(branch, { time: Number(at), play: true });
+  }
+
+  // A branch of the current one in the next order that has not been tried.
+  async reorder() {
+    const { at } = this.branch, tried = new Set(this.state.branches.filter((each) => each.at === at).map((each) => each.order));
+    let seed = 1;
+    while (tried.has(String(seed))) seed += 1;
+    const branch = await this.act("fault", { branch: this.current, text: `order ${seed}` });
+    if (branch === null) return;
+    this.beside = new Set([this.current]);
+    this.choose(branch, { time: 0, play: true });
   }
 
   // Whether a fault holds at the time shown: the branch's own words, and the network's script.

@@ -112,6 +112,12 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     assert browser.run(numbers) == ["0", "2"]
     browser.press("2", "2")
     shown(browser, 2)
+    # Another order of its instants is a branch of it.
+    browser.run(f"{buttons}.find((each) => each.textContent === 'Another order').click()")
+    shown(browser, 3)
+    assert browser.run("[lab.branch.name, lab.branch.order, lab.branch.parent]") == ["order 1", "1", 2]
+    assert browser.run("lab.branch.command").endswith(" --order 1")
+    assert browser.run("lab.words.childElementCount") == browser.run("lab.branch.words.length")
     assert browser.output == []
 
 

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def make(*, agents: int = 4, loss: float = 0.1, seed: int = 1):
 def test_it_is_told_how_far_a_network_of_ones_own_is(tmp_path: Path) -> None:
     path, told = tmp_path / "mine.py", list[dict[str, Any]]()
     path.write_text(MAKE)
-    assert not simulate(str(path), {}, "", "", told.append)["error"]
+    assert not simulate(str(path), {}, "", "", "", told.append)["error"]
     assert told[0] == {"progress": "run: 1 rounds"}
 
 
@@ -222,12 +223,63 @@ def make(
 @pytest.fixture
 def unrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, Scenario]]:
     """A lab with parameters of all types, whose branches are done at once."""
-    done = {"runs": [], "hash": "", "error": ""}
+    done = {"runs": [], "hash": "", "error": "", "words": []}
     monkeypatch.setattr("netsim.studies.laboratory.process.Worker.simulate", lambda self, request, progress: done)
     path = tmp_path / "every.py"
     path.write_text(MAKE.partition("def make")[0] + EVERY)
     with LabServer(str(path), {}, browser=False, report=lambda line: None) as server:
         yield Client(server.address), find_study(str(path))
+
+
+RACE = """
+import asyncio
+import netsim
+from netsim import Link, Network, topology
+
+class Pair(netsim.Agent):
+    async def run(self):
+        self.log = []
+        async with asyncio.TaskGroup() as group:
+            for name in "ab":
+                group.create_task(self.say(name))
+
+    async def say(self, name):
+        await asyncio.sleep(1)
+        self.log.append(name)
+        await self.broadcast("said", name)
+
+def make(*, seed: int = 1):
+    return Network(topology.path(2), Link(latency=0.1), seed=seed), {0: Pair(), 1: Pair()}
+"""
+
+
+def test_a_branch_in_another_order_shows_its_words_and_repeats(
+    client: Client, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(file, RACE, at=time.time() + 5)
+    client.until(lambda state: [each["name"] for each in state["controls"]] == ["seed"])
+    for seed in range(1, 9):
+        assert client.ask("POST", "fault", {"branch": 0, "text": f"order {seed}"})[0] == 200
+    rows = client.settled()["by_number"]
+    drawn = next(row for row in rows.values() if row["words"])
+    assert drawn["name"] == f"order {drawn['order']}"
+    assert re.fullmatch(r"at [01] s agent [01].*: Pair\.\w+ \(line \d+\) comes before Pair\.\w+ .*", drawn["words"][0])
+    assert drawn["hash"] != rows[0]["hash"]
+    # Its words are the same run, and so is its command.
+    said = client.ask("POST", "fault", {"branch": 0, "text": f"order {'; '.join(drawn['words'])}"})[1]["branch"]
+    found = client.settled()["by_number"][said]
+    assert found["hash"] == drawn["hash"]
+    assert found["name"].startswith("order changed at ")
+    for number, row in enumerate((drawn, found)):
+        done = call(*shlex.split(row["command"])[1:], "--out", str(tmp_path / str(number)), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / str(number) / "summary.json").read_text())["trace_hash"] == drawn["hash"]
+    # A fault leaves it in its order.
+    crash = client.ask("POST", "fault", {"branch": drawn["number"], "text": "0.5 crash 1"})[1]["branch"]
+    assert f"--order {drawn['order']}" in client.settled()["by_number"][crash]["command"]
+    assert client.ask("POST", "fault", {"branch": 0, "text": "order tomorrow"})[1]["error"].startswith(
+        "order = 'tomorrow': must be a seed"
+    )
 
 
 def parsed(scenario: Scenario, command: str) -> dict[str, Any]:
@@ -416,7 +468,7 @@ def test_a_script_that_runs_networks_shows_them_all(tmp_path: Path) -> None:
         + "graph = topology.ring(4)\nprint('hello')\n"
         + "for loss in (0, 0.5):\n    Network(graph, Link(loss=loss)).run({i: Adder(1.0) for i in graph})\n"
     )
-    found = simulate(str(file), {}, "2.5 crash 1", "", lambda what: None)
+    found = simulate(str(file), {}, "2.5 crash 1", "", "", lambda what: None)
     assert [run["name"] for run in found["runs"]] == ["run", "run 2"]
     assert found["error"] == ""
     assert found["hash"] == find_study(str(file)).execute(at="2.5 crash 1").trace_hash
@@ -430,10 +482,12 @@ def test_network_and_agents_at_the_top_are_run(tmp_path: Path) -> None:
     file = tmp_path / "plain.py"
     file.write_text(MAKE.replace("def make(", "def _make(") + "\n\nnetwork, agents = _make()\n")
     (tmp_path / "made.py").write_text(MAKE)
-    found = simulate(str(file), {}, "", "", lambda what: None)
+    found = simulate(str(file), {}, "", "", "", lambda what: None)
     assert found["hash"] == find_study(str(tmp_path / "made.py")).execute().trace_hash
     (tmp_path / "none.py").write_text("x = 1\n")
-    assert "or a network that it runs" in simulate(str(tmp_path / "none.py"), {}, "", "", lambda what: None)["error"]
+    assert (
+        "or a network that it runs" in simulate(str(tmp_path / "none.py"), {}, "", "", "", lambda what: None)["error"]
+    )
 
 
 def test_defaults_of_numpy_are_as_those_of_python(tmp_path: Path) -> None:

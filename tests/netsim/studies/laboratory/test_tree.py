@@ -28,6 +28,24 @@ def test_a_fault_starts_a_branch_and_changes_none() -> None:
         lab.grow(main, "0.05 crsh 3")
 
 
+def test_an_order_starts_a_branch_that_keeps_the_faults() -> None:
+    lab = tree()
+    crash = lab.grow(lab.get(0), "0.05 crash 3")
+    drawn = lab.grow(crash, "order 7")
+    assert (drawn.at, drawn.order, drawn.name, drawn.since) == (crash.at, "7", "order 7", 0.0)
+    assert lab.grow(crash, "order  7") is drawn
+    words = "at 0.25 s agent 2: agent 3 comes before agent 2"
+    told = lab.grow(drawn, f"order {words}")
+    assert (told.order, told.name, told.since) == (words, "order changed at 0.25 s", 0.25)
+    row = lab.as_dict()["branches"][told.number]
+    assert shlex.split(row["command"])[-4:] == ["--at", "0.05 crash 3", "--order", words]
+    assert f"order={words!r}" in row["script"]
+    with pytest.raises(BadInput, match="order = 'soon': must be a seed"):
+        lab.grow(crash, "order soon")
+    with pytest.raises(BadInput, match="order = '': must be a seed"):
+        lab.grow(crash, "order")
+
+
 def test_deleting_takes_those_that_leave_it_and_never_the_main_run() -> None:
     lab = tree()
     crash = lab.grow(lab.get(0), "0.05 crash 3")

@@ -1,0 +1,205 @@
+"""Changes of links while a run goes on: other settings, frames that wait on a held link, frames dropped in flight."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from netsim.core.records import LOST
+from netsim.errors import BadInput
+from netsim.links.link import Link
+from netsim.links.rate import Rate
+from netsim.radio.settings import Radio
+from netsim.transport.inbox import withdraw
+from netsim.transport.transmitter import Shift
+
+if TYPE_CHECKING:
+    from netsim.engine.runtime import Runtime
+
+__all__ = ["LinkChanges"]
+
+Ends = tuple[Hashable, Hashable]
+
+
+class LinkChanges:
+    """The changed links of one run.
+
+    A change for good and one for a time may overlap: of each setting, the change that began last counts.
+    """
+
+    def __init__(self, run: "Runtime") -> None:
+        self._run = run
+        # For each changed link, its settings without changes for a time.
+        self._own: dict[Ends, Link] = {}
+        # For each link with changes for a time, the changed settings by the number of the fault, in order of beginning.
+        self._for_a_time: dict[Ends, dict[int, dict[str, Any]]] = {}
+        # For each link on hold, the keys of what holds it, which are the keys of a dict, because a set has no order.
+        self._holds: dict[Ends, dict[Any, None]] = {}
+
+    # --- settings -----------------------------------------------------------------------------------------------------
+
+    def check(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
+        """Raise BadInput if a link cannot take these settings; ``what`` names the change."""
+        for link in links:
+            self._check(what, link, self._now(link), settings)
+
+    def change(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
+        """Give links other settings for good; raises BadInput as `check` does, and then changes none."""
+        links = tuple(links)
+        self.check(what, links, settings)
+        for link in links:
+            self._own[link] = replace(self._base(link), **_given(settings))
+            for each in self._for_a_time.get(link, {}).values():
+                for name in settings:
+                    each.pop(name, None)
+            self._apply(link)
+
+    def begin(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any], number: int) -> None:
+        """Give links other settings until `end` is called with the same ``number``; raises BadInput as `check` does."""
+        links = tuple(links)
+        self.check(what, links, settings)
+        for link in links:
+            self._own.setdefault(link, self._base(link))
+            self._for_a_time.setdefault(link, {})[number] = dict(settings)
+            self._apply(link)
+
+    def end(self, links: Iterable[Ends], number: int) -> None:
+        """Give links back the settings that they would have without the change ``number``."""
+        for link in links:
+            del self._for_a_time[link][number]
+            self._apply(link)
+
+    def _base(self, link: Ends) -> Link:
+        settings = self._run.settings
+        return self._own.get(link) or settings.links.get(link, settings.link)
+
+    def _now(self, link: Ends) -> Link:
+        """Return a link's present settings."""
+        changed: dict[str, Any] = {}
+        for each in self._for_a_time.get(link, {}).values():
+            changed |= each
+        return replace(self._base(link), **_given(changed)) if changed else self._base(link)
+
+    def _check(self, what: str, link: Ends, before: Link, settings: Mapping[str, Any]) -> None:
+        run, after = self._run, replace(before, **_given(settings))
+        self._must_be_wired(what)
+        if run.settings.medium != "wires":
+            for name in ("rate", "queue", "queue_bits"):
+                if getattr(after, name) != getattr(before, name):
+                    raise BadInput(f"{what}: {name} must be left out with medium = 'radio', which has one transmitter")
+        after.reliability_model.resend_after(after.latency_model, run.settings.round_period)
+        if after.rate != before.rate:
+            for rate in (before.rate, after.rate):
+                if isinstance(rate, Rate):
+                    raise BadInput(f"{what}: rate must be a number before and after a change, not {rate!r}")
+            if before.budget is not None:
+                raise BadInput(f"{what}: rate must stay on a link with a budget, whose frames wait for both")
+        if run.node is not None:
+            run.node.check_change(what, link, before, after)
+
+    def _apply(self, link: Ends) -> None:
+        """Let a link have its present settings."""
+        run, (sender, receiver), after = self._run, link, self._now(link)
+        outbox = run.outboxes.get(sender)
+        if outbox is None:  # the sender is in another worker
+            return
+        if outbox.settings_of(receiver) is after:
+            return
+        shifts = outbox.change_link(receiver, after, self._last_arrival(link, after))
+        if shifts:
+            self._move_arrivals(link, shifts, after.fifo)
+
+    def _last_arrival(self, link: Ends, after: Link) -> float | None:
+        """Return the latest arrival (s) in flight if a new latency would let broadcasts overtake others, else None."""
+        run, (sender, receiver) = self._run, link
+        outbox = run.outboxes[sender]
+        if not after.fifo or outbox.settings_of(receiver).latency_model is after.latency_model:
+            return None
+        if not outbox.draws_together(receiver):
+            return None
+        inbox, number = run.inboxes[receiver], run.link_number(*link)
+        entries = inbox.withdraw(number)
+        for entry in entries:
+            inbox.arrivals.push(*entry)
+        return max((entry[0] for entry in entries), default=0.0)
+
+    def _move_arrivals(self, link: Ends, shifts: list[Shift], fifo: bool) -> None:
+        """Let frames in flight arrive as much earlier or later as they now leave."""
+        run, (sender, receiver) = self._run, link
+        inbox, tally, number, now = run.inboxes[receiver], run.shared.tally, run.link_number(*link), run.loop.now()
+        numbers, mask, last = [shift[0] for shift in shifts], (1 << tally.shift) - 1, 0.0
+        for time, key, kind, frame in inbox.withdraw(number):
+            # A second copy has a number after that of its original, and before that of the next frame on the link.
+            place = bisect_right(numbers, key & mask) - 1
+            moved = time
+            if place >= 0:
+                transmission, shift, start, bits = shifts[place]
+                moved = max(time + shift, now)
+                if tally.keeps and start > -math.inf and key & mask != transmission:
+                    tally.left(start, key, transmission, bits)
+            last = max(last, moved)
+            inbox.arrivals.push(last if fifo else moved, key, kind, frame)
+        if fifo:
+            run.outboxes[sender].reset_order(receiver, last)
+        for transmission, _, start, bits in shifts if tally.keeps else ():
+            if start > -math.inf:
+                tally.left(start, (number << tally.shift) + transmission, transmission, bits)
+        inbox.watch()
+
+    # --- holding and dropping -----------------------------------------------------------------------------------------
+
+    def check_wired(self, what: str) -> None:
+        """Raise BadInput on a medium whose frames in flight cannot be held or dropped; ``what`` names the change."""
+        self._must_be_wired(what)
+        if self._run.node is not None:
+            self._run.node.may_hold(what)
+
+    def hold(self, links: Iterable[Ends], key: Any) -> None:
+        """Let frames that arrive over links wait, until all that hold a link have released it."""
+        for link in links:
+            holders = self._holds.setdefault(link, {})
+            if not holders:
+                self._set_hold(link, on=True)
+            holders[key] = None
+
+    def release(self, links: Iterable[Ends], key: Any) -> None:
+        """Undo a `hold` with the same key."""
+        for link in links:
+            holders = self._holds.get(link, {})
+            if key in holders:
+                del holders[key]
+                if not holders:
+                    self._set_hold(link, on=False)
+
+    def _set_hold(self, link: Ends, on: bool) -> None:
+        # The inbox of an agent in another worker does it there.
+        if link[1] in self._run.inboxes:
+            self._run.inboxes[link[1]].hold(self._run.link_number(*link), on)
+
+    def drop(self, links: Iterable[Ends]) -> None:
+        """Lose the frames that links have accepted, and that have not arrived."""
+        run = self._run
+        tally, now = run.shared.tally, run.loop.now()
+        for sender, receiver in links:
+            number, outbox = run.link_number(sender, receiver), run.outboxes.get(sender)
+            entries = []
+            if receiver in run.inboxes:
+                inbox = run.inboxes[receiver]
+                entries = inbox.withdraw(number) + inbox.withdraw_held(number)
+            elif outbox is not None:
+                # The receiver is in another worker, which has what was sent before the last exchange.
+                entries = withdraw(outbox.arrivals_at(receiver), number, tally.shift, now)
+            for _, key, kind, _ in entries:
+                tally.ended(now, key, kind, LOST)
+            if outbox is not None:
+                outbox.clear_link(receiver)
+
+    def _must_be_wired(self, what: str) -> None:
+        if isinstance(self._run.settings.medium, Radio):
+            raise BadInput(f"{what}: must be left out on a netsim.Radio, whose frames are on the air of all nodes")
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as arguments of `Link`, where no rate is None."""
+    return {name: None if name == "rate" and value == math.inf else value for name, value in settings.items()}

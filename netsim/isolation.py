@@ -1,0 +1,182 @@
+"""Agents that share nothing: each of a class from a module of its own, as if each had a process of its own.
+
+Agents of one process can reach each other by a variable of their module, an attribute of their class, a default
+argument, or an object that `make` gave to several of them. Isolated agents cannot, so a run with them is the same to
+the byte only if the agents did not depend on it. It is no wall against code that means harm: what `sys.modules` or the
+garbage collector lead to is still there.
+"""
+
+import io
+import itertools
+import operator
+import os
+import pickle
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any, TypeVar, overload
+
+from netsim.agent import Agent
+from netsim.errors import BadInput, one_line
+from netsim.util import check
+
+__all__ = ["isolated"]
+
+_A = TypeVar("_A", bound=Agent)
+_N = TypeVar("_N", bound=Hashable)
+
+_NUMBERS = itertools.count()
+# The files that are being executed: one that isolates agents as it is executed would never come to an end.
+_EXECUTED: set[str] = set()
+_LIBRARIES = tuple(
+    os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+# What copies share, as `copy.deepcopy` has it: these have no state of their own, or none that can be copied.
+_SHARED = (type, FunctionType, BuiltinFunctionType, ModuleType, weakref.ref)
+
+
+@overload
+def isolated(agents: type[_A]) -> Callable[..., _A]: ...
+@overload
+def isolated(agents: Mapping[_N, _A]) -> dict[_N, _A]: ...
+def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N, _A]:
+    """Return agents of which each has a module of its own, executed anew from the file of its class.
+
+    Modules of netsim, of Python and of installed packages are shared, and so are other modules that the file imports.
+
+    Parameters
+    ----------
+    agents : mapping or class
+        ``{node: agent}`` of agents that have not run: they are copied, and what they share is copied for each. Or a
+        class: the result makes agents of it, called with its arguments, so that they do not meet in ``__init__``
+        either.
+
+    Raises
+    ------
+    BadInput
+        If a class is not defined at the top of a file, or an agent cannot be copied; also if the file itself isolates
+        agents while it is executed.
+    """
+    if not isinstance(agents, type):
+        return {name: _copied(name, agent) for name, agent in check.mapping("agents", agents).items()}
+    kind: type[_A] = agents
+    if not issubclass(kind, Agent):
+        raise check.refuse("agents", kind, "a class of agents, or {node: agent}")
+    path = _own_file(kind)
+
+    def make(*args: Any, **settings: Any) -> _A:
+        if path is None:
+            return kind(*args, **settings)
+        module = _executed(path, kind)
+        fresh: Callable[..., _A] = operator.attrgetter(kind.__qualname__)(module)
+        return _kept(module, lambda: fresh(*args, **settings))
+
+    return make
+
+
+def _own_file(kind: type) -> str | None:
+    """Return the file of a class; None if it belongs to netsim, Python or an installed package."""
+    module = sys.modules.get(kind.__module__)
+    path = getattr(module, "__file__", None)
+    if kind.__module__.partition(".")[0] == "netsim" or (path and os.path.realpath(path).startswith(_LIBRARIES)):
+        return None
+    if _found(module, kind.__qualname__) is not kind or not path or not os.path.isfile(path):
+        raise BadInput(f"agents: {kind.__qualname__} must be defined at the top of a file to be isolated")
+    return str(path)
+
+
+def _found(module: ModuleType | None, name: str) -> Any:
+    """Return what a module has under a name with dots, or None."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _compiled(path: str, changed_at: int) -> CodeType:
+    return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+
+
+def _executed(path: str, kind: type) -> ModuleType:
+    """Return a new module of the file of a class."""
+    if path in _EXECUTED:
+        raise BadInput(f'agents: {path} isolates them as it is executed; let it do so under if __name__ == "__main__"')
+    module = ModuleType(f"{kind.__module__}__{next(_NUMBERS)}")
+    module.__file__, module.__package__ = path, sys.modules[kind.__module__].__package__
+    # Dataclasses and pickle look a module up by its name.
+    sys.modules[module.__name__] = module
+    _EXECUTED.add(path)
+    try:
+        exec(_compiled(path, os.stat(path).st_mtime_ns), vars(module))
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    finally:
+        _EXECUTED.discard(path)
+    return module
+
+
+def _kept(module: ModuleType, make: Callable[[], _A]) -> _A:
+    """Return the agent that is made, with which its module is forgotten."""
+    try:
+        agent = make()
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    weakref.finalize(agent, sys.modules.pop, module.__name__, None).atexit = False
+    return agent
+
+
+def _copied(name: Hashable, agent: _A) -> _A:
+    check.instance(f"agents[{name!r}]", agent, Agent, "an agent")
+    kind = type(agent)
+    path = _own_file(kind)
+    file, shared = io.BytesIO(), list[Any]()
+    try:
+        _Writer(file, kind.__module__ if path else None, shared).dump(agent)
+    except Exception as error:
+        raise BadInput(f"agents: agent {name!r} cannot be copied to be isolated ({one_line(error)})") from error
+    file.seek(0)
+    if path is None:
+        return _Reader(file, ModuleType(kind.__module__), shared).load()  # type: ignore[no-any-return]
+    module = _executed(path, kind)
+    read: Callable[[], _A] = _Reader(file, module, shared).load
+    return _kept(module, read)
+
+
+class _Writer(pickle.Pickler):
+    """Writes an agent; what its module defines by name, and what is not copied by place."""
+
+    def __init__(self, file: io.BytesIO, module: str | None, shared: list[Any]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._name, self._shared = module, shared
+
+    def persistent_id(self, value: Any) -> str | int | None:
+        """Return the name of what the module defines, the place of what is not copied, or None."""
+        if not isinstance(value, _SHARED):
+            return None
+        if self._name is not None and getattr(value, "__module__", None) == self._name:
+            name = str(getattr(value, "__qualname__", ""))
+            if _found(sys.modules[self._name], name) is value:
+                return name
+        self._shared.append(value)
+        return len(self._shared) - 1
+
+
+class _Reader(pickle.Unpickler):
+    """Reads what a `_Writer` has written, with the names of another module."""
+
+    def __init__(self, file: io.BytesIO, module: ModuleType, shared: list[Any]) -> None:
+        super().__init__(file)
+        self._module, self._shared = module, shared
+
+    def persistent_load(self, written: str | int) -> Any:
+        """Return what a name or a place stands for."""
+        if isinstance(written, int):
+            return self._shared[written]
+        return operator.attrgetter(written)(self._module)
