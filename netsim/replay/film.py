@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from netsim.replay.run_history import Cell, RunHistory, cells_of
 from netsim.util import check
 
-__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "under_way"]
+__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed"]
 
 KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
 """What moments are."""
@@ -121,16 +121,13 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
 class Film:
     """A run's film, of the table of `film_of`: from film time to the run's time and back.
 
-    ``length`` is in seconds of film, ``moments`` are those of the table; ``thing`` and ``path`` what is followed, and
-    its rows.
+    ``length`` is in seconds of film, ``moments`` are those of the table; ``path`` are the rows of what is followed.
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self._time, self._film = (np.asarray(table[name], dtype=np.float64) for name in ("time", "film"))
-        self.length, self.moments, self._held = float(self._film[-1]), table["moments"], table["held"]
-        follow = table["follow"] or {"thing": "", "rows": []}
-        self.thing: str = follow["thing"]
-        self.path: list[int] = follow["rows"]
+        self.length, self.moments = float(self._film[-1]), table["moments"]
+        self.path: list[int] = (table["follow"] or {"rows": []})["rows"]
 
     def at(self, time: Any) -> Any:
         """Return when (s of film) the film comes to times (s)."""
@@ -145,19 +142,6 @@ class Film:
     def time(self, film: Any) -> Any:
         """Return the times (s) that are shown at times of film (s)."""
         return np.interp(film, self._film, self._time)
-
-    def rate(self, film: float) -> float:
-        """Return how many seconds of the run a second of film shows; 0 where the film stands."""
-        place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
-        wide = self._film[place] - self._film[place - 1]
-        return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
-
-    def caption(self, film: float) -> str:
-        """Return the text of the last moment, while it is the caption; else nothing."""
-        past = [each for each in self.moments if each["film"] <= film]
-        if not past or film - past[-1]["film"] >= self._held:
-            return ""
-        return " · ".join(each["text"] for each in past if each["time"] == past[-1]["time"])
 
     def chosen(
         self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
@@ -332,24 +316,6 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > 6:
         return f"{len(names)} agents"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
-
-
-def under_way(run: RunHistory, rows: Ints) -> str:
-    """Return what some frames are, for a caption: ``0 sends append to 2, 3 and 4``; of two kinds at most."""
-    words = []
-    columns, is_shared = run.columns, run.meta.get("medium") == "shared"
-    for kind in list(dict.fromkeys(columns["kind"][rows].tolist()))[:2]:
-        some = rows[columns["kind"][rows] == kind]
-        senders, receivers = (_names(run, np.unique(columns[name][some])) for name in ("sender", "receiver"))
-        name, one = run.kinds[kind], len(np.unique(columns["sender"][some])) == 1
-        messages = len(np.unique(np.stack([columns["sender"][some], columns["number"][some]]), axis=1).T)
-        if is_shared and messages < len(some):
-            words.append(f"{senders} broadcast{'s' * one} {name}")
-        elif one or len(np.unique(columns["receiver"][some])) == 1:
-            words.append(f"{senders} send{'s' * one} {name} to {receivers}")
-        else:
-            words.append(f"{len(some):,} × {name} under way")
-    return " · ".join(words) or "Nothing is under way"
 
 
 def _moments(run: RunHistory) -> list[_Moment]:

@@ -1,4 +1,4 @@
-"""Pictures and films of a run, drawn without a browser: PNG, SVG, GIF and, where ffmpeg is there, MP4."""
+"""Pictures and films of a run, as its page draws them, without a browser: PNG, SVG, GIF and, with ffmpeg, MP4."""
 
 import io
 import itertools
@@ -6,7 +6,7 @@ import math
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +14,14 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageColor, ImageDraw
+from PIL import Image, ImageColor
 
 from netsim.errors import BadInput, NetsimError
-from netsim.replay.drawing import Drawing, paint, svg
+from netsim.replay.canvas import Painter, svg
 from netsim.replay.film import Film, film_of
-from netsim.replay.map_view import MapView
+from netsim.replay.html import tokens
 from netsim.replay.run_history import RunHistory
-from netsim.replay.spacetime import SpaceTime
-from netsim.replay.style_sheet import StyleSheet, between
+from netsim.replay.still import Still
 from netsim.util import check
 from netsim.util.files import write_pieces
 
@@ -155,21 +154,33 @@ def write_picture(
     if wanted.fps is not None and not film:
         raise check.refuse("fps", wanted.fps, "left out for a picture that stands still")
     run = RunHistory(meta, columns)
-    styles = StyleSheet(run.words, run.kinds, run.routine, run.middle is not None)
+    meta = meta if "film" in meta else {**meta, "film": film_of(run)}
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(run, wanted, view, film)
-    clock = Film(meta["film"] if "film" in meta else film_of(run))
-    if not film:
-        drawing = _still(run, styles, clock, view, begin, end, wanted)
-        if ending == "svg":
-            light = styles.colours(wanted.theme or "light")
-            text = svg(drawing, light, styles.dark if wanted.theme is None else None)
-            return write_pieces(path, [text.encode()])
-        # 256 colours take a third of the bytes, and look the same.
-        painted = paint(drawing, styles.colours(wanted.theme or "light")).convert("RGB")
-        image = painted.quantize(256, dither=Image.Dither.NONE)
-        return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
-    return _write_film(path, ending, _Pictures(run, styles, clock, view, begin, end, wanted), report)
+    size = wanted.size or ((880, 600) if film and view == "map" else (960, 600) if film else _usual_size(view, run))
+    k = _scale(size) if wanted.size or film else 1.0
+
+    def still(theme: str) -> Still:
+        return Still(meta, columns, view=view, theme=theme, size=size, k=k, begin=begin, end=end)
+
+    if film:
+        pictures = _Pictures(run, Film(meta["film"]), still(wanted.theme or "light"), view, begin, end, wanted, size)
+        return _write_film(path, ending, pictures, report)
+    one = still(wanted.theme or "light")
+    # A map is that of the first time; of a diagram there is no cursor.
+    at = None if view != "map" else float(Film(meta["film"]).at(end if wanted.begin is None else wanted.begin))
+    below, above = one.at(at)
+    if ending == "svg":
+        dark = None if wanted.theme else still("dark")
+        other = None if dark is None else (dark.ground, [*itertools.chain(*dark.at(at))])
+        return write_pieces(path, [svg(size, one.about, one.ground, [*below, *above], other).encode()])
+    # 256 colours take a third of the bytes, and look the same: of each pixel within a few levels of its own.
+    image = (
+        Painter(*size, one.ground)
+        .paint(below, above)
+        .quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
+    return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
 
 
 def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
@@ -204,15 +215,10 @@ def _usual_end(run: RunHistory, begin: float, last: float) -> float:
     return min(end, last) if end > begin else last
 
 
-def _still(
-    run: RunHistory, styles: StyleSheet, film: Film, view: str, begin: float, end: float, wanted: Wanted
-) -> Drawing:
-    if view == "map":
-        size = wanted.size or (1000, 700)
-        at = end if wanted.begin is None else wanted.begin
-        return MapView(run, styles, film, begin, end, size, _scale(size)).draw(float(film.at(at)))
-    size = wanted.size or (1200, max(420, min(1200, 150 + (90 if len(run.agents) <= 8 else 34) * len(run.agents))))
-    return SpaceTime(run, styles, begin, end, size, _scale(size) if wanted.size else 1.0).draw()
+def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
+    """Return the size of a still picture: that of a diagram grows with the number of agents."""
+    count = len(run.agents)
+    return (1000, 700) if view == "map" else (1200, max(420, min(1200, 150 + (90 if count <= 8 else 34) * count)))
 
 
 def _scale(size: tuple[int, int]) -> float:
@@ -227,48 +233,32 @@ class _Pictures:
     """The pictures of a film, one after the other."""
 
     def __init__(
-        self, run: RunHistory, styles: StyleSheet, film: Film, view: str, begin: float, end: float, wanted: Wanted
+        self,
+        run: RunHistory,
+        film: Film,
+        still: Still,
+        view: str,
+        begin: float,
+        end: float,
+        wanted: Wanted,
+        size: tuple[int, int],
     ) -> None:
-        self.fps = wanted.fps or _FPS
-        self.size = wanted.size or ((880, 600) if view == "map" else (960, 600))
+        self.fps, self.size = wanted.fps or _FPS, size
         flights = zip(
             *(film.at(times[film.path]).tolist() for times in (run.columns["depart"], run.until)), strict=True
         )
         spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
         shown = [np.arange(first, last, 1 / self.fps).tolist() for first, last in spans]
         self.times = [*itertools.chain(*shown), spans[-1][1]]
-        self._film = film
-        self.colours = styles.colours(wanted.theme or "light")
-        self.scale = [*styles.scale, *styles.terms]
-        # A film is seen smaller than it is, and for a moment.
-        k = _scale(self.size) * (1.2 if view == "map" else 1.0)
-        if view == "map":
-            self._map = MapView(run, styles, film, begin, end, self.size, k)
-            self._base = None
-        else:
-            self._diagram = SpaceTime(run, styles, begin, end, self.size, k)
-            self._base = paint(self._diagram.draw(), self.colours)
+        self.palette = _palette(wanted.theme or "light", any("middle" in each for each in run.draw.values()))
+        self._still, self._painter = still, Painter(*size, still.ground)
 
     def __len__(self) -> int:
         return len(self.times)
 
     def image(self, number: int) -> Image.Image:
-        """Return a picture."""
-        film = self.times[number]
-        if self._base is None:
-            return paint(self._map.draw(film), self.colours)
-        return self._with_cursor(self._base, float(self._film.time(film)))
-
-    def _with_cursor(self, base: Image.Image, time: float) -> Image.Image:
-        """Return the diagram with a line at a time; what is yet to come is pale."""
-        diagram, image = self._diagram, base.copy()
-        x, top, bottom = round(diagram.x(time)), round(diagram.top - 8), round(diagram.bottom + 6)
-        if x < image.width:
-            later = (x, top, image.width, bottom)
-            pale = Image.new("RGB", (image.width - x, bottom - top), self.colours["paper"])
-            image.paste(Image.blend(base.crop(later), pale, 0.78), (x, top))
-        ImageDraw.Draw(image).rectangle((x - 1, top, x, bottom), fill=self.colours["accent"])
-        return image
+        """Return a picture; pictures are asked for in their order."""
+        return self._painter.paint(*self._still.at(self.times[number]))
 
 
 def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report | None) -> Path:
@@ -284,8 +274,7 @@ def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report |
 
 
 def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
-    palette = _palette(film.colours, film.scale)
-    reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
+    reduced = (each.quantize(palette=film.palette, dither=Image.Dither.NONE) for each in images)
     times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
     # A GIF counts hundredths of a second.
     ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(len(times))]
@@ -298,20 +287,34 @@ def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image])
     return write_pieces(path, _saved(save))
 
 
-def _palette(colours: Mapping[str, str], steps: Sequence[str]) -> Image.Image:
-    """Return one palette for all pictures of a film: its colours, and how they fade into paper and ink."""
-    paper, named = colours["paper"], dict.fromkeys(colours.values())
-    scale = [*steps, *(between(one, other, 0.5) for one, other in itertools.pairwise(steps))]
-    fading = [between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
-    found: list[tuple[int, ...]] = []
+def _palette(theme: str, middle: bool) -> Image.Image:
+    """Return one palette for all pictures of a film: the colours of a page, and how they fade into its paper.
+
+    ``middle``: the scale of numbers is that with a middle.
+    """
+    found = tokens()
+    looks = [*found["roles"], *(each.get("line", each) for each in found["roles"]), *found["kinds"], found["down"]]
+    looks += [found["routine"], *found["causes"].values()]
+    named = dict.fromkeys([*found["themes"][theme].values(), *(each[theme] for each in looks)])
+    steps = [*(found["diverging"][theme] if middle else found["ordinal"]), *found["terms"]]
+    scale = [*steps, *(_between(one, other, 0.5) for one, other in itertools.pairwise(steps))]
+    paper = found["themes"][theme]["paper"]
+    fading = [_between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
+    chosen: list[tuple[int, ...]] = []
     for colour in map(ImageColor.getrgb, (paper, *named, *scale, *fading)):
-        if all(math.dist(colour, other) > _ALIKE for other in found):
-            found.append(colour)
+        if all(math.dist(colour, other) > _ALIKE for other in chosen):
+            chosen.append(colour)
     # One place is left for what does not change from a picture to the next.
-    values = [value for each in found[:255] for value in each]
+    values = [value for each in chosen[:255] for value in each]
     palette = Image.new("P", (1, 1))
     palette.putpalette(values)
     return palette
+
+
+def _between(one: str, other: str, share: float) -> str:
+    """Return the colour at a share of the way from one colour to another."""
+    pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(low + (high - low) * share):02x}" for low, high in pairs)
 
 
 def _write_mp4(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:

@@ -1,10 +1,9 @@
 // The page as a whole: puts the parts together, and what they share.
 
-// What runs side by side are called, and sizes of text, one after the other.
-const LETTERS = "ABC";
+// Sizes of text, one after the other.
 const TEXTS = [1, 1.25, 1.5, 2];
 
-class Page extends Run {
+class Page extends Shown {
   constructor(root, meta, columns) {
     super(root, meta, columns);
     Object.assign(this, { page: this, chosen: null, view: "map", off: new Set((root.dataset.off || "").split(" ").filter((each) => each)), trail: null, textScale: Number(root.dataset.text) || 1 });
@@ -20,8 +19,12 @@ class Page extends Run {
     this.reel = this.film;
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
     this.unit();
-    this.views = { map: new Stage(this, root.querySelector(".pane")), spacetime: new SpaceTime(this, part("spacetime")) };
-    this.strip = new Strip(this, part("strip"));
+    const another = () => document.createElement("canvas");
+    this.views = { map: new Stage(this, part("map"), part("links")).listen(), spacetime: new SpaceTime(this, part("spacetime"), another(), another()) };
+    this.views.spacetime.addBar();
+    this.views.spacetime.listen();
+    this.strip = new Strip(this, part("strip"), another());
+    this.strip.listen();
     this.curves = new Curves(this, part("curves"));
     this.inspector = new Inspector(this, part("inspector"));
     this.counts = new Counts(this, part("count-panel"));
@@ -44,12 +47,6 @@ class Page extends Run {
     for (const { look } of this.shown) look.scale = this.textScale * Math.max(least / 15, 1);
     this.root.style.setProperty("--u", `${this.u}px`);
     this.root.style.setProperty("--k", this.look.scale);
-  }
-
-  // The round that is open at a time; 0: none is. At the end of the last one it is that which closes.
-  round(time) {
-    const { rounds, round_period: period } = this.meta, place = time / period;
-    return rounds > 0 && place <= rounds * (1 + 1e-9) ? Math.min(Math.floor(place + 1e-9) + 1, rounds) : 0;
   }
 
   // How far the player can go.
@@ -99,36 +96,16 @@ class Page extends Run {
   }
 
   drawClock(time) {
-    const { player, view } = this, parts = [], round = this.round(time), rate = this.reel.rate(player.film) * player.speed;
-    if (rate > 0) parts.push(rate >= 1 ? `${short(rate, 2)}× as fast` : `slowed ${short(1 / rate, 1 / rate < 10 ? 2 : Math.ceil(Math.log10(1 / rate)))}×`);
-    // The number of rounds is known at the run's end only.
-    if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
-    const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
-    if (view !== "map") parts.push(`${underway} frames in view`);
-    else if (underway || !spread) parts.push(`${underway} under way`);
-    if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
-    if (this.shown.length > 1) parts.push(`${this.meta.agents.filter((name) => this.differs(name, time)).length} of ${this.meta.agents.length} differ`);
+    const { player, view } = this, { shown, drawn, marks, shownMarks } = this.drawn;
     setText(this.part("now"), `${this.timeText(time)} s`);
-    setText(this.part("pace"), ` · ${parts.join(" · ")}`);
-    const thinned = [], [words, news] = this.caption(time, player.film), { trail } = this;
+    setText(this.part("pace"), ` · ${this.pace(time)}`);
+    const thinned = [], [words, news] = this.caption(time, player.film);
     if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
     setText(this.part("thinned"), thinned.length ? `Thinned: ${thinned.join(", ")}.` : "");
-    // Of what goes from hand to hand its way.
-    const gone = trail ? trail.list.filter((row) => this.events.end[row] <= time && !this.events.cause[row]) : [], path = gone.map((row) => this.events.receiver[row]);
-    const followed = trail ? [`following “${clipped(trail.thing, 24)}”${path.length > 12 || !path.length || gone.some((row, i) => i && this.events.sender[row] !== path[i - 1]) ? "" : `: ${this.names([this.events.sender[gone[0]]])} → ${path.map((agent) => this.names([agent])).join(" → ")}`}`] : [];
-    setText(this.part("going"), view === "map" ? [...followed, ...this.views.map.failing()].join("\n") : "");
+    setText(this.part("going"), view === "map" ? this.going(time).join("\n") : "");
     setText(this.part("caption"), view === "map" ? words : "");
     this.part("caption").classList.toggle("news", news);
-  }
-
-  // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
-  caption(t, film) {
-    const { reel: { moments, held }, shown } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
-    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text);
-    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => of(runs, text)).join(" · "), true];
-    const words = shown.map((run) => run.underway(t));
-    return [words.every((each) => each === words[0]) ? words[0] : words.map((each, i) => of([i], each)).join(" | "), false];
   }
 
   // --- runs beside this one, and what is followed -------------------------------------------------------------------
@@ -136,7 +113,7 @@ class Page extends Run {
   // Show other runs, {meta, columns}, beside this one, all by their titles and on one film; none: this one alone.
   beside(others, titles = []) {
     const { time } = this.player, first = this.part("map").parentElement;
-    this.views.map.pane.parentElement.replaceChildren(first);
+    first.parentElement.replaceChildren(first);
     first.querySelectorAll(".branch").forEach((each) => each.remove());
     this.shown = [this];
     const panes = others.map(() => {
@@ -159,28 +136,6 @@ class Page extends Run {
     return this.views.map;
   }
 
-  // Whether an agent is not in the same state in all runs. What runs on by itself differs all the time: it does not count.
-  differs(name, t, only = null) {
-    const [{ states, meta }, ...others] = this.shown, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
-    return others.some((run) => {
-      const same = run.meta.agents.indexOf(name);
-      return same < 0 || Boolean(this.downAt(agent, t)) !== Boolean(run.downAt(same, t)) || drawn.some((each) => !Object.is(this.valueOf(each, agent, t), run.valueOf(each, same, t)));
-    });
-  }
-
-  // Whether a frame flies in all runs alike.
-  isShared(run, row) {
-    const { start, sender, receiver, kind } = run.events, names = run.meta.agents;
-    return this.shown.every((other) => {
-      if (other === run) return true;
-      const { events, meta } = other;
-      for (let at = countUpTo(events.start, start[row], true); events.start[at] === start[row]; at++) {
-        if (meta.agents[events.sender[at]] === names[sender[row]] && meta.agents[events.receiver[at]] === names[receiver[row]] && meta.kinds[events.kind[at]] === run.meta.kinds[kind[row]]) return true;
-      }
-      return false;
-    });
-  }
-
   // Follow what some frames carry: the rest is pale, and moments are its arrivals. Null: nothing any more.
   pursue(thing, list = null) {
     for (const run of this.shown) {
@@ -199,13 +154,6 @@ class Page extends Run {
       if (thing && (stage.run === this || thing.length === 1)) this.pursue(...thing);
       else if (!thing) this.choose(stage.pick(x, y));
     });
-  }
-
-  // A time with as many decimals as tell where a frame is: always as many, or it would jump.
-  timeText(time) {
-    const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
-    this.usual ||= flightOf(this.events) || this.span;
-    return time.toFixed(Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.usual / 8))), 0), 15));
   }
 
   // The buttons' texts.

@@ -1,7 +1,7 @@
 // What stands beside: states and their colours, counts by cause with filters, kinds, what happens, notes.
 
-// Words in the legend, and entries of the list of what happens, at most.
-const MOST_IN_LEGEND = 24, MOST_IN_STORY = 300;
+// Entries of the list of what happens, at most.
+const MOST_IN_STORY = 300;
 
 class StatePanel {
   constructor(page, panel) {
@@ -43,31 +43,15 @@ class StatePanel {
     bar.querySelector("i").style.background = one && !states.momentary ? stops[5] : `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
-  // The words of a category, each with its colour and shape; down where some agent is at some time.
+  // The words of a category, each with its colour and shape, and what else is drawn.
   drawWords() {
-    const { states, look } = this.page, { category } = states;
-    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(this.page.fallen.size ? [DOWN] : [])];
-    const drawn = this.page.drawings.legend(), key = `${category} ${look.theme} ${list.map(String)} ${drawn.map(([, words]) => words)}`;
+    const { states, look, drawings } = this.page, list = drawings.legend(), key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
-    this.words.hidden = !list.length && !drawn.length;
-    const more = category ? states.order(category).length - MOST_IN_LEGEND : 0;
-    this.words.replaceChildren(...list.map((word) => {
+    this.words.hidden = !list.length;
+    this.words.replaceChildren(...list.map(([sign, words]) => {
       const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
-      const { colour, shape } = look.role(category, word);
-      context.scale(2, 2);
-      context.beginPath();
-      context.fillStyle = word === DOWN ? look.paper : colour;
-      context.strokeStyle = look.ink;
-      if (word === DOWN) context.setLineDash([2, 2]);
-      (SHAPES[shape] || SHAPES.circle)(context, 9, 9, 6);
-      context.fill();
-      context.stroke();
-      if (word === DOWN) look.drawMark(context, "cross", look.ink, 13, 5, 3);
-      item.append(canvas, element("span", word === DOWN ? "down" : word));
-      return item;
-    }), ...(more > 0 ? [element("li", `and ${more} more`)] : []), ...drawn.map(([sign, words]) => {
-      const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
+      if (!sign) return element("li", words);
       context.scale(2, 2);
       context.beginPath();
       sign(context);

@@ -2,9 +2,13 @@
 // runs how many agents differ; the run's own seconds, which stand far apart where the film is slow; moments; and the slider.
 
 class Strip {
-  constructor(page, canvas) {
-    Object.assign(this, { page, canvas });
-    this.under = document.createElement("canvas");
+  constructor(page, canvas, under) {
+    Object.assign(this, { page, canvas, under });
+    this.resize();
+  }
+
+  listen() {
+    const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       this.dragging = true;
@@ -12,7 +16,6 @@ class Strip {
     });
     canvas.addEventListener("pointermove", (event) => this.dragging && this.drag(event));
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => (this.dragging = false));
-    this.resize();
   }
 
   drag(event) {
@@ -99,9 +102,16 @@ class Strip {
   }
 
   draw(t) {
-    const { context, width, height } = this.surface, { look, player } = this.page, x = this.at(player.film);
+    const { context, width, height } = this.surface;
     context.clearRect(0, 0, width, height);
     context.drawImage(this.under, 0, 0, width, height);
+    this.drawCursor();
+    this.canvas.setAttribute("aria-valuenow", String(t));
+    this.canvas.setAttribute("aria-valuetext", `${short(t)} seconds`);
+  }
+
+  drawCursor() {
+    const { context, height } = this.surface, { look, player } = this.page, x = this.at(player.film);
     context.fillStyle = look.accent;
     context.fillRect(x - 1.5, 0, 3, height - this.foot + 2);
     context.beginPath();
@@ -110,7 +120,5 @@ class Strip {
     context.lineWidth = 2;
     context.strokeStyle = look.paper;
     context.stroke();
-    this.canvas.setAttribute("aria-valuenow", String(t));
-    this.canvas.setAttribute("aria-valuetext", `${short(t)} seconds`);
   }
 }
