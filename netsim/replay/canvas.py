@@ -72,27 +72,28 @@ def _outline(text: str, style: int) -> tuple[NDArray[np.float64], NDArray[np.uin
 
 
 class Painter:
-    """Paints pictures of one size (pixels) on a ground of a colour; what lies below stays until it is drawn anew."""
+    """Paints pictures of one size (pixels) on a ground of a colour; what lies below is kept."""
 
     def __init__(self, width: int, height: int, ground: str) -> None:
         from matplotlib.backends.backend_agg import RendererAgg
         from matplotlib.transforms import Affine2D
 
         self._renderer: Any = RendererAgg(width, height, 72)  # type: ignore[no-untyped-call]
-        self._pixels = np.asarray(self._renderer.buffer_rgba())
+        pixels: Any = self._renderer.buffer_rgba()
+        self._pixels: NDArray[np.uint8] = np.asarray(pixels)
         self._place = Affine2D().scale(1, -1).translate(0, height)
         self._height = height
         self._ground = [round(255 * each) for each in _rgba(ground, 1.0)]
-        self._below: NDArray[np.uint8] | None = None
+        self._below: tuple[Sequence[Call] | None, NDArray[np.uint8]] = (None, self._pixels)
 
-    def paint(self, below: Sequence[Call] | None, above: Sequence[Call]) -> Image.Image:
-        """Return a picture without transparency; ``below`` is None where it is as before."""
-        if below is None:
-            self._pixels[:] = self._below
+    def paint(self, below: Sequence[Call], above: Sequence[Call]) -> Image.Image:
+        """Return a picture without transparency; ``below`` is not painted again while it is the same object."""
+        if below is self._below[0]:
+            self._pixels[:] = self._below[1]
         else:
             self._pixels[:] = self._ground
             self._play(below)
-            self._below = self._pixels.copy()
+            self._below = below, self._pixels.copy()
         self._play(above)
         return Image.fromarray(self._pixels[:, :, :3].copy())
 

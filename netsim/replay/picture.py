@@ -175,11 +175,8 @@ def write_picture(
         other = None if dark is None else (dark.ground, [*itertools.chain(*dark.at(at))])
         return write_pieces(path, [svg(size, one.about, one.ground, [*below, *above], other).encode()])
     # 256 colours take a third of the bytes, and look the same: of each pixel within a few levels of its own.
-    image = (
-        Painter(*size, one.ground)
-        .paint(below, above)
-        .quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    )
+    painted = Painter(*size, one.ground).paint(below, above)
+    image = painted.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
 
 

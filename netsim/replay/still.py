@@ -68,15 +68,17 @@ class Still:
         starts, self._picture = _functions()
         title, about = json.loads(starts(told(meta, columns, how)))
         self.about: tuple[str, str] = (title, about)
+        self._below: list[Call] = []
         self.ground: str = tokens()["themes"][theme]["paper"]
 
-    def at(self, film: float | None) -> tuple[list[Call] | None, list[Call]]:
+    def at(self, film: float | None) -> tuple[list[Call], list[Call]]:
         """Return what is drawn below and above at a time of the film (s), or None for a diagram without a cursor.
 
-        Below is None if it is as in the picture before.
+        What is below is the same object as in the picture before, if nothing has changed there.
         """
         found = json.loads(self._picture(-1.0 if film is None else film))
-        return found["below"], found["above"]
+        self._below = self._below if found["below"] is None else found["below"]
+        return self._below, found["above"]
 
 
 def told(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], how: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """How agents declare the drawing of their states: `netsim.draw`."""
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar
@@ -201,8 +202,7 @@ def picture(time: float, **values: Any) -> list[Call]:
     table = film_of(RunHistory(meta, columns), pace=0.05)
     size, meta = (1000, 700), {**meta, "film": table}
     found = Still(meta, columns, view="map", theme="light", size=size, k=1.0, begin=0.0, end=1.5)
-    below, above = found.at(float(Film(table).at(time)))
-    return [*(below or ()), *above]
+    return [*itertools.chain(*found.at(float(Film(table).at(time))))]
 
 
 def count(drawn: list[Call], name: str) -> int:

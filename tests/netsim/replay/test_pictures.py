@@ -44,8 +44,7 @@ def run() -> Run:
 def diagram(size: tuple[int, int] = (1200, 600), of: Any = None, begin: float = 0.0, end: float = 0.36) -> list[Call]:
     """Return what is drawn of a diagram, by default that of the vote."""
     found = Still(*(of or votes()), view="spacetime", theme="light", size=size, k=1.0, begin=begin, end=end)
-    below, above = found.at(None)
-    return [*(below or ()), *above]
+    return [*itertools.chain(*found.at(None))]
 
 
 def shown_at(time: float, of: Any = None) -> list[Call]:
@@ -54,8 +53,7 @@ def shown_at(time: float, of: Any = None) -> list[Call]:
     table = film_of(RunHistory(meta, columns))
     size = (900, 600)
     found = Still({**meta, "film": table}, columns, view="map", theme="light", size=size, k=1.0, begin=0.0, end=0.36)
-    below, above = found.at(float(Film(table).at(time)))
-    return [*(below or ()), *above]
+    return [*itertools.chain(*found.at(float(Film(table).at(time))))]
 
 
 def words(calls: list[Call]) -> list[Call]:
@@ -375,7 +373,7 @@ def test_what_lies_below_is_drawn_again_only_if_it_has_changed() -> None:
     at = Film(film_of(RunHistory(meta, columns))).at
     # The partition begins at 84 ms.
     belows = [found.at(float(at(time)))[0] for time in (0.02, 0.05, 0.1, 0.12)]
-    assert [below is None for below in belows] == [False, True, False, True]
+    assert [one is other for one, other in itertools.pairwise(belows)] == [True, False, True]
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -392,11 +390,11 @@ def test_names_are_no_tags_and_an_image_is_what_was_drawn() -> None:
     image = Painter(60, 40, "#ffffff").paint(calls[:1], [])
     assert image.getpixel((30, 20)) == (255, 0, 0)
     assert image.getpixel((5, 5)) == (255, 255, 255)
-    painter = Painter(60, 40, "#ffffff")
+    painter, ground = Painter(60, 40, "#ffffff"), list[Call]()
     half = {**PLAIN, **BOX, "alpha": 0.5, "clip": [0, 0, 30, 40]}
-    assert painter.paint([], calls[1:]).getcolors() != [(2400, (255, 255, 255))]
+    assert painter.paint(ground, calls[1:]).getcolors() != [(2400, (255, 255, 255))]
     # What was above is gone, and what is clipped is not drawn.
-    image = painter.paint(None, [half])
+    image = painter.paint(ground, [half])
     assert [image.getpixel(place) for place in ((10, 18), (25, 20), (35, 20))] == [
         (255, 255, 255),
         (255, 127, 127),
@@ -496,6 +494,8 @@ REAL = """(() => {
       const canvas = Object.assign(document.createElement("canvas"), { width: SIZE[0], height: SIZE[1] });
       const context = canvas.getContext("2d"), put = context.setTransform.bind(context);
       context.setTransform = (a, b, c, d, x, y) => put(a, b, c, d, x + left, y + top);
+      context.rect(left, top, width, height);
+      context.clip();
       context.setTransform(1, 0, 0, 1, 0, 0);
       made.push(canvas);
       // A diagram is drawn in two steps, upon what is there.
@@ -538,4 +538,4 @@ def test_a_picture_is_what_a_browser_draws(view: str, theme: str, browser: chrom
     # Letters are of another font, and stand a little elsewhere.
     apart = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int)).max(axis=2)
     assert (apart > 64).mean() < 0.02
-    assert apart.mean() < 2
+    assert apart.mean() < 4

@@ -25,8 +25,11 @@ class Surface {
 
 class Recorder {
   constructor(canvas) {
+    const { left, top, width, height } = canvas;
+    // What lies beyond a canvas is not drawn; that of a whole picture needs no words.
+    this.box = left || top ? [left, top, left + width, top + height] : null;
     Object.assign(this, { canvas, list: [], saved: [], widths: new Map(), fillStyle: "#000000", strokeStyle: "#000000", lineWidth: 1, globalAlpha: 1 });
-    Object.assign(this, { lineCap: "butt", lineJoin: "miter", font: "10px system-ui", textAlign: "left", textBaseline: "alphabetic", dash: [], box: null });
+    Object.assign(this, { lineCap: "butt", lineJoin: "miter", font: "10px system-ui", textAlign: "left", textBaseline: "alphabetic", dash: [] });
     this.setTransform(1, 0, 0, 1, 0, 0);
     this.beginPath();
   }
@@ -123,7 +126,8 @@ class Recorder {
 
   clip() {
     const xs = this.points.filter((_, i) => i % 2 === 0 && this.codes[i / 2] !== CLOSE), ys = this.points.filter((_, i) => i % 2 && this.codes[(i - 1) / 2] !== CLOSE);
-    this.box = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+    const [left, top, right, bottom] = this.box || [-Infinity, -Infinity, Infinity, Infinity];
+    this.box = [Math.max(left, Math.min(...xs)), Math.max(top, Math.min(...ys)), Math.min(right, Math.max(...xs)), Math.min(bottom, Math.max(...ys))];
   }
 
   // --- what is seen ---------------------------------------------------------------------------------------------------

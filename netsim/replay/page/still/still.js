@@ -164,6 +164,11 @@ class Still extends Shown {
       if (isMap) found.push([(c) => (SHAPES[style.shape](c, 9, 9, 5), (c.fillStyle = style.colour), c.fill()), meta.kinds[kind]]);
       else found.push([(c) => (line(c, style, style.dash, 27), look.head(c, style, 34, 9, 1, 0)), meta.kinds[kind], 34]);
     }
+    const overtook = isMap || rows.length >= 3000 ? [] : overtakings(events, meta.agents.length);
+    if (rows.some((row) => overtook[row] >= 0)) {
+      const strokes = (c) => [20, 24].forEach((x) => (c.moveTo(x, 4), c.lineTo(x, 14)));
+      found.push([(c) => (strokes(c), line(c, { colour: look.soft, weight: 1.3 }, [])), "overtook another of its link", 34]);
+    }
     if (has.reply) found.push(isMap ? [(c) => (SHAPES.circle(c, 9, 9, 4.5), (c.lineWidth = 1.6), c.stroke()), "reply"] : [(c) => line(c, { colour: look.soft, weight: 1.5 }, REPLY), "reply", 34]);
     for (const cause of [...causes].sort((one, other) => one - other)) {
       if (cause && meta.causes[cause] !== "in_flight") found.push([(c) => look.mark(c, cause, 9, 9, 5), look.cause(cause).words]);
