@@ -143,6 +143,12 @@ class Film:
         """Return the times (s) that are shown at times of film (s)."""
         return np.interp(film, self._film, self._time)
 
+    def rate(self, film: float) -> float:
+        """Return how many seconds of the run a second of film shows; 0 where the film stands."""
+        place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
+        wide = self._film[place] - self._film[place - 1]
+        return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
+
     def chosen(
         self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
     ) -> list[Stretch]:
@@ -400,9 +406,8 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             if 2 * joined < goals[0][0] * count:
                 continue
             looked += 1
-            tree = run.tree_at(name, time)
             down = {agent for agent in range(count) if run.down_at(agent, time)}
-            ways = zip(range(count), tree.parents, tree.depths, strict=True)
+            ways = zip(range(count), *run.tree_at(name, time), strict=True)
             depths = [depth for *ends, depth in ways if down.isdisjoint(ends) and not math.isnan(depth)]
             reached = None
             while goals and len(depths) >= goals[0][0] * count:

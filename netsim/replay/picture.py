@@ -14,12 +14,11 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageColor
+from PIL import Image
 
 from netsim.errors import BadInput, NetsimError
 from netsim.replay.canvas import Painter, svg
 from netsim.replay.film import Film, film_of
-from netsim.replay.html import tokens
 from netsim.replay.run_history import RunHistory
 from netsim.replay.still import Still
 from netsim.util import check
@@ -42,11 +41,11 @@ _EACH, _FEW, _MANY, _WHOLE = 30, 80, 300, 1.34
 # Of films: pictures in a second, seconds at most, and how long the last one stays.
 _FPS, _MOST, _LAST = 12, 24.0, 1.0
 
-# Pillow tells no colours apart (red, green and blue up to 255) that are nearer to each other.
-_ALIKE = 12.0
+# Of a GIF: pictures whose colours it has, and how many colours.
+_SAMPLES, _COLOURS = 8, 128
 
 # In pixels, and bytes for each of them while a picture is made.
-_SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16
+_SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16 + 4 * _SAMPLES
 
 
 @dataclass(frozen=True)
@@ -163,12 +162,12 @@ def write_picture(
     def still(theme: str) -> Still:
         return Still(meta, columns, view=view, theme=theme, size=size, k=k, begin=begin, end=end)
 
+    one, clock = still(wanted.theme or "light"), Film(meta["film"])
     if film:
-        pictures = _Pictures(run, Film(meta["film"]), still(wanted.theme or "light"), view, begin, end, wanted, size)
-        return _write_film(path, ending, pictures, report)
-    one = still(wanted.theme or "light")
+        fps = wanted.fps or _FPS
+        return _write_film(path, ending, _Pictures(one, size, _times(run, clock, begin, end, fps), fps), report)
     # A map is that of the first time; of a diagram there is no cursor.
-    at = None if view != "map" else float(Film(meta["film"]).at(end if wanted.begin is None else wanted.begin))
+    at = None if view != "map" else float(clock.at(end if wanted.begin is None else wanted.begin))
     below, above = one.at(at)
     if ending == "svg":
         dark = None if wanted.theme else still("dark")
@@ -227,35 +226,26 @@ def _scale(size: tuple[int, int]) -> float:
 
 
 class _Pictures:
-    """The pictures of a film, one after the other."""
+    """The pictures of a film at some times of it (s), one after the other; so many in a second."""
 
-    def __init__(
-        self,
-        run: RunHistory,
-        film: Film,
-        still: Still,
-        view: str,
-        begin: float,
-        end: float,
-        wanted: Wanted,
-        size: tuple[int, int],
-    ) -> None:
-        self.fps, self.size = wanted.fps or _FPS, size
-        flights = zip(
-            *(film.at(times[film.path]).tolist() for times in (run.columns["depart"], run.until)), strict=True
-        )
-        spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
-        shown = [np.arange(first, last, 1 / self.fps).tolist() for first, last in spans]
-        self.times = [*itertools.chain(*shown), spans[-1][1]]
-        self.palette = _palette(wanted.theme or "light", any("middle" in each for each in run.draw.values()))
+    def __init__(self, still: Still, size: tuple[int, int], times: list[float], fps: int) -> None:
+        self.size, self.times, self.fps = size, times, fps
         self._still, self._painter = still, Painter(*size, still.ground)
 
     def __len__(self) -> int:
         return len(self.times)
 
     def image(self, number: int) -> Image.Image:
-        """Return a picture; pictures are asked for in their order."""
+        """Return a picture."""
         return self._painter.paint(*self._still.at(self.times[number]))
+
+
+def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> list[float]:
+    """Return the times of the film (s) that are shown of a stretch of the run (s)."""
+    columns = run.columns["depart"], run.until
+    flights = zip(*(film.at(times[film.path]).tolist() for times in columns), strict=True)
+    spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
+    return [*itertools.chain(*(np.arange(first, last, 1 / fps).tolist() for first, last in spans)), spans[-1][1]]
 
 
 def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report | None) -> Path:
@@ -271,7 +261,13 @@ def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report |
 
 
 def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
-    reduced = (each.quantize(palette=film.palette, dither=Image.Dither.NONE) for each in images)
+    width, height = film.size
+    # One palette for all, of the colours of some of them: a GIF with a palette for each is twice as large.
+    board = Image.new("RGB", (width, _SAMPLES * height))
+    for place in range(_SAMPLES):
+        board.paste(film.image(place * (len(film) - 1) // (_SAMPLES - 1)), (0, place * height))
+    palette = board.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE)
+    reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
     times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
     # A GIF counts hundredths of a second.
     ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(len(times))]
@@ -282,36 +278,6 @@ def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image])
         first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=True)
 
     return write_pieces(path, _saved(save))
-
-
-def _palette(theme: str, middle: bool) -> Image.Image:
-    """Return one palette for all pictures of a film: the colours of a page, and how they fade into its paper.
-
-    ``middle``: the scale of numbers is that with a middle.
-    """
-    found = tokens()
-    looks = [*found["roles"], *(each.get("line", each) for each in found["roles"]), *found["kinds"], found["down"]]
-    looks += [found["routine"], *found["causes"].values()]
-    named = dict.fromkeys([*found["themes"][theme].values(), *(each[theme] for each in looks)])
-    steps = [*(found["diverging"][theme] if middle else found["ordinal"]), *found["terms"]]
-    scale = [*steps, *(_between(one, other, 0.5) for one, other in itertools.pairwise(steps))]
-    paper = found["themes"][theme]["paper"]
-    fading = [_between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
-    chosen: list[tuple[int, ...]] = []
-    for colour in map(ImageColor.getrgb, (paper, *named, *scale, *fading)):
-        if all(math.dist(colour, other) > _ALIKE for other in chosen):
-            chosen.append(colour)
-    # One place is left for what does not change from a picture to the next.
-    values = [value for each in chosen[:255] for value in each]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(values)
-    return palette
-
-
-def _between(one: str, other: str, share: float) -> str:
-    """Return the colour at a share of the way from one colour to another."""
-    pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(low + (high - low) * share):02x}" for low, high in pairs)
 
 
 def _write_mp4(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:

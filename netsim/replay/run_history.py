@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from netsim.draw import resolved
 
-__all__ = ["DOWN", "Cell", "Fault", "RunHistory", "Tree", "cells_of"]
+__all__ = ["Cell", "Fault", "RunHistory", "cells_of"]
 
-DOWN = ("Crash", "Leave", "Join", "Empty")
-"""The faults during which an agent is down."""
+# The faults during which an agent is down.
+_DOWN = ("Crash", "Leave", "Join", "Empty")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that happened: its class, text, times (s; the end of the run if it did not end), agents, links, sides."""
+    """A fault that happened: its class, text, times (s; the end of the run if it did not end), agents, links."""
 
     what: str
     text: str
@@ -30,16 +30,6 @@ class Fault:
     ends: bool
     agents: tuple[int, ...]
     links: tuple[tuple[int, int], ...]
-    sides: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Edges at a time: each agent's parent (-1: none), depth (NaN: no way to a root), and how many hang on it."""
-
-    parents: list[int]
-    depths: list[float]
-    sizes: list[int]
 
 
 @dataclass(frozen=True)
@@ -147,12 +137,12 @@ class RunHistory:
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.agents)}
 
-    def tree_at(self, name: str, time: float) -> Tree:
-        """Return the edges of a state at a time."""
+    def tree_at(self, name: str, time: float) -> tuple[list[int], list[float]]:
+        """Return each agent's edge at a time, to a parent (-1: none), and its depth (NaN: no way to a root)."""
         count = len(self.agents)
         parents = [self.agent_named(agent, self.value(name, agent, time)) for agent in range(count)]
         stars = [self.has("star", agent, time) for agent in range(count)]
-        depths, sizes = [math.nan] * count, [0] * count
+        depths = [math.nan] * count
         for agent in range(count):
             way = [agent]
             while parents[way[-1]] >= 0 and not stars[way[-1]] and len(way) <= count + 1:
@@ -160,9 +150,7 @@ class RunHistory:
             if len(way) > count + 1 or not (stars[way[-1]] if any(stars) else way[-1] in parents):
                 continue
             depths[agent] = len(way) - 1.0
-            for each in way:
-                sizes[each] += 1
-        return Tree(parents, depths, sizes)
+        return parents, depths
 
     def usual(self, name: str) -> str | None:
         """Return a role's usual word: as declared, or that in which most agents begin; None without words."""
@@ -183,13 +171,10 @@ class RunHistory:
 
     # --- faults and notes ---------------------------------------------------------------------------------------------
 
-    def down(self, agent: int) -> list[Fault]:
-        """Return the faults for which an agent was down, in order of time."""
-        return [each for each in self.faults if each.what in DOWN and agent in each.agents]
-
     def down_at(self, agent: int, time: float) -> Fault | None:
         """Return the fault for which an agent is down at a time."""
-        return next((each for each in self.down(agent) if _holds(each, time)), None)
+        downs = (each for each in self.faults if each.what in _DOWN and agent in each.agents)
+        return next((each for each in downs if each.begin <= time and (time < each.end or not each.ends)), None)
 
     def notes(self) -> Iterator[tuple[float, int, str]]:
         """Yield the agents' notes: times (s), agents, texts."""
@@ -205,26 +190,13 @@ def cells_of(value: Any) -> tuple[int, list[Cell]]:
     return first, [Cell(term, text, word[0] == "!") for (term, _, text), word in zip(parts, words, strict=True)]
 
 
-def _holds(fault: Fault, time: float) -> bool:
-    return fault.begin <= time and (time < fault.end or not fault.ends)
-
-
 def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
     begin, end = found["begin"], found["end"]
     if found["what"] == "Join":
         # Before it joined an agent was not there.
         begin, end = 0.0, begin if end is None else end
-    ends = end is not None
-    return Fault(
-        str(found["what"]),
-        str(found["text"]),
-        float(begin),
-        float(end) if ends else ended_at,
-        ends,
-        tuple(found["agents"]),
-        tuple((one, other) for one, other in found["links"]),
-        tuple(tuple(side) for side in found.get("sides") or ()),
-    )
+    until, links = ended_at if end is None else float(end), tuple((one, other) for one, other in found["links"])
+    return Fault(found["what"], found["text"], float(begin), until, end is not None, tuple(found["agents"]), links)
 
 
 def _values(column: Any) -> list[Any]:

@@ -149,6 +149,7 @@ def test_the_film_stands_at_moments_and_comes_there_first() -> None:
         assert film.at(each["time"]) == each["film"]
         assert film.leaves(each["time"]) == pytest.approx(each["film"] + 1.6, abs=1e-4)
         assert film.time(each["film"] + 1.0) == each["time"]
+        assert film.rate(each["film"] + 1.0) == 0
 
 
 def test_a_frame_without_latency_takes_its_round() -> None:

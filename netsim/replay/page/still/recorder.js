@@ -1,8 +1,6 @@
 // A canvas without a screen: it keeps what is drawn on it, as netsim/replay/canvas.py paints it. Only what the drawings
 // here ask of a canvas is there: of transforms scales and shifts, of clips rectangles.
 
-// How far a corner's control point is from its end, for a quarter of a circle as a cubic curve.
-const ROUND = 0.5523;
 // Codes of matplotlib's paths.
 const [MOVE, LINE, CURVE3, CURVE4, CLOSE] = [1, 2, 3, 4, 79];
 const STATE = ["fillStyle", "strokeStyle", "lineWidth", "globalAlpha", "lineCap", "lineJoin", "font", "textAlign", "textBaseline", "dash", "at", "box"];
@@ -110,17 +108,8 @@ class Recorder {
   }
 
   roundRect(x, y, wide, high, radius) {
-    const r = Math.min(radius, wide / 2, high / 2), c = r * (1 - ROUND), [right, bottom] = [x + wide, y + high];
-    const curve = (...points) => points.forEach(([px, py]) => this.add(CURVE4, px, py));
-    this.moveTo(x + r, y);
-    this.lineTo(right - r, y);
-    curve([right - c, y], [right, y + c], [right, y + r]);
-    this.lineTo(right, bottom - r);
-    curve([right, bottom - c], [right - c, bottom], [right - r, bottom]);
-    this.lineTo(x + r, bottom);
-    curve([x + c, bottom], [x, bottom - c], [x, bottom - r]);
-    this.lineTo(x, y + r);
-    curve([x, y + c], [x + c, y], [x + r, y]);
+    const r = Math.min(radius, wide / 2, high / 2), [left, top, right, bottom] = [x + r, y + r, x + wide - r, y + high - r];
+    [[right, top, -1], [right, bottom, 0], [left, bottom, 1], [left, top, 2]].forEach(([cx, cy, turn]) => this.arc(cx, cy, r, (turn * TURN) / 4, ((turn + 1) * TURN) / 4));
     this.closePath();
   }
 
