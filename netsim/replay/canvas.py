@@ -78,9 +78,9 @@ class Painter:
         from matplotlib.backends.backend_agg import RendererAgg
         from matplotlib.transforms import Affine2D
 
-        self._renderer: Any = RendererAgg(width, height, 72)  # type: ignore[no-untyped-call]
-        pixels: Any = self._renderer.buffer_rgba()
-        self._pixels: NDArray[np.uint8] = np.asarray(pixels)
+        renderer: Any = RendererAgg(width, height, 72)  # type: ignore[no-untyped-call]
+        self._renderer = renderer
+        self._pixels: NDArray[np.uint8] = np.asarray(renderer.buffer_rgba())
         self._place = Affine2D().scale(1, -1).translate(0, height)
         self._height = height
         self._ground = [round(255 * each) for each in _rgba(ground, 1.0)]
