@@ -116,7 +116,7 @@ def format_of(path: str | Path) -> str:
     if ending not in FORMATS:
         raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
     if ending == "mp4" and shutil.which("ffmpeg") is None:
-        raise BadInput("mp4: requires the program ffmpeg, which is not on the PATH here; a gif requires nothing")
+        raise BadInput("mp4: requires the program ffmpeg, which is not on the PATH here; a gif does not")
     return ending
 
 

@@ -498,9 +498,8 @@ REAL = """(() => {
       context.clip();
       context.setTransform(1, 0, 0, 1, 0, 0);
       made.push(canvas);
-      // A diagram is drawn in two steps, upon what is there.
       const clear = context.clearRect.bind(context, -SIZE[0], -SIZE[1], 3 * SIZE[0], 3 * SIZE[1]);
-      Object.assign(context, { list: [], clearRect: () => still?.view !== "spacetime" && clear() });
+      Object.assign(context, { list: [], clearRect: () => clear() });
       Object.assign(this, { width, height, left, top, context });
     }
     getContext() { return this.context; }
@@ -508,7 +507,7 @@ REAL = """(() => {
   };
   begin(%s);
   picture(%s);
-  const [frame, words, over, under, cursor, strip] = made, all = document.createElement("canvas");
+  const [frame, words, under, over, cursor, strip] = made, all = document.createElement("canvas");
   Object.assign(all, { width: SIZE[0], height: SIZE[1] });
   const context = all.getContext("2d");
   context.fillStyle = still.look.paper;

@@ -13,45 +13,40 @@ class Still extends Shown {
     this.player = new Player(this);
     const { follow } = meta.film;
     if (follow) this.trail = new Trail(this, follow.thing, follow.rows);
-    this.frame = new Surface(width, height);
-    this.words = new Surface(width, height);
-    const top = this.drawHead(), bottom = this.drawLegend(), room = Math.max(bottom - top, 1);
-    if (view === "map") {
-      const high = Math.min(4.6 * this.u, 0.2 * room), area = [width, room - high, 0, top];
-      this.over = new Surface(...area);
-      this.under = new Surface(...area);
+    [this.frame, this.words] = [new Surface(width, height), new Surface(width, height)];
+    const isMap = view === "map", top = this.drawHead(), bottom = this.drawLegend(), room = Math.max(bottom - top, 1), high = isMap ? Math.min(4.6 * this.u, 0.2 * room) : 0;
+    [this.under, this.over] = [0, 1].map(() => new Surface(width, room - high, 0, top));
+    this.layers = [[this.frame, this.under], [this.over, this.words]];
+    if (isMap) {
       this.views = { map: new Stage(this, this.over, this.under) };
-      this.strip = new Strip(this, new Surface(width, high, 0, bottom - high), new Surface(width, high, 0, bottom - high));
-      return;
+      this.strip = new Strip(this, ...[0, 1].map(() => new Surface(width, high, 0, bottom - high)));
+      // Links of agents that move change all the time.
+      const still = [this.frame, this.strip.under], moving = [this.over, this.strip.canvas, this.words];
+      this.layers = Object.keys(meta.paths).length ? [still, [this.under, ...moving]] : [[...still, this.under], moving];
+    } else {
+      this.diagram = new SpaceTime(this, this.under, null, null);
+      Object.assign(this.diagram, { tall: false, held: begin - 0.01 * (end - begin), window: 1.03 * (end - begin), zoomed: true });
+      this.diagram.drawStill(end);
     }
-    this.over = new Surface(width, room, 0, top);
-    this.diagram = new SpaceTime(this, this.over, null, null);
-    Object.assign(this.diagram, { tall: false, held: begin - 0.01 * (end - begin), window: 1.03 * (end - begin), zoomed: true });
-    this.diagram.drawStill(end);
-    this.base = this.over.context.list;
   }
 
   // What is drawn at a time of the film, as lists of what is below, null where it has not changed, and of what is above.
   // Of a diagram without a time all is there at once.
   at(film) {
-    const { context } = this.words, time = film === null ? this.end : this.film.time(film);
+    const { words, over, strip } = this, time = film === null ? this.end : this.film.time(film);
     Object.assign(this.player, { film, time });
-    context.clearRect();
-    if (this.view === "map") {
+    for (const { context } of [words, over, ...(strip ? [strip.canvas] : [])]) context.clearRect();
+    if (strip) {
       this.drawn = this.views.map.draw(time);
-      this.strip.surface.context.clearRect();
-      this.strip.drawCursor();
-      this.drawWords(context, time, film);
+      strip.drawCursor();
+      this.drawWords(words.context, time, film);
     } else {
-      this.over.context.clearRect();
-      if (film !== null) this.diagram.drawCursor(this.over.context, time);
-      this.diagram.drawNames(this.over.context, time);
+      if (film !== null) this.diagram.drawCursor(over.context, time);
+      this.diagram.drawNames(over.context, time);
     }
-    const below = this.view === "map" ? [...this.frame.context.list, ...this.strip.under.context.list, ...this.under.context.list] : [...this.frame.context.list, ...this.base];
-    const above = [...this.over.context.list, ...(this.strip ? this.strip.surface.context.list : []), ...context.list];
-    const same = this.kept === this.under?.context.list && this.told;
-    Object.assign(this, { kept: this.under?.context.list, told: true });
-    return { below: same ? null : below, above };
+    const [below, above] = this.layers.map((layer) => layer.map(({ context }) => context.list)), same = this.kept?.every((list, i) => list === below[i]);
+    this.kept = below;
+    return { below: same ? null : below.flat(), above: above.flat() };
   }
 
   // A text, or as much of it as there is room for.
