@@ -497,8 +497,9 @@ def _papers_of(agents: Agents) -> list[str]:
 
 
 def title_of(scenario: str, algorithm: str) -> str:
-    """Return the title of a run's page."""
-    return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
+    """Return the title of a run's page; of a study in a file without its folders."""
+    name = Path(scenario).stem if scenario.endswith(".py") else scenario
+    return algorithm if algorithm == name else f"{name}: {algorithm}"
 
 
 def _concatenated(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":

@@ -53,8 +53,8 @@ class Drawings {
 
   // Of all agents at t: whose edge leads where, how deep they hang (NaN: no way to a root), and how much hangs on them.
   treeAt(t, index = this.tree) {
-    const { states, meta: { agents } } = this.page, kept = this.trees.get(index);
-    if (kept && kept.t === t) return kept;
+    const { states, player, meta: { agents } } = this.page, kept = this.trees.get(index), stands = player?.standsAt(t);
+    if (kept && kept.t === t && kept.stands === stands) return kept;
     const parents = agents.map((_, i) => this.target(index, i, states.of(index, i, t))), stars = agents.map((_, i) => this.has("star", i, t));
     const known = stars.some(Boolean), depths = new Float64Array(agents.length).fill(NaN), sizes = new Float64Array(agents.length);
     for (let i = 0; i < agents.length; i++) {
@@ -64,7 +64,7 @@ class Drawings {
       depths[i] = depth;
       for (let below = i, left = depth; left >= 0 && below >= 0; left--) sizes[below]++, (below = parents[below]);
     }
-    const found = { t, parents, depths, sizes };
+    const found = { t, stands, parents, depths, sizes };
     this.trees.set(index, found);
     return found;
   }
@@ -251,7 +251,7 @@ class Drawings {
 
   // What the legend says: [a function that draws a sign of 36 pixels, words].
   legend() {
-    const { states, look } = this.page, found = [], name = (i) => states.names[i].split(".").pop();
+    const { states, look } = this.page, found = [], name = (i) => plain(states.names[i]);
     const at = { x: [9], y: [9], radius: 5, k: 1 }, put = (kind, sign, words = name) => this.all(kind).forEach((i) => found.push([sign, words(i)]));
     const stroke = (c, colour, wide = 2) => Object.assign(c, { strokeStyle: colour, lineWidth: wide }) && c.stroke();
     put("edge", (c) => this.drawEdge(c, { x: [0, 18], y: [9, 9], radius: 0, k: 1 }, 0, 1, look.edge, 3, 1, []));

@@ -85,8 +85,9 @@ class Strip {
       context.fillText(text, left, height - 3);
       free = left + wide + room;
     }
-    if (above && !this.page.presenting) this.say(context, inner, above, this.size, this.page.player.stops);
-    if (below && !this.page.presenting) this.say(context, inner, below, 2 * half - 3, []);
+    // Both stand at the axis: moments are marked above.
+    if (above && !this.page.presenting) this.say(context, inner, above, half - 3);
+    if (below && !this.page.presenting) this.say(context, inner, below, half + 0.95 * this.size);
     for (const { film, weight } of this.page.player.stops) {
       const x = this.at(film), size = (weight >= 7 ? 0.5 : 0.3) * this.size;
       context.fillStyle = weight >= 7 ? look.accent : look.soft;
@@ -96,13 +97,12 @@ class Strip {
     }
   }
 
-  // A text where the bars behind it are the lowest, and no moment is marked; at the right if it may be.
-  say(context, inner, [text, shares], y, stops) {
-    const bar = inner / shares.length, wide = Math.ceil((context.measureText(text).width + 8) / bar), taken = Float64Array.from(shares);
-    for (const { film } of stops) taken.fill(2, Math.max(Math.floor((this.at(film) - 8 - this.size) / bar), 0), Math.ceil((this.at(film) - 8 + this.size) / bar));
+  // A text where least of bars is behind it; at the right if it may be.
+  say(context, inner, [text, shares], y) {
+    const bar = inner / shares.length, wide = Math.ceil((context.measureText(text).width + 8) / bar);
     let least = Infinity, right = shares.length;
     for (let end = shares.length; end >= wide; end--) {
-      const cost = taken.subarray(end - wide, end).reduce((most, each) => Math.max(most, each), 0);
+      const cost = shares.subarray(end - wide, end).reduce((sum, each) => sum + each, 0);
       if (cost < least - 1e-9) [least, right] = [cost, end];
     }
     context.textAlign = "right";
