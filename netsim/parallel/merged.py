@@ -107,7 +107,6 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
         for part in parts:
             result.watch.learn(part["changes"], result.ended_at)
         result.watch.arrange()
-        result.watch.check_found(result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
         # `RunMetadata.rounds` is the last round, or 0 if compute times made rounds unequally long.

@@ -389,7 +389,7 @@ def _tokens(run: RunHistory) -> Iterator[_Moment]:
     for name in run.drawn_as("token"):
         taken = (change for change in run.changes(name) if change[2] in ("True", 1.0))
         for time, agent, *_ in itertools.islice(taken, _MOMENTS):
-            yield _Moment(time, "token", f"{run.agents[agent]}: {name}", 5.0, (agent,))
+            yield _Moment(time, "token", f"{run.agents[agent]} has the {_plain(name)}", 5.0, (agent,))
 
 
 def _trees(run: RunHistory) -> Iterator[_Moment]:
@@ -485,6 +485,9 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
     routine = -1 if run.routine is None else run.kinds.index(run.routine)
     at = arrived[np.isin(columns["receiver"][arrived], list(stars)) & (columns["kind"][arrived] != routine)]
     is_one = len(stars) == 1 and len(at) > 0
+    if is_one:
+        # A source has what comes back to it: the first of the kind is its own.
+        is_one = int(columns["sender"][np.argmax(columns["kind"] == columns["kind"][at[0]])]) not in stars
     for rows, weight in ((lost, 5.0), (at if is_one else arrived, 6.0 if is_one else 3.0)):
         if not len(rows):
             continue
@@ -498,6 +501,11 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
         elif is_one:
             text = f"The first {what} arrives at {other}"
         yield _Moment(float(columns["end"][row]), "loss" if rows is lost else "arrival", text, weight, ends)
+
+
+def _plain(name: str) -> str:
+    """Return a state's name as a word, "token" of ``has_token``."""
+    return name.rpartition(".")[2].removeprefix("is_").removeprefix("has_").replace("_", " ")
 
 
 def _names(run: RunHistory, agents: Iterable[int]) -> str:

@@ -151,6 +151,36 @@ def test_what_cannot_be_drawn_is_refused_with_agent_and_time(values: dict[str, A
         played(**values)
 
 
+class Late(netsim.Agent):
+    """Has what it found only once it has found it."""
+
+    draw: ClassVar[Mapping[str, Drawn]] = {"found": Badge(), "lgo": Strip()}
+
+    def __init__(self, finds: bool, log: bool) -> None:
+        self.finds = finds
+        if log:
+            self.lgo = ["x"]
+
+    async def run(self) -> None:
+        async for k in self.rounds(3):
+            if self.finds and k == 3:
+                self.found = "it"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_declared_state_that_no_agent_of_the_class_ever_has_is_refused(workers: int) -> None:
+    def played(*late: tuple[bool, bool]) -> Run:
+        agents = dict(zip(PATH, [*(Late(*each) for each in late), *(Child() for _ in PATH)], strict=False))
+        return Network(PATH, Link(latency=0.1)).run(agents, until=4.0, trace=True, workers=workers)
+
+    # Children lack both, and declare neither; one of two has each, the one from the third round on.
+    assert played((True, False), (False, True)).states["found"].notna().any()
+    with pytest.raises(BadInput, match=r"^draw, lgo of agent 0 at \d s: 'Late' object has no attribute 'lgo'$"):
+        played((True, False))
+    with pytest.raises(BadInput, match=r"^draw, found of agent 0 at \d s: 'Late' object has no attribute 'found'$"):
+        played((False, True), (False, False))
+
+
 def test_two_edges_do_not_both_give_the_colour() -> None:
     network = Network(PATH)
     with pytest.raises(BadInput, match="draw: a and b: must be one Edge that gives the colour"):

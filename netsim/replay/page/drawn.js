@@ -55,8 +55,8 @@ class Drawings {
 
   // Of all agents at t: whose edge leads where, how deep they hang (NaN: no way to a root), and how much hangs on them.
   treeAt(t, index = this.tree) {
-    const { states, meta: { agents } } = this.page, kept = this.trees.get(index);
-    if (kept && kept.t === t) return kept;
+    const { states, player, meta: { agents } } = this.page, kept = this.trees.get(index), stands = player?.standsAt(t);
+    if (kept && kept.t === t && kept.stands === stands) return kept;
     const parents = agents.map((_, i) => this.target(index, i, states.of(index, i, t))), stars = agents.map((_, i) => this.has("star", i, t));
     const known = stars.some(Boolean), depths = new Float64Array(agents.length).fill(NaN), sizes = new Float64Array(agents.length);
     for (let i = 0; i < agents.length; i++) {
@@ -66,7 +66,7 @@ class Drawings {
       depths[i] = depth;
       for (let below = i, left = depth; left >= 0 && below >= 0; left--) sizes[below]++, (below = parents[below]);
     }
-    const found = { t, parents, depths, sizes };
+    const found = { t, stands, parents, depths, sizes };
     this.trees.set(index, found);
     return found;
   }
@@ -258,7 +258,7 @@ class Drawings {
 
   // What the legend says: [a function that draws a sign of 18 pixels, words].
   legend() {
-    const { states, look } = this.page, { category } = states, found = [], words = category ? states.order(category) : [], name = (i) => states.names[i].split(".").pop();
+    const { states, look } = this.page, { category } = states, found = [], words = category ? states.order(category) : [], name = (i) => plain(states.names[i]);
     const at = { x: [9], y: [9], radius: 5, k: 1 }, put = (kind, sign, words = name) => this.all(kind).forEach((i) => found.push([sign, words(i)]));
     const stroke = (c, colour, wide = 2) => Object.assign(c, { strokeStyle: colour, lineWidth: wide }) && c.stroke();
     const agent = (c, shape, fill) => ((c.fillStyle = fill), (SHAPES[shape] || SHAPES.circle)(c, 9, 9, 6), c.fill(), stroke(c, look.ink, 1));
@@ -274,6 +274,8 @@ class Drawings {
     put("gauge", (c) => (this.bar(c, at.x[0] - 3, 2, 6, 14, look.paper), this.bar(c, at.x[0] - 3, 7, 6, 9, look.good)));
     put("dim", (c) => ((c.globalAlpha = 0.35), c.arc(9, 9, 6, 0, TURN), stroke(c, look.ink)), (i) => `pale: ${name(i)}`);
     put("arc", (c) => (c.arc(9, 9, 6, -TURN / 4, TURN / 2), stroke(c, look.soft, 3)), (i) => `time left: ${name(i)}`);
+    // The diagram has room for its first letter only.
+    [...states.beside].filter((i) => !states.list[i].words).forEach((i) => found.push([(c) => Object.assign(c, { font: "600 13px system-ui, sans-serif", fillStyle: look.ink }).fillText(`${states.names[i][0]}2`, 1, 14), name(i)]));
     put("strip", (c) => (c.rect(3, 4, 12, 10), stroke(c, look.ink)), () => "committed; dashed: not yet");
     return found;
   }

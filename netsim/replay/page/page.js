@@ -14,9 +14,8 @@ class Page extends Shown {
     this.gone = new AbortController();
     this.read();
     this.player = new Player(this);
-    // All runs that are shown, this one first, and the film of all.
-    this.shown = [this];
-    this.reel = this.film;
+    // All runs that are shown, what they are called, and the film of all.
+    Object.assign(this, { shown: [this], titles: [], reel: this.film });
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
     this.unit();
     const another = () => document.createElement("canvas");
@@ -79,7 +78,7 @@ class Page extends Shown {
   draw() {
     const { time, playing } = this.player;
     this.drawn = this.views[this.view].draw(time);
-    if (this.view === "map") for (const { stage } of this.shown.slice(1)) stage.draw(time);
+    if (this.view === "map") for (const { stage } of this.others) stage.draw(time);
     this.strip.draw(time);
     this.curves.draw(time);
     this.counts.draw(time);
@@ -110,30 +109,60 @@ class Page extends Shown {
 
   // --- runs beside this one, and what is followed -------------------------------------------------------------------
 
-  // Show other runs, {meta, columns}, beside this one, all by their titles and on one film; none: this one alone.
-  beside(others, titles = []) {
-    const { time } = this.player, first = this.part("map").parentElement;
-    first.parentElement.replaceChildren(first);
-    first.querySelectorAll(".branch").forEach((each) => each.remove());
-    this.shown = [this];
-    const panes = others.map(() => {
+  // Show other runs, {meta, columns}, beside this one, which is the one at `place`, all by their titles and on one film; none:
+  // this one alone. A button for each chooses, by `choose`, whose diagram, curves and inspector are shown.
+  beside(others, titles = [], place = 0, choose = null) {
+    const { time } = this.player, own = this.part("map").parentElement, holder = own.parentElement;
+    const added = others.map(() => {
       const pane = element("div", "", { class: "pane" });
       pane.append(element("canvas", "", { class: "under", "aria-hidden": "true" }), element("canvas", "", { class: "over", role: "img" }));
-      first.parentElement.append(pane);
       return pane;
-    });
-    this.reel = others.length ? together([this.film, ...others.map(({ meta }) => new Film(meta.film))]) : this.film;
+    }), panes = added.toSpliced(place, 0, own);
+    own.querySelectorAll(".branch").forEach((each) => each.remove());
+    holder.replaceChildren(...panes);
+    const films = others.map(({ meta }) => new Film(meta.film)).toSpliced(place, 0, this.film);
+    Object.assign(this, { shown: [this], titles: others.length ? titles : [], reel: others.length ? together(films) : this.film });
     this.root.toggleAttribute("data-beside", others.length > 0);
-    others.forEach((run, i) => this.shown.push(new Beside(this, run, panes[i])));
-    if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${LETTERS[i]} · ${titles[i]}`, { class: "branch" })));
+    const besides = others.map((run, i) => new Beside(this, run, added[i]));
+    this.shown = besides.toSpliced(place, 0, this);
+    this.titles.forEach((_, i) => panes[i].append(element("p", this.called(i), { class: "branch", ...(i === place ? { "aria-current": "true" } : {}) })));
+    this.showChoice(place, choose);
+    this.share();
+    this.counts.read();
+    this.story.read();
     this.span = Math.max(...this.shown.map((run) => run.span));
-    this.shown.slice(1).forEach(({ stage }) => this.choosesOn(stage));
+    besides.forEach(({ stage }) => this.choosesOn(stage));
     this.resize();
     this.player.seek(time);
   }
 
-  get stage() {
-    return this.views.map;
+  called(i) {
+    return `${LETTERS[i]} · ${this.titles[i]}`;
+  }
+
+  showChoice(place, choose) {
+    const choice = this.part("choice");
+    this.chooseRun = choose && ((i) => i !== place && i < this.shown.length && choose(i));
+    choice.hidden = !choose;
+    choice.replaceChildren(...(choose ? this.titles : []).map((title, i) => {
+      const made = element("button", LETTERS[i], { type: "button", title: `Diagram and inspector of ${title} (${i + 1})`, "aria-pressed": String(i === place) });
+      made.append(element("span", ` · ${clipped(title, 20)}`));
+      made.addEventListener("click", () => this.chooseRun(i));
+      return made;
+    }));
+  }
+
+  // One word, number, depth and kind has one colour in all runs.
+  share() {
+    const { shown } = this, all = (list) => [...new Set(list)];
+    for (const name of all(shown.flatMap(({ states }) => states.names))) {
+      const lists = shown.map(({ states }) => states.list[states.names.indexOf(name)]).filter((each) => each), low = Math.min(...lists.map((each) => each.low)), high = Math.max(...lists.map((each) => each.high));
+      const log = low > 0 && high / low > 10 && lists.every(({ draw }) => !draw || draw.middle === undefined), order = all(lists.flatMap((each) => each.order));
+      for (const each of lists) Object.assign(each, { low, high, log, order });
+    }
+    const trees = shown.map(({ drawings }) => drawings).filter(({ tree }) => tree >= 0), deepest = Math.max(...trees.map(({ depth }) => depth));
+    for (const each of trees) each.deepest = deepest;
+    for (const { look } of shown) look.readKinds();
   }
 
   // Follow what some frames carry: the rest is pale, and moments are its arrivals. Null: nothing any more.
@@ -170,7 +199,7 @@ class Page extends Shown {
   resize() {
     this.unit();
     this.views.map.resize();
-    for (const { stage } of this.shown.slice(1)) stage.resize();
+    for (const { stage } of this.others) stage.resize();
     this.views.spacetime.resize();
     this.strip.resize();
     this.curves.build();
@@ -218,6 +247,8 @@ class Page extends Shown {
     const { meta, player, states } = this, agent = meta.agents.indexOf(link.get("agent")), pair = (link.get("link") || "").split(",").map((name) => meta.agents.indexOf(name));
     const scale = Number(link.get("text")), speed = Number(link.get("speed")), state = states.names.indexOf(link.get("colour"));
     this.following = true;
+    clearTimeout(this.keeping);
+    this.keeping = 0;
     if (["light", "dark"].includes(link.get("theme"))) this.theme(link.get("theme"));
     if (scale >= 1 && scale <= TEXTS.at(-1)) this.text(scale);
     if (state >= 0) states.shown = state;
@@ -254,6 +285,7 @@ class Page extends Shown {
     if (states.shown !== states.first) add("colour", states.shown < 0 ? "none" : states.names[states.shown]);
     if (this.textScale !== 1) add("text", this.textScale);
     if (root.dataset.theme) add("theme", root.dataset.theme);
+    if (this.shown.indexOf(this) > 0) add("run", this.letter);
     if (this.trail) add("follow", this.trail.thing);
     if (this.presenting) parts.push("present");
     return parts.length ? `#${parts.join("&")}` : "";
@@ -264,6 +296,7 @@ class Page extends Shown {
     if (!this.linked || this.following || this.keeping) return;
     this.keeping = setTimeout(() => {
       this.keeping = 0;
+      if (!this.linked) return;
       const address = this.address();
       if (address === location.hash) return;
       try {
@@ -331,7 +364,7 @@ class Page extends Shown {
 
   // Show no more: another page takes its place.
   leave() {
-    this.player.playing = false;
+    this.player.playing = this.linked = false;
     this.observer.disconnect();
     this.gone.abort();
   }
@@ -367,6 +400,7 @@ class Page extends Shown {
     };
     // A page in a frame, or that asks its server, is loaded anew by F5 as usual.
     if (event.key === "F5" && (this.meta.framed || this.live)) return;
+    if (this.chooseRun && /^[123]$/.test(event.key)) keys[event.key] = () => this.chooseRun(event.key - 1);
     if (!keys[event.key]) return;
     if (event.key !== "Escape") event.preventDefault();
     keys[event.key]();
@@ -439,17 +473,56 @@ async function measure(page, frames) {
   return times;
 }
 
+// What of a page's state goes on in the next one, and taking it up.
+function keptOf({ player: { time, film, speed, playing }, view, chosen, states, meta, trail }) {
+  return { time, film, speed, playing, view, chosen, trail, colour: states.names[states.shown], agents: String(meta.agents) };
+}
+
+function keep(page, { speed, view, chosen, colour, agents }) {
+  page.player.speed = speed;
+  if (page.views[view]) page.view = view;
+  if (page.states.names.includes(colour)) page.states.shown = page.states.names.indexOf(colour);
+  // An event's number is that of its run.
+  if (chosen && chosen.event === undefined && String(page.meta.agents) === agents) page.chosen = chosen;
+  page.showControls();
+}
+
 async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
-  const [first, ...others] = await Promise.all((meta.runs ? packed : [packed]).map(unpack));
-  const page = new Page(root, meta.runs ? { ...meta.runs[0], title: meta.title, command: "" } : meta, first);
-  if (meta.runs) page.beside(others.map((columns, i) => ({ meta: meta.runs[i + 1], columns })), meta.names);
+  const columns = await Promise.all((meta.runs ? packed : [packed]).map(unpack)), parts = meta.runs && root.cloneNode(true);
+  const runs = (meta.runs || [meta]).map((each, i) => ({ meta: meta.runs ? { ...each, title: meta.title, command: "" } : meta, columns: columns[i] }));
+  let page = null;
+  const open = (place) => {
+    const kept = page && { ...keptOf(page), linked: page.linked };
+    if (kept) {
+      page.leave();
+      root.replaceChildren(...parts.cloneNode(true).children);
+    }
+    page = new Page(root, runs[place].meta, runs[place].columns);
+    if (meta.runs) page.beside(runs.filter((_, i) => i !== place), meta.names, place, open);
+    if (kept) {
+      keep(page, kept);
+      if (kept.trail) page.pursue(kept.trail.thing);
+      page.resize();
+      page.player.put(kept.film, kept.time);
+      if (kept.playing) page.player.play();
+      page.linked = kept.linked;
+      page.keepAddress();
+      Object.assign(window.replay, handle(page));
+    }
+  };
+  open(0);
   if (page.meta.film.follow) page.pursue(page.meta.film.follow.thing, page.meta.film.follow.rows);
   page.draw();
   root.dataset.ready = "";
   if (!meta.framed) {
-    const follow = () => page.follow(new URLSearchParams(location.hash.slice(1)));
-    if (location.hash.length > 1) follow();
+    // By the event's own address: a page that waited to keep its address may have replaced it meanwhile.
+    const follow = ({ newURL }) => {
+      const link = new URLSearchParams(new URL(newURL).hash.slice(1)), place = LETTERS.indexOf(link.get("run") || LETTERS[0]);
+      if (runs[place] && page.shown[place] !== page) open(place);
+      page.follow(link);
+    };
+    if (location.hash.length > 1) follow({ newURL: location.href });
     window.addEventListener("hashchange", follow);
     page.linked = true;
   }

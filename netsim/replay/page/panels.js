@@ -45,7 +45,9 @@ class StatePanel {
 
   // The words of a category, each with its colour and shape, and what else is drawn.
   drawWords() {
-    const { states, look, drawings } = this.page, list = drawings.legend(), key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
+    const { states, look, shown } = this.page;
+    // A sign that several runs have stands once.
+    const list = [...new Map(shown.flatMap(({ drawings }) => drawings.legend().map((each) => [each[1], each]))).values()], key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
     this.words.hidden = !list.length;
@@ -74,7 +76,7 @@ class Counts {
     this.total = element("td", "");
     total.append(element("th", "all", { scope: "row" }), this.ended, this.total);
     body.append(total);
-    this.kinds = 0;
+    this.kinds = new Set();
     this.read();
   }
 
@@ -87,22 +89,23 @@ class Counts {
       row.hidden = !count && cause !== "delivered" && !events.cause.includes(index);
     }
     this.total.textContent = String(meta.total);
-    meta.kinds.slice(this.kinds).forEach((kind, more) => {
-      const i = this.kinds + more;
+    for (const kind of new Set(page.shown.flatMap((run) => run.meta.kinds))) {
+      if (this.kinds.has(kind)) continue;
+      this.kinds.add(kind);
+      const run = page.shown.find((each) => each.meta.kinds.includes(kind)), i = run.meta.kinds.indexOf(kind);
       const label = element("label", "", { "data-kind": kind }), canvas = this.icon((context) => {
         context.beginPath();
-        const { shape, colour } = page.look.kind(i);
+        const { shape, colour } = run.look.kind(i);
         SHAPES[shape](context, 8, 8, 5);
         context.fillStyle = colour;
         context.fill();
       });
-      label.append(this.box("keptKinds", i), canvas, kind);
+      label.append(this.box("keptKinds", (each) => each.meta.kinds.indexOf(kind)), canvas, kind);
       kinds.append(label);
-    });
-    this.kinds = meta.kinds.length;
-    kinds.hidden = !meta.kinds.length;
+    }
+    kinds.hidden = !this.kinds.size;
     // What hollow means, once there is a reply.
-    if (!this.hollow && events.reply.includes(1)) {
+    if (!this.hollow && page.shown.some((run) => run.events.reply.includes(1))) {
       this.hollow = element("p", "", { class: "hollow" });
       this.hollow.append(this.icon((context) => {
         context.beginPath();
@@ -118,7 +121,7 @@ class Counts {
   add(body, cause, index) {
     const { look } = this.page;
     const row = element("tr", "", { "data-cause": cause }), head = element("th", "", { scope: "row" }), label = element("label");
-    if (index >= 0) label.append(this.box("keptCauses", index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
+    if (index >= 0) label.append(this.box("keptCauses", () => index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
     label.append(cause.replaceAll("_", " "));
     head.append(label);
     const now = element("td", "0", { "data-now": "" }), all = element("td", "", { "data-count": "" });
@@ -129,17 +132,18 @@ class Counts {
 
   // Show the kinds of these names only; of none all.
   only(names) {
-    const { events, meta } = this.page, some = meta.kinds.some((kind) => names.includes(kind));
-    meta.kinds.forEach((kind, i) => (events.keptKinds[i] = !some || names.includes(kind) ? 1 : 0));
-    this.panel.querySelectorAll("[data-kind]").forEach((label, i) => (label.querySelector("input").checked = Boolean(events.keptKinds[i])));
-    this.page.strip.resize();
+    const { shown, strip } = this.page, some = names.some((name) => this.kinds.has(name));
+    for (const { events, meta } of shown) meta.kinds.forEach((kind, i) => (events.keptKinds[i] = !some || names.includes(kind) ? 1 : 0));
+    for (const label of this.panel.querySelectorAll("[data-kind]")) label.querySelector("input").checked = !some || names.includes(label.dataset.kind);
+    strip.resize();
   }
 
-  box(kept, i) {
+  // A box that filters the kind, or cause, whose number in each run a function finds.
+  box(kept, of) {
     const box = element("input", "", { type: "checkbox" });
     box.checked = true;
     box.addEventListener("change", () => {
-      this.page.events[kept][i] = box.checked ? 1 : 0;
+      for (const run of this.page.shown) if (of(run) >= 0) run.events[kept][of(run)] = box.checked ? 1 : 0;
       this.page.strip.resize();
       this.page.draw();
       this.page.keepAddress();
@@ -212,19 +216,27 @@ class Story {
   }
 
   read() {
-    const { meta } = this.page, { times = [], agents = [], texts = [] } = meta.marks || {}, name = (i) => clipped(meta.agents[i], 16), found = [];
-    times.forEach((time, i) => found.push({ time, who: name(agents[i]), text: `“${texts[i]}”` }));
-    for (const { text, begin, end, what } of meta.faults || []) {
-      found.push({ time: begin, who: "", text: what === "Join" ? text : shortened(text) });
-      if (end !== null && end !== undefined && what !== "Join") found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
-    }
-    found.sort((one, other) => one.time - other.time);
+    const all = new Map();
+    this.page.shown.forEach(({ meta }, run) => {
+      const { times = [], agents = [], texts = [] } = meta.marks || {};
+      const add = (time, text, who = "") => {
+        const key = `${time} ${who} ${text}`;
+        if (!all.has(key)) all.set(key, { time, who, text, in: [] });
+        all.get(key).in.push(run);
+      };
+      times.forEach((time, i) => add(time, `“${texts[i]}”`, clipped(meta.agents[agents[i]], 16)));
+      for (const { text, begin, end, what } of meta.faults || []) {
+        add(begin, what === "Join" ? text : shortened(text));
+        if (end !== null && end !== undefined && what !== "Join") add(end, `over: ${shortened(text)}`);
+      }
+    });
+    const found = [...all.values()].sort((one, other) => one.time - other.time);
     this.times = Float64Array.from(found.slice(0, MOST_IN_STORY), ({ time }) => time);
     this.panel.hidden = !found.length;
     this.at = null;
-    this.list.replaceChildren(...found.slice(0, MOST_IN_STORY).map(({ time, who, text }) => {
+    this.list.replaceChildren(...found.slice(0, MOST_IN_STORY).map(({ time, who, text, in: runs }) => {
       const item = element("li"), go = element("button", "", { type: "button" });
-      go.append(element("time", `${short(time, 6)} s`), who ? element("b", ` ${who} `) : " ", text);
+      go.append(element("time", `${short(time, 6)} s`), " ", this.page.inRuns(runs, ""), who ? element("b", `${who} `) : "", text);
       go.addEventListener("click", () => this.page.player.seek(time));
       item.append(go);
       return item;

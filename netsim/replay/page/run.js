@@ -187,7 +187,7 @@ class Shown extends Run {
     // The number of rounds is known at the run's end only.
     if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${meta.rounds}`}`);
     const { underway, spread } = this.drawn;
-    if (view !== "map") parts.push(`${underway} frames in view`);
+    if (view !== "map") parts.push(`${underway} frames${this.letter && ` of ${this.letter}`} in view`);
     else if (underway || !spread) parts.push(`${underway} under way`);
     if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
     if (this.shown.length > 1) parts.push(`${meta.agents.filter((name) => this.differs(name, time)).length} of ${meta.agents.length} differ`);
@@ -196,7 +196,7 @@ class Shown extends Run {
 
   // What is followed, of what goes from hand to hand its way, and what fails.
   going(time) {
-    const { trail, events } = this, failing = this.views.map.failing();
+    const { trail, events } = this, failing = this.of((run) => run.stage.failing());
     if (!trail) return failing;
     const gone = trail.list.filter((row) => events.end[row] <= time && !events.cause[row]), path = gone.map((row) => events.receiver[row]);
     const isPath = path.length && path.length <= 12 && gone.every((row, i) => !i || events.sender[row] === path[i - 1]);
@@ -206,16 +206,40 @@ class Shown extends Run {
 
   // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
   caption(t, film) {
-    const { reel: { moments, held }, shown } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
-    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text);
-    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => of(runs, text)).join(" · "), true];
-    const words = shown.map((run) => run.underway(t));
-    return [words.every((each) => each === words[0]) ? words[0] : words.map((each, i) => of([i], each)).join(" | "), false];
+    const { reel: { moments, held } } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
+    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => this.inRuns(runs, text)).join(" · "), true];
+    return [this.of((run) => [run.underway(t)]).join(" | "), false];
+  }
+
+  // What is so in some of the runs that are shown, by their numbers.
+  inRuns(runs, text) {
+    return runs.length < this.shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text;
+  }
+
+  // The texts that a function gives for each run, with the letters of those that have them.
+  of(tell) {
+    const found = new Map();
+    this.shown.forEach((run, i) => tell(run).forEach((text) => found.set(text, [...(found.get(text) || []), i])));
+    return [...found].map(([text, runs]) => this.inRuns(runs, text));
+  }
+
+  // The runs beside this one.
+  get others() {
+    return this.shown.filter((run) => run !== this);
+  }
+
+  // This run's, beside others.
+  get letter() {
+    return this.titles.length ? LETTERS[this.shown.indexOf(this)] : "";
+  }
+
+  get stage() {
+    return this.views.map;
   }
 
   // Whether an agent is not in the same state in all runs. What runs on by itself differs all the time: it does not count.
   differs(name, t, only = null) {
-    const [{ states, meta }, ...others] = this.shown, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
+    const { states, meta, others } = this, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
     return others.some((run) => {
       const same = run.meta.agents.indexOf(name);
       return same < 0 || Boolean(this.downAt(agent, t)) !== Boolean(run.downAt(same, t)) || drawn.some((each) => !Object.is(this.valueOf(each, agent, t), run.valueOf(each, same, t)));

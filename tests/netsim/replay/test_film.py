@@ -14,7 +14,7 @@ import pytest
 import netsim
 from netsim import BadInput, Link, Network, latency, topology
 from netsim.agents.classics import Raft
-from netsim.draw import Edge, Star
+from netsim.draw import Edge, Star, Token
 from netsim.engine import observers
 from netsim.faults import Crash, Partition
 from netsim.live.view import RunView
@@ -408,3 +408,26 @@ def test_what_cannot_be_compared_is_refused_in_one_line(split: Run, tmp_path: Pa
     with pytest.raises(BadInput, match=r"names = \['x', 'x'\]: must be 2 different names"):
         netsim.replay.compare([split, split], tmp_path / "a.html", names=["x", "x"])
     assert not list(tmp_path.iterdir())
+
+
+def test_what_comes_back_to_a_source_is_no_arrival_and_a_token_has_its_word() -> None:
+    class Echo(netsim.Agent):
+        draw: ClassVar = {"first": Star(), "has_coin": Token()}
+
+        def __init__(self, first: bool) -> None:
+            self.first = self.has_coin = first
+
+        async def run(self) -> None:
+            while True:
+                if self.has_coin:
+                    await asyncio.sleep(1.0)
+                    self.has_coin = False
+                    await self.broadcast("news", None)
+                await self.inbox.get()
+                self.has_coin = True
+
+    graph = topology.path(2)
+    run = Network(graph, Link(latency=0.25)).run({i: Echo(not i) for i in graph}, trace=True, until=4.0)
+    texts = [each["text"] for each in film_of(history_of(run))["moments"]]
+    assert texts.count("1 has the coin") == 2
+    assert {*texts} == {"The first frame arrives: news from 0 to 1", "1 has the coin", "0 has the coin"}

@@ -6,7 +6,7 @@ const grouped3 = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 class Still extends Shown {
   constructor({ meta, columns, theme, width, height, k, view, begin, end }) {
     super({ dataset: { theme } }, meta, columns);
-    Object.assign(this, { page: this, width, height, view, begin, end, u: 13 * k, off: new Set(), chosen: null, trail: null, live: null, presenting: false, shown: [this] });
+    Object.assign(this, { page: this, width, height, view, begin, end, u: 13 * k, off: new Set(), chosen: null, trail: null, live: null, presenting: false, shown: [this], titles: [] });
     this.read();
     this.reel = this.film;
     this.look.scale = k;

@@ -613,20 +613,6 @@ class Lab {
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-// What of a page's state goes on in the next one, and taking it up.
-function keptOf(page) {
-  const { time, speed, playing } = page.player;
-  return { time, speed, playing, view: page.view, chosen: page.chosen, colour: page.states.names[page.states.shown], agents: String(page.meta.agents) };
-}
-
-function keep(page, { speed, view, chosen, colour, agents }) {
-  page.player.speed = speed;
-  if (page.views[view]) page.view = view;
-  if (page.states.names.includes(colour)) page.states.shown = page.states.names.indexOf(colour);
-  if (chosen && String(page.meta.agents) === agents) page.chosen = chosen;
-  page.showControls();
-}
-
 // The lab's first page, once its main run is there.
 function openLab(root, meta) {
   window.lab = new Lab(root, meta);
