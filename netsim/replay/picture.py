@@ -6,7 +6,7 @@ import math
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,9 @@ _FPS, _MOST, _LAST = 12, 24.0, 1.0
 
 # Of a GIF: pictures whose colours it has, and how many colours.
 _SAMPLES, _COLOURS = 8, 128
+
+# Pillow tells no colours apart (red, green and blue up to 255) that are nearer to each other.
+_ALIKE = 12.0
 
 # In pixels, and bytes for each of them while a picture is made.
 _SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16 + 4 * _SAMPLES
@@ -173,9 +176,9 @@ def write_picture(
         dark = None if wanted.theme else still("dark")
         other = None if dark is None else (dark.ground, [*itertools.chain(*dark.at(at))])
         return write_pieces(path, [svg(size, one.about, one.ground, [*below, *above], other).encode()])
-    # 256 colours take a third of the bytes, and look the same: of each pixel within a few levels of its own.
+    # 256 colours take a third of the bytes, and look the same.
     painted = Painter(*size, one.ground).paint(below, above)
-    image = painted.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    image = painted.quantize(palette=_palette([painted], 256), dither=Image.Dither.NONE)
     return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
 
 
@@ -261,12 +264,8 @@ def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report |
 
 
 def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
-    width, height = film.size
-    # One palette for all, of the colours of some of them: a GIF with a palette for each is twice as large.
-    board = Image.new("RGB", (width, _SAMPLES * height))
-    for place in range(_SAMPLES):
-        board.paste(film.image(place * (len(film) - 1) // (_SAMPLES - 1)), (0, place * height))
-    palette = board.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE)
+    some = [film.image(place * (len(film) - 1) // (_SAMPLES - 1)) for place in range(_SAMPLES)]
+    palette = _palette(some, _COLOURS)
     reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
     times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
     # A GIF counts hundredths of a second.
@@ -278,6 +277,23 @@ def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image])
         first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=True)
 
     return write_pieces(path, _saved(save))
+
+
+def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
+    """Return a palette for images of one size: their commonest colours as they are, and more for the rest."""
+    width, height = images[0].size
+    board = Image.new("RGB", (width, len(images) * height))
+    for place, image in enumerate(images):
+        board.paste(image, (0, place * height))
+    counted: list[tuple[int, Any]] = sorted(board.getcolors(width * height * len(images)) or (), reverse=True)
+    rest = board.quantize(count, Image.Quantize.MAXCOVERAGE).convert("RGB").getcolors() or ()
+    chosen: list[Any] = []
+    for _, colour in (*counted[: count // 2], *rest):
+        if all(math.dist(colour, other) > _ALIKE for other in chosen):
+            chosen.append(colour)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*itertools.chain(*chosen[:count])])
+    return palette
 
 
 def _write_mp4(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:

@@ -106,6 +106,18 @@ def test_a_film_of_the_diagram_is_pale_after_its_cursor(tmp_path: Path) -> None:
     assert first[middle].mean() > last[middle].mean() + 5
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_common_colours_are_exact_in_a_palette(theme: str, tmp_path: Path) -> None:
+    colours = [tokens()["themes"][theme]["paper"], *(each[theme] for each in tokens()["roles"][:3])]
+    paper, *roles = (tuple(int(each[place : place + 2], 16) for place in (1, 3, 5)) for each in colours)
+    for ending, wanted in (("png", Wanted(view="map", theme=theme, begin=0.15)), ("gif", Wanted(fps=1, theme=theme))):
+        write_picture(*votes(), tmp_path / f"votes.{ending}", wanted)
+        with Image.open(tmp_path / f"votes.{ending}") as image:
+            found = image.convert("RGB").getcolors(1 << 20) or ()
+        assert max(found)[1] == paper
+        assert set(roles) <= {colour for _, colour in found}
+
+
 def test_pictures_have_the_size_that_is_asked(run: Run, tmp_path: Path) -> None:
     for view in ("map", "spacetime"):
         with Image.open(run.picture(tmp_path / "run.png", view=view, size=(400, 300))) as image:
