@@ -239,7 +239,7 @@ class Tree:
         result = branch.result or {"runs": [], "hash": ""}
         return {name: value for name, value in vars(branch).items() if name != "result"} | {
             "hash": result["hash"],
-            "runs": [{key: run[key] for key in ("name", "hash", "figures")} for run in result["runs"]],
+            "runs": [{key: run[key] for key in ("name", "hash", "last")} for run in result["runs"]],
             "command": self.source.command(self.settings, branch.at),
             "sweep": self.source.sweep(self.settings, branch.at),
             "script": self.source.script(self.settings, branch.at, branch.name, result["hash"]),

@@ -275,6 +275,9 @@ def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> No
     assert " 5 of 5 differ" in page.run(CLOCK)
     assert any(each["text"].startswith("agents 0, 1 are cut") and each["in"] == [0] for each in moments(page))
     assert page.output == []
+    # From disk, and nothing else is asked for.
+    assert len([url for url in page.requested if url.startswith("file:")]) == 1
+    assert not [url for url in page.requested if not url.startswith(("file:", "data:"))]
 
 
 def test_the_table_has_both_runs_and_their_difference(compared: chromium.Page) -> None:

@@ -379,7 +379,7 @@ class Lab {
     card.append(title, numbers);
     card.addEventListener("click", () => this.choose(branch.number));
     const run = branch.runs[Math.min(this.place, branch.runs.length - 1)], states = { running: branch.progress || "simulating …", waiting: "waits", cancelled: "cancelled" };
-    const facts = [states[branch.state], run && run.figures.last && `${run.figures.last.name} ${run.figures.last.text}`];
+    const facts = [states[branch.state], run && run.last && `${run.last.name} ${run.last.text}`];
     numbers.append(...facts.filter((fact) => fact).map((fact) => element("span", fact)));
     if (branch.error && branch.state === "failed") numbers.append(element("span", "✕ failed", { class: "warn" }));
     return card;
