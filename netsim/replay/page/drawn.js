@@ -274,9 +274,13 @@ class Drawings {
     put("gauge", (c) => (this.bar(c, at.x[0] - 3, 2, 6, 14, look.paper), this.bar(c, at.x[0] - 3, 7, 6, 9, look.good)));
     put("dim", (c) => ((c.globalAlpha = 0.35), c.arc(9, 9, 6, 0, TURN), stroke(c, look.ink)), (i) => `pale: ${name(i)}`);
     put("arc", (c) => (c.arc(9, 9, 6, -TURN / 4, TURN / 2), stroke(c, look.soft, 3)), (i) => `time left: ${name(i)}`);
-    // The diagram has room for its first letter only.
-    [...states.beside].filter((i) => !states.list[i].words).forEach((i) => found.push([(c) => Object.assign(c, { font: "600 13px system-ui, sans-serif", fillStyle: look.ink }).fillText(`${states.names[i][0]}2`, 1, 14), name(i)]));
     put("strip", (c) => (c.rect(3, 4, 12, 10), stroke(c, look.ink)), () => "committed; dashed: not yet");
     return found;
+  }
+
+  // What stands behind a role in the diagram, which has room for a name's first letter only.
+  letters() {
+    const { states, look } = this.page, sign = (i) => (c) => Object.assign(c, { font: "600 13px system-ui, sans-serif", fillStyle: look.ink }).fillText(`${states.names[i][0]}2`, 1, 14);
+    return [...states.beside].filter((i) => !states.list[i].words).map((i) => [sign(i), plain(states.names[i])]);
   }
 }

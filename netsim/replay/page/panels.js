@@ -47,7 +47,7 @@ class StatePanel {
   drawWords() {
     const { states, look, shown } = this.page;
     // A sign that several runs have stands once.
-    const list = [...new Map(shown.flatMap(({ drawings }) => drawings.legend().map((each) => [each[1], each]))).values()], key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
+    const list = [...new Map(shown.flatMap(({ drawings }) => [...drawings.legend(), ...drawings.letters()].map((each) => [each[1], each]))).values()], key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
     this.words.hidden = !list.length;

@@ -153,6 +153,7 @@ class Still extends Shown {
         const style = look.role(states.category, word);
         found.push([(c) => line(c, { colour: style.line, weight: style.weight }, style.dash), word === DOWN ? "down" : drawings.wordOf(word), 34]);
       }
+      found.push(...drawings.letters());
     }
     for (const kind of [...kinds].sort((one, other) => one - other)) {
       const style = look.kind(kind);
