@@ -106,6 +106,7 @@ def measured(page: chromium.Page, path: Path, repeats: int) -> dict[str, float]:
         before = page.processor_ms()
         drawn = page.run(f"replay.measure({PICTURES})")
         result[f"{view}_ms"] = statistics.median(drawn)
+        result[f"{view}_p95_ms"] = float(np.quantile(drawn, 0.95))
         result[f"{view}_cpu_ms"] = (page.processor_ms() - before) / PICTURES
     return result
 

@@ -58,7 +58,8 @@ class Agent:
         states and tables of airtime and energy leave it out. A subclass may set it; False by default.
     draw : dict
         Of the class: how its states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent": Edge()}``.
-        A run that keeps a trace or is shown live watches them.
+        A run that keeps a trace or is shown live watches them. Agents may come to have a state late; one that no agent
+        of its class ever had is refused at the run's end: its name may be misspelled.
     """
 
     _netsim: Context

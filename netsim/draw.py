@@ -32,7 +32,8 @@ __all__ = [
         "Strip",
         "Token",
     ),
-    *("Cells", "cells_text", "check_draw", "declared", "drawn_by_radio", "named_kinds", "resolved", "source_of"),
+    *("Cells", "DeclaredState", "cells_text", "check_draw", "declared", "drawn_by_radio", "named_kinds", "resolved"),
+    "source_of",
 ]
 
 State = str | Callable[[Any], Any] | None
@@ -253,24 +254,40 @@ def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], An
                 if each is not None:
                     found.setdefault(column, each)
                     functions.setdefault(column, {})[type(member)] = source_of(name, each)
-    return {column: (each, _Source(column, functions[column])) for column, each in found.items()}
+    return {column: (each, DeclaredState(column, functions[column])) for column, each in found.items()}
 
 
-class _Source:
-    """Reads a declared state of an agent by its class; None if the class, or this agent yet, has none."""
+class DeclaredState:
+    """Reads a state of an agent as the agent's class, or that of its part, declares it; None for any other class.
+
+    Parameters
+    ----------
+    column : str
+        The state's column; of a mote's part behind the part's name and a dot.
+    functions : mapping
+        The function of the agent, or part, by its class.
+    """
 
     def __init__(self, column: str, functions: Mapping[type, Callable[[Any], Any]]) -> None:
         self._part, self._functions = column.rpartition(".")[0], functions
 
+    def _member(self, agent: Any) -> Any:
+        return agent._members().get(self._part) if self._part else agent
+
+    def is_of(self, agent: Any) -> bool:
+        """Return whether the agent's class declares the state."""
+        return type(self._member(agent)) in self._functions
+
     def __call__(self, agent: Any) -> Any:
-        member = agent._members().get(self._part) if self._part else agent
+        """Return the state; raise AttributeError, with the agent as its object, if the agent does not have it yet."""
+        member = self._member(agent)
         function = self._functions.get(type(member))
         try:
             return None if function is None else function(member)
         except AttributeError as error:
-            if error.obj is member:
-                return None
-            raise
+            if error.obj is not member:
+                raise
+            raise AttributeError(str(error), name=error.name, obj=agent) from None
 
 
 def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:

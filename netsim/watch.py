@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from netsim.agent import Agent
 from netsim.core.records import as_column
-from netsim.draw import Cells, Drawn, Edge, Strip, cells_text
+from netsim.draw import Cells, DeclaredState, Drawn, Edge, Strip, cells_text
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.util import check
 from netsim.util.short_text import cut, short_text
@@ -53,6 +53,12 @@ class _Column:
         # As long as no agent has had the state: which one lacked it first, and the error.
         self.lack: list[str] | None = None
         self.is_found = False
+        # What names it in an error: the user's call, or the declaration of a class.
+        self.source = "draw" if isinstance(function, DeclaredState) else "watch"
+
+    def find(self, agent: Agent) -> None:
+        """Take in that an agent has the state; one whose class does not declare it proves nothing."""
+        self.is_found = not isinstance(self.function, DeclaredState) or self.function.is_of(agent)
 
     def code(self, word: str, is_flag: bool = False) -> int:
         """Return the number of a word; raise BadInput if there are too many."""
@@ -157,12 +163,13 @@ class Watch:
         for place, column in enumerate(self._columns):
             try:
                 value = column.check(name, column.function(agent), time, self._numbers)
-                column.is_found = True
+                if not column.is_found:
+                    column.find(agent)
             except AttributeError as error:
                 if not early and error.obj is not None and error.obj is not agent:
                     # A mistake in a function or a property.
                     raise BadInput(
-                        f"watch, {column.name} of agent {name!r} at {time:g} s: {one_line(error)}"
+                        f"{column.source}, {column.name} of agent {name!r} at {time:g} s: {one_line(error)}"
                     ) from error
                 value = None
                 column.lack = column.lack or [repr(name), one_line(error)]
@@ -170,7 +177,7 @@ class Watch:
                 raise
             except Exception as error:
                 raise NetsimError(
-                    f"watch, {column.name} of agent {name!r} raised {type(error).__name__} at {time:g} s: "
+                    f"{column.source}, {column.name} of agent {name!r} raised {type(error).__name__} at {time:g} s: "
                     f"{one_line(error)}"
                 ) from error
             number = math.nan if value is None else self._number(place, value)
@@ -187,11 +194,16 @@ class Watch:
             self._sent.append(sent)
             self._values.extend(state)
 
-    def check_found(self, time: float) -> None:
-        """Raise BadInput if no agent has had some attribute until a time (s): its name may be misspelled."""
+    def check_found(self, time: float, whole: bool) -> None:
+        """Raise BadInput if no agent has had some attribute until a time (s): its name may be misspelled.
+
+        What classes declare is checked once the run is over (``whole``): a class serves more runs than those in which
+        its agents come to have all states.
+        """
         for column in self._columns:
-            if column.lack and not column.is_found:
-                raise BadInput(f"watch, {column.name} of agent {column.lack[0]} at {time:g} s: {column.lack[1]}")
+            if column.lack and not column.is_found and (whole or column.source == "watch"):
+                who, why = column.lack
+                raise BadInput(f"{column.source}, {column.name} of agent {who} at {time:g} s: {why}")
 
     def _number(self, place: int, value: Any) -> float | None:
         """Return what stands for a value in its column: itself, or the number of its word; None if it is no state."""
@@ -262,7 +274,8 @@ class Watch:
         width = len(self._columns)
         parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * width :]
         flags = [column.are_flags for column in self._columns]
-        lacks = [[] if column.is_found else column.lack or [] for column in self._columns]
+        # None: no agent here can tell.
+        lacks = [[] if column.is_found else column.lack for column in self._columns]
         return [*(part.tobytes() for part in parts), self.words, flags, lacks]
 
     def learn(self, changes: Sequence[Any], until: float) -> None:
@@ -274,7 +287,7 @@ class Watch:
             for place, (words, are_flags) in enumerate(zip(*changes[4:6], strict=True) if len(changes) > 4 else ()):
                 self._learn_column(place, found[3], words, are_flags)
             for watched, lack in zip(self._columns, changes[6] if len(changes) > 6 else (), strict=False):
-                watched.is_found = watched.is_found or not lack
+                watched.is_found = watched.is_found or lack == []
                 watched.lack = watched.lack or lack or None
         except (IndexError, TypeError, ValueError) as error:
             raise NetsimError(f"agents' states cannot be read ({one_line(error)})") from None

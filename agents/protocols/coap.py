@@ -13,7 +13,9 @@ import numpy as np
 from netsim.agents.papers import COAP as PAPER
 from netsim.agents.protocols.kinds import Form, Speaker
 from netsim.agents.protocols.rpl import RPL
+from netsim.draw import Stack
 from netsim.util import check
+from netsim.util.short_text import cut
 
 check.installed("CoAP", "aiocoap", "coap")
 
@@ -188,6 +190,7 @@ class CoAP(Speaker):
     """
 
     paper: ClassVar[str] = PAPER
+    draw: ClassVar = {"requests": Stack(lambda a: a._open_requests)}
     kinds: ClassVar[Mapping[str, Form]] = {KIND: lambda payload: type(payload) is bytes}
 
     def __init__(self, site: Any = None, *, block: int = 64) -> None:
@@ -216,6 +219,13 @@ class CoAP(Speaker):
             what = f"{len(found)} neighbours are named {text}" if found else f"no neighbour is named {text}"
             raise error.ResolutionError(f"node {self.name!r}: {what}; its neighbours are {shown or 'none'}")
         return Address(found[0], self.name, self.block)
+
+    @property
+    def _open_requests(self) -> int:
+        """The number of its requests that wait for an answer, observations among them."""
+        tokens = self.context.request_interfaces[0] if self.context is not None else None
+        # One that is shut down has none.
+        return len(tokens.outgoing_requests or ()) if tokens is not None else 0
 
     @property
     def _routing(self) -> Any:
@@ -251,7 +261,7 @@ class CoAP(Speaker):
                 routing.datagram(to, message.encode(), KIND)
             # Links may lead one way only: who cannot be answered has asked in vain.
             elif to in self.neighbors:
-                await self.send(to, KIND, message.encode())
+                await self.send(to, KIND, message.encode(), label=_said(message))
 
     async def _listen(self, manager: _Manager) -> None:
         async for frame in self.inbox:
@@ -265,3 +275,10 @@ class CoAP(Speaker):
                 self.foreign[frame.kind] += 1
                 continue
             manager.dispatch_message(message)
+
+
+def _said(message: aiocoap.Message) -> str:
+    """Return a message as a replay labels it, as "CON GET temperature" or "ACK 2.05 Content"."""
+    code = "" if message.code is aiocoap.EMPTY else str(message.code)
+    words = " ".join(filter(None, (message.mtype.name, code, "/".join(message.opt.uri_path))))
+    return cut("".join(each for each in words if each.isprintable()), 40)

@@ -13,7 +13,7 @@ from netsim.agents.protocols.kinds import Form, fields, whole
 from netsim.agents.protocols.mac import ALL, BEGUN, DATA, Mac, sent
 from netsim.agents.protocols.together import must_agree, roots_of
 from netsim.core.delivery import Delivery
-from netsim.draw import Kind, Number, Star
+from netsim.draw import Kind, Number, Stack, Star
 from netsim.radio.handle import MOST_CHANNEL
 from netsim.util import check
 
@@ -95,7 +95,13 @@ class TSCH(Mac):
     the defaults are.
     """
 
-    draw: ClassVar = {**Mac.draw, "hops": Number(), "is_root": Star(), BEACON: Kind("enhanced beacon")}
+    draw: ClassVar = {
+        **Mac.draw,
+        "hops": Number(),
+        "is_root": Star(),
+        "queue": Stack(lambda a: len(a._jobs)),
+        BEACON: Kind("enhanced beacon"),
+    }
 
     paper: ClassVar[str] = PAPER
     kinds: ClassVar[Mapping[str, Form]] = {**Mac.kinds, BEACON: fields(whole(0, _MOST_ASN), whole(0, _MOST_HOPS))}

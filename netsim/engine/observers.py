@@ -253,6 +253,8 @@ class Watcher:
         if self._early and whole:
             self.row_written()
         self.look()
+        if whole and self._all_here():
+            self._try(lambda: self._watch.check_found(self._loop.now(), whole=True))
         self._loop.forget_calls(self._note)
         for shared in self._shared:
             shared.note_sends(None)
@@ -267,10 +269,12 @@ class Watcher:
         Otherwise `look` records only agents whose code ran; but a state may also change if it depends on another agent.
         """
         self.call(self._agents)
-        # Check that each watched attribute exists, but only if all agents run here: otherwise an agent in another
-        # process may have it.
-        self._checks = self._early and len(self._agents) + len(self._tasks.scenery) == self._watch.agents
+        self._checks = self._early and self._all_here()
         self._early = False
+
+    def _all_here(self) -> bool:
+        """Return whether all agents run here: otherwise one in another process may have what these lack."""
+        return len(self._agents) + len(self._tasks.scenery) == self._watch.agents
 
     def look(self) -> None:
         """Record the states of the agents that were marked since the last call."""
@@ -279,7 +283,7 @@ class Watcher:
             self._look(name)
         if self._checks:
             self._checks = False
-            self._try(lambda: self._watch.check_found(self._loop.now()))
+            self._try(lambda: self._watch.check_found(self._loop.now(), whole=False))
 
     def _try(self, action: Callable[[], None]) -> None:
         try:

@@ -187,6 +187,11 @@ class Collector:
         ]
         if failed and self._error is None:
             self._error = _error_of(min(failed)[3])
+        if self._result.watch is not None and not self._is_stopping and self._error is None:
+            try:
+                self._result.watch.check_found(self._result.ended_at, whole=True)
+            except BadInput as error:
+                self._error = error
         if self._error is not None:
             self._error.run = self._result
 

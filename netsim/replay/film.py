@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from netsim.replay.run_history import Cell, RunHistory, cells_of
 from netsim.util import check
 
-__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed", "under_way"]
+__all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed"]
 
 KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
 """What moments are."""
@@ -121,16 +121,13 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
 class Film:
     """A run's film, of the table of `film_of`: from film time to the run's time and back.
 
-    ``length`` is in seconds of film, ``moments`` are those of the table; ``thing`` and ``path`` what is followed, and
-    its rows.
+    ``length`` is in seconds of film, ``moments`` are those of the table; ``path`` are the rows of what is followed.
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self._time, self._film = (np.asarray(table[name], dtype=np.float64) for name in ("time", "film"))
-        self.length, self.moments, self._held = float(self._film[-1]), table["moments"], table["held"]
-        follow = table["follow"] or {"thing": "", "rows": []}
-        self.thing: str = follow["thing"]
-        self.path: list[int] = follow["rows"]
+        self.length, self.moments = float(self._film[-1]), table["moments"]
+        self.path: list[int] = (table["follow"] or {"rows": []})["rows"]
 
     def at(self, time: Any) -> Any:
         """Return when (s of film) the film comes to times (s)."""
@@ -151,13 +148,6 @@ class Film:
         place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
         wide = self._film[place] - self._film[place - 1]
         return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
-
-    def caption(self, film: float) -> str:
-        """Return the text of the last moment, while it is the caption; else nothing."""
-        past = [each for each in self.moments if each["film"] <= film]
-        if not past or film - past[-1]["film"] >= self._held:
-            return ""
-        return " · ".join(each["text"] for each in past if each["time"] == past[-1]["time"])
 
     def chosen(
         self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
@@ -334,24 +324,6 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
-def under_way(run: RunHistory, rows: Ints) -> str:
-    """Return what some frames are, for a caption: ``0 sends append to 2, 3 and 4``; of two kinds at most."""
-    words = []
-    columns, is_shared = run.columns, run.meta.get("medium") == "shared"
-    for kind in list(dict.fromkeys(columns["kind"][rows].tolist()))[:2]:
-        some = rows[columns["kind"][rows] == kind]
-        senders, receivers = (_names(run, np.unique(columns[name][some])) for name in ("sender", "receiver"))
-        name, one = run.kinds[kind], len(np.unique(columns["sender"][some])) == 1
-        messages = len(np.unique(np.stack([columns["sender"][some], columns["number"][some]]), axis=1).T)
-        if is_shared and messages < len(some):
-            words.append(f"{senders} broadcast{'s' * one} {name}")
-        elif one or len(np.unique(columns["receiver"][some])) == 1:
-            words.append(f"{senders} send{'s' * one} {name} to {receivers}")
-        else:
-            words.append(f"{len(some):,} × {name} under way")
-    return " · ".join(words) or "Nothing is under way"
-
-
 def _moments(run: RunHistory) -> list[_Moment]:
     """Return the moments of a run, in order of time: those of most weight; of several of a kind the first have more.
 
@@ -417,7 +389,7 @@ def _tokens(run: RunHistory) -> Iterator[_Moment]:
     for name in run.drawn_as("token"):
         taken = (change for change in run.changes(name) if change[2] in ("True", 1.0))
         for time, agent, *_ in itertools.islice(taken, _MOMENTS):
-            yield _Moment(time, "token", f"{run.agents[agent]}: {name}", 5.0, (agent,))
+            yield _Moment(time, "token", f"{run.agents[agent]} has the {_plain(name)}", 5.0, (agent,))
 
 
 def _trees(run: RunHistory) -> Iterator[_Moment]:
@@ -434,9 +406,8 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             if 2 * joined < goals[0][0] * count:
                 continue
             looked += 1
-            tree = run.tree_at(name, time)
             down = {agent for agent in range(count) if run.down_at(agent, time)}
-            ways = zip(range(count), tree.parents, tree.depths, strict=True)
+            ways = zip(range(count), *run.tree_at(name, time), strict=True)
             depths = [depth for *ends, depth in ways if down.isdisjoint(ends) and not math.isnan(depth)]
             reached = None
             while goals and len(depths) >= goals[0][0] * count:
@@ -514,6 +485,9 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
     routine = -1 if run.routine is None else run.kinds.index(run.routine)
     at = arrived[np.isin(columns["receiver"][arrived], list(stars)) & (columns["kind"][arrived] != routine)]
     is_one = len(stars) == 1 and len(at) > 0
+    if is_one:
+        # A source has what comes back to it: the first of the kind is its own.
+        is_one = int(columns["sender"][np.argmax(columns["kind"] == columns["kind"][at[0]])]) not in stars
     for rows, weight in ((lost, 5.0), (at if is_one else arrived, 6.0 if is_one else 3.0)):
         if not len(rows):
             continue
@@ -527,6 +501,11 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
         elif is_one:
             text = f"The first {what} arrives at {other}"
         yield _Moment(float(columns["end"][row]), "loss" if rows is lost else "arrival", text, weight, ends)
+
+
+def _plain(name: str) -> str:
+    """Return a state's name as a word, "token" of ``has_token``."""
+    return name.rpartition(".")[2].removeprefix("is_").removeprefix("has_").replace("_", " ")
 
 
 def _names(run: RunHistory, agents: Iterable[int]) -> str:

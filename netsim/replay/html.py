@@ -79,6 +79,14 @@ def packed_parts(
     meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, object]]:
     """Return the meta as a page reads it, and all columns packed; arguments and errors are those of `html`."""
+    page, events = page_parts(meta, columns)
+    return page, pack(events)
+
+
+def page_parts(
+    meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the meta as a page reads it, and all columns by their names there; as `html` otherwise."""
     meta = meta if "draw" in meta else {**meta, "draw": resolved(meta["states"], meta["agents"], {})}
     events = _checked(meta, columns)
     meta = meta if "film" in meta else {**meta, "film": film_of(RunHistory(meta, events))}
@@ -92,7 +100,7 @@ def packed_parts(
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
     words = {name: values["words"] for name, values in states["values"].items() if isinstance(values, Mapping)}
     names = {"states": list(states["values"]), "words": words, "curves": list(curves.get("columns", {}))}
-    return {**meta, **names}, pack(events)
+    return {**meta, **names}, events
 
 
 def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, style: str = "", script: str = "") -> str:
@@ -100,7 +108,7 @@ def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, styl
 
     Without ``packed`` it starts nothing: its script calls ``start`` when there is a run.
     """
-    scripts = [f"const TOKENS = {as_json(tokens())};", *(_file(f"{name}.js") for name in _SCRIPTS), script]
+    scripts = [f"const TOKENS = {as_json(tokens())};", *map(script_of, _SCRIPTS), script]
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
         "title": _text(str(meta["title"])),
@@ -167,6 +175,11 @@ def _shortened(numbers: Any) -> NDArray[np.float64]:
         mantissa, exponent = np.frexp(values)
         short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)
     return short
+
+
+def script_of(name: str) -> str:
+    """Return a script of the page."""
+    return _file(f"{name}.js")
 
 
 def _file(name: str) -> str:

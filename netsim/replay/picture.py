@@ -1,4 +1,4 @@
-"""Pictures and films of a run, drawn without a browser: PNG, SVG, GIF and, where ffmpeg is there, MP4."""
+"""Pictures and films of a run, as its page draws them, without a browser: PNG, SVG, GIF and, with ffmpeg, MP4."""
 
 import io
 import itertools
@@ -14,15 +14,13 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageColor, ImageDraw
+from PIL import Image
 
 from netsim.errors import BadInput, NetsimError
-from netsim.replay.drawing import Drawing, paint, svg
+from netsim.replay.canvas import Painter, svg
 from netsim.replay.film import Film, film_of
-from netsim.replay.map_view import MapView
 from netsim.replay.run_history import RunHistory
-from netsim.replay.spacetime import SpaceTime
-from netsim.replay.style_sheet import StyleSheet, between
+from netsim.replay.still import Still
 from netsim.util import check
 from netsim.util.files import write_pieces
 
@@ -43,11 +41,14 @@ _EACH, _FEW, _MANY, _WHOLE = 30, 80, 300, 1.34
 # Of films: pictures in a second, seconds at most, and how long the last one stays.
 _FPS, _MOST, _LAST = 12, 24.0, 1.0
 
+# Of a GIF: pictures whose colours it has, and how many colours.
+_SAMPLES, _COLOURS = 8, 128
+
 # Pillow tells no colours apart (red, green and blue up to 255) that are nearer to each other.
 _ALIKE = 12.0
 
 # In pixels, and bytes for each of them while a picture is made.
-_SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16
+_SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16 + 4 * _SAMPLES
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def format_of(path: str | Path) -> str:
     if ending not in FORMATS:
         raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
     if ending == "mp4" and shutil.which("ffmpeg") is None:
-        raise BadInput("mp4: requires the program ffmpeg, which is not on the PATH here; a gif requires nothing")
+        raise BadInput("mp4: requires the program ffmpeg, which is not on the PATH here; a gif does not")
     return ending
 
 
@@ -155,21 +156,30 @@ def write_picture(
     if wanted.fps is not None and not film:
         raise check.refuse("fps", wanted.fps, "left out for a picture that stands still")
     run = RunHistory(meta, columns)
-    styles = StyleSheet(run.words, run.kinds, run.routine, run.middle is not None)
+    meta = meta if "film" in meta else {**meta, "film": film_of(run)}
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(run, wanted, view, film)
-    clock = Film(meta["film"] if "film" in meta else film_of(run))
-    if not film:
-        drawing = _still(run, styles, clock, view, begin, end, wanted)
-        if ending == "svg":
-            light = styles.colours(wanted.theme or "light")
-            text = svg(drawing, light, styles.dark if wanted.theme is None else None)
-            return write_pieces(path, [text.encode()])
-        # 256 colours take a third of the bytes, and look the same.
-        painted = paint(drawing, styles.colours(wanted.theme or "light")).convert("RGB")
-        image = painted.quantize(256, dither=Image.Dither.NONE)
-        return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
-    return _write_film(path, ending, _Pictures(run, styles, clock, view, begin, end, wanted), report)
+    size = wanted.size or ((880, 600) if film and view == "map" else (960, 600) if film else _usual_size(view, run))
+    k = _scale(size) if wanted.size or film else 1.0
+
+    def still(theme: str) -> Still:
+        return Still(meta, columns, view=view, theme=theme, size=size, k=k, begin=begin, end=end)
+
+    one, clock = still(wanted.theme or "light"), Film(meta["film"])
+    if film:
+        fps = wanted.fps or _FPS
+        return _write_film(path, ending, _Pictures(one, size, _times(run, clock, begin, end, fps), fps), report)
+    # A map is that of the first time; of a diagram there is no cursor.
+    at = None if view != "map" else float(clock.at(end if wanted.begin is None else wanted.begin))
+    below, above = one.at(at)
+    if ending == "svg":
+        dark = None if wanted.theme else still("dark")
+        other = None if dark is None else (dark.ground, [*itertools.chain(*dark.at(at))])
+        return write_pieces(path, [svg(size, one.about, one.ground, [*below, *above], other).encode()])
+    # 256 colours take a third of the bytes, and look the same.
+    painted = Painter(*size, one.ground).paint(below, above)
+    image = painted.quantize(palette=_palette([painted], 256), dither=Image.Dither.NONE)
+    return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
 
 
 def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
@@ -204,15 +214,10 @@ def _usual_end(run: RunHistory, begin: float, last: float) -> float:
     return min(end, last) if end > begin else last
 
 
-def _still(
-    run: RunHistory, styles: StyleSheet, film: Film, view: str, begin: float, end: float, wanted: Wanted
-) -> Drawing:
-    if view == "map":
-        size = wanted.size or (1000, 700)
-        at = end if wanted.begin is None else wanted.begin
-        return MapView(run, styles, film, begin, end, size, _scale(size)).draw(float(film.at(at)))
-    size = wanted.size or (1200, max(420, min(1200, 150 + (90 if len(run.agents) <= 8 else 34) * len(run.agents))))
-    return SpaceTime(run, styles, begin, end, size, _scale(size) if wanted.size else 1.0).draw()
+def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
+    """Return the size of a still picture: that of a diagram grows with the number of agents."""
+    count = len(run.agents)
+    return (1000, 700) if view == "map" else (1200, max(420, min(1200, 150 + (90 if count <= 8 else 34) * count)))
 
 
 def _scale(size: tuple[int, int]) -> float:
@@ -224,51 +229,26 @@ def _scale(size: tuple[int, int]) -> float:
 
 
 class _Pictures:
-    """The pictures of a film, one after the other."""
+    """The pictures of a film at some times of it (s), one after the other; so many in a second."""
 
-    def __init__(
-        self, run: RunHistory, styles: StyleSheet, film: Film, view: str, begin: float, end: float, wanted: Wanted
-    ) -> None:
-        self.fps = wanted.fps or _FPS
-        self.size = wanted.size or ((880, 600) if view == "map" else (960, 600))
-        flights = zip(
-            *(film.at(times[film.path]).tolist() for times in (run.columns["depart"], run.until)), strict=True
-        )
-        spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
-        shown = [np.arange(first, last, 1 / self.fps).tolist() for first, last in spans]
-        self.times = [*itertools.chain(*shown), spans[-1][1]]
-        self._film = film
-        self.colours = styles.colours(wanted.theme or "light")
-        self.scale = [*styles.scale, *styles.terms]
-        # A film is seen smaller than it is, and for a moment.
-        k = _scale(self.size) * (1.2 if view == "map" else 1.0)
-        if view == "map":
-            self._map = MapView(run, styles, film, begin, end, self.size, k)
-            self._base = None
-        else:
-            self._diagram = SpaceTime(run, styles, begin, end, self.size, k)
-            self._base = paint(self._diagram.draw(), self.colours)
+    def __init__(self, still: Still, size: tuple[int, int], times: list[float], fps: int) -> None:
+        self.size, self.times, self.fps = size, times, fps
+        self._still, self._painter = still, Painter(*size, still.ground)
 
     def __len__(self) -> int:
         return len(self.times)
 
     def image(self, number: int) -> Image.Image:
         """Return a picture."""
-        film = self.times[number]
-        if self._base is None:
-            return paint(self._map.draw(film), self.colours)
-        return self._with_cursor(self._base, float(self._film.time(film)))
+        return self._painter.paint(*self._still.at(self.times[number]))
 
-    def _with_cursor(self, base: Image.Image, time: float) -> Image.Image:
-        """Return the diagram with a line at a time; what is yet to come is pale."""
-        diagram, image = self._diagram, base.copy()
-        x, top, bottom = round(diagram.x(time)), round(diagram.top - 8), round(diagram.bottom + 6)
-        if x < image.width:
-            later = (x, top, image.width, bottom)
-            pale = Image.new("RGB", (image.width - x, bottom - top), self.colours["paper"])
-            image.paste(Image.blend(base.crop(later), pale, 0.78), (x, top))
-        ImageDraw.Draw(image).rectangle((x - 1, top, x, bottom), fill=self.colours["accent"])
-        return image
+
+def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> list[float]:
+    """Return the times of the film (s) that are shown of a stretch of the run (s)."""
+    columns = run.columns["depart"], run.until
+    flights = zip(*(film.at(times[film.path]).tolist() for times in columns), strict=True)
+    spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
+    return [*itertools.chain(*(np.arange(first, last, 1 / fps).tolist() for first, last in spans)), spans[-1][1]]
 
 
 def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report | None) -> Path:
@@ -284,7 +264,8 @@ def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report |
 
 
 def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
-    palette = _palette(film.colours, film.scale)
+    some = [film.image(place * (len(film) - 1) // (_SAMPLES - 1)) for place in range(_SAMPLES)]
+    palette = _palette(some, _COLOURS)
     reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
     times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
     # A GIF counts hundredths of a second.
@@ -298,19 +279,20 @@ def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image])
     return write_pieces(path, _saved(save))
 
 
-def _palette(colours: Mapping[str, str], steps: Sequence[str]) -> Image.Image:
-    """Return one palette for all pictures of a film: its colours, and how they fade into paper and ink."""
-    paper, named = colours["paper"], dict.fromkeys(colours.values())
-    scale = [*steps, *(between(one, other, 0.5) for one, other in itertools.pairwise(steps))]
-    fading = [between(each, paper, share) for share in (0.5, 0.25, 0.75) for each in (*named, *scale)]
-    found: list[tuple[int, ...]] = []
-    for colour in map(ImageColor.getrgb, (paper, *named, *scale, *fading)):
-        if all(math.dist(colour, other) > _ALIKE for other in found):
-            found.append(colour)
-    # One place is left for what does not change from a picture to the next.
-    values = [value for each in found[:255] for value in each]
+def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
+    """Return a palette for images of one size: their commonest colours as they are, and more for the rest."""
+    width, height = images[0].size
+    board = Image.new("RGB", (width, len(images) * height))
+    for place, image in enumerate(images):
+        board.paste(image, (0, place * height))
+    counted: list[tuple[int, Any]] = sorted(board.getcolors(width * height * len(images)) or (), reverse=True)
+    rest = board.quantize(count, Image.Quantize.MAXCOVERAGE).convert("RGB").getcolors() or ()
+    chosen: list[Any] = []
+    for _, colour in (*counted[: count // 2], *rest):
+        if all(math.dist(colour, other) > _ALIKE for other in chosen):
+            chosen.append(colour)
     palette = Image.new("P", (1, 1))
-    palette.putpalette(values)
+    palette.putpalette([*itertools.chain(*chosen[:count])])
     return palette
 
 

@@ -760,6 +760,8 @@ def compare_them(
         reporter.table(*compare.paired(found, metric, more["paired"], over=over, test=more["test"]))
     for note in [*compare.diverged(folders, found), *compare.unreached(found, over)]:
         reporter.line(note)
+    for line in [] if metrics else compare.left_out(folders, found):
+        reporter.line(line)
     if out is not None:
         warned = compare.draw(found, metric, out, more["against"], statistic, over=over, style=more["style"])
         reporter.line(f"{out}: {warned}" if warned else out)

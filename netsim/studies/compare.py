@@ -59,6 +59,17 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     return last[[*(name for name in settings_in(last) if name != "point"), "algorithm", *chosen, *ended]]
 
 
+def left_out(places: Sequence[str], found: "pd.DataFrame") -> list[str]:
+    """Return lines that name the columns which a `table` of the usual ones leaves out, as the first run has them."""
+    first = next(run for _, run in _runs(places))
+    last = results.compare(str(first))
+    told = {*found, ROUND, "time_s"}
+    more = [name for name in measures_of(last) if name not in told and (last[name].notna() & (last[name] != 0)).any()]
+    lines = [f"--metric shows others: {', '.join(more)}"] if more else []
+    tables = own_tables.numbers_of([first])
+    return lines + [f"--metric {name}.… : {', '.join(columns)}" for name, columns in tables.items() if columns]
+
+
 def target_of(metrics: Sequence[str]) -> str | None:
     """Return what follows "@" in metrics, the target where they are read; raises BadInput unless it is one for all."""
     found = {metric.partition("@")[2] for metric in metrics if "@" in metric}

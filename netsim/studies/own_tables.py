@@ -24,7 +24,7 @@ def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable
     rounds = list(of_rounds)
     if set(metrics) <= set(rounds):
         return None, list(metrics)
-    tables = _tables(folders)
+    tables = numbers_of(folders)
     names = [(name, column) for name, columns in tables.items() for column in columns]
     known = [*rounds, *(column for _, column in names), *(f"{name}.{column}" for name, column in names)]
     for metric in metrics:
@@ -37,7 +37,7 @@ def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable
     return common[0], [where[common[0]] for where in several]
 
 
-def _tables(folders: Sequence[Path]) -> dict[str, list[str]]:
+def numbers_of(folders: Sequence[Path]) -> dict[str, list[str]]:
     """Return the numbers' columns of each table of the folders; those that the fewest columns tell apart come first."""
     found: dict[str, list[str]] = {}
     keys: dict[str, int] = {}

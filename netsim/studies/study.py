@@ -39,6 +39,8 @@ COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payloa
 
 # Minimum bytes of a row: one number in each column except ``algorithm``.
 _ROW = 8 * (len(COLUMNS) - 1)
+# Rows of a table that is printed behind another one.
+_MOST_ROWS = 20
 
 
 class Figures(UserDict[str, Any]):
@@ -296,12 +298,18 @@ class Study:
         self.captions |= told.captions
 
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
-        """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder."""
+        """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder.
+
+        Behind the first table one of more than 20 rows is not printed: a line names its file.
+        """
         check_file_name("table", name)
         _check_has(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
         self.tables[name] = frame
         self.titles[name] = title
-        self._reporter.table(title, frame)
+        if len(frame) > _MOST_ROWS and len(self.titles) > 1:
+            self._reporter.line(f"{title}: {len(frame):,} rows, in {name}.{self.formats.tables}")
+        else:
+            self._reporter.table(title, frame)
 
     def figure(
         self, name: str, figure: "Figure | Callable[[], Figure]", caption: str = "", *, hero: bool = False
@@ -489,8 +497,9 @@ def _papers_of(agents: Agents) -> list[str]:
 
 
 def title_of(scenario: str, algorithm: str) -> str:
-    """Return the title of a run's page."""
-    return algorithm if algorithm == scenario else f"{scenario}: {algorithm}"
+    """Return the title of a run's page; of a study in a file without its folders."""
+    name = Path(scenario).stem if scenario.endswith(".py") else scenario
+    return algorithm if algorithm == name else f"{name}: {algorithm}"
 
 
 def _concatenated(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":

@@ -154,6 +154,18 @@ def test_a_body_of_4096_bytes_arrives_whole_in_blocks_at_30_percent_loss() -> No
     assert 0.25 < sent["lost"] / (sent["lost"] + sent["delivered"]) < 0.35
 
 
+def test_a_replay_shows_messages_in_words_and_open_requests() -> None:
+    async def ask(self: Does) -> None:
+        await self.coap.context.request(Message(code=GET, uri="coap://0/n")).response
+
+    motes = {0: server(1000.0), 1: client(ask)}
+    run = play(motes, until=30.0)
+    assert {*run.trace.texts} == {"CON GET n", "ACK 2.05 Content"}
+    mine = run.states[run.states["agent"] == 1]
+    assert mine["coap.requests"].max() == 1
+    assert mine["coap.requests"].iloc[-1] == 0
+
+
 def test_notifications_arrive_in_order_at_30_percent_loss() -> None:
     motes = {0: server(), 1: client(observe)}
     play(motes, loss=0.3, until=600.0, medium=ACKS)

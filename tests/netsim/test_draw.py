@@ -1,6 +1,7 @@
 """How agents declare the drawing of their states: `netsim.draw`."""
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar
@@ -29,13 +30,12 @@ from netsim.draw import (
     resolved,
 )  # fmt: skip
 from netsim.errors import BadInput, NetsimError
-from netsim.replay.drawing import Drawing
+from netsim.replay.canvas import Call
 from netsim.replay.film import Film, film_of
-from netsim.replay.html import page_of, tokens
-from netsim.replay.map_view import MapView
+from netsim.replay.html import tokens
 from netsim.replay.render import parts
 from netsim.replay.run_history import RunHistory
-from netsim.replay.style_sheet import StyleSheet
+from netsim.replay.still import Still
 
 PATH = topology.path(3)
 
@@ -151,6 +151,36 @@ def test_what_cannot_be_drawn_is_refused_with_agent_and_time(values: dict[str, A
         played(**values)
 
 
+class Late(netsim.Agent):
+    """Has what it found only once it has found it."""
+
+    draw: ClassVar[Mapping[str, Drawn]] = {"found": Badge(), "lgo": Strip()}
+
+    def __init__(self, finds: bool, log: bool) -> None:
+        self.finds = finds
+        if log:
+            self.lgo = ["x"]
+
+    async def run(self) -> None:
+        async for k in self.rounds(3):
+            if self.finds and k == 3:
+                self.found = "it"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_declared_state_that_no_agent_of_the_class_ever_has_is_refused(workers: int) -> None:
+    def played(*late: tuple[bool, bool]) -> Run:
+        agents = dict(zip(PATH, [*(Late(*each) for each in late), *(Child() for _ in PATH)], strict=False))
+        return Network(PATH, Link(latency=0.1)).run(agents, until=4.0, trace=True, workers=workers)
+
+    # Children lack both, and declare neither; one of two has each, the one from the third round on.
+    assert played((True, False), (False, True)).states["found"].notna().any()
+    with pytest.raises(BadInput, match=r"^draw, lgo of agent 0 at \d s: 'Late' object has no attribute 'lgo'$"):
+        played((True, False))
+    with pytest.raises(BadInput, match=r"^draw, found of agent 0 at \d s: 'Late' object has no attribute 'found'$"):
+        played((False, True), (False, False))
+
+
 def test_two_edges_do_not_both_give_the_colour() -> None:
     network = Network(PATH)
     with pytest.raises(BadInput, match="draw: a and b: must be one Edge that gives the colour"):
@@ -189,45 +219,38 @@ def test_a_kind_of_message_has_a_word() -> None:
 def test_a_tree_has_depths_loops_and_agents_without_a_way() -> None:
     run = played()
     history = RunHistory(*parts(run.trace, states=run.states))
-    tree = history.tree_at("parent", 1.2)
-    assert (tree.parents, tree.depths, tree.sizes) == ([-1, 0, 1], [0.0, 1.0, 2.0], [3, 2, 1])
-    early = history.tree_at("parent", 0.5)
-    assert np.isnan(early.depths).tolist() == [False, True, True]
+    assert history.tree_at("parent", 1.2) == ([-1, 0, 1], [0.0, 1.0, 2.0])
+    assert np.isnan(history.tree_at("parent", 0.5)[1]).tolist() == [False, True, True]
 
 
-def picture(time: float, **values: Any) -> Drawing:
+def picture(time: float, **values: Any) -> list[Call]:
     run = played(**values)
-    history = RunHistory(*parts(run.trace, states=run.states))
-    styles = StyleSheet(history.words, history.kinds, history.routine)
-    # Slowed ten times: what is new is marked for 0.2 s.
-    film = Film(film_of(history, pace=0.1))
-    return MapView(history, styles, film, 0.0, 1.5, (1000, 700), 1.0).draw(float(film.at(time)))
+    meta, columns = parts(run.trace, states=run.states)
+    # Slowed twenty times: what is new is marked for 0.15 s.
+    table = film_of(RunHistory(meta, columns), pace=0.05)
+    size, meta = (1000, 700), {**meta, "film": table}
+    found = Still(meta, columns, view="map", theme="light", size=size, k=1.0, begin=0.0, end=1.5)
+    return [*itertools.chain(*found.at(float(Film(table).at(time))))]
 
 
-def count(drawing: Drawing, fill: str) -> int:
-    return sum(each.pen.fill == fill for each in drawing.shapes)
+def count(drawn: list[Call], name: str) -> int:
+    """Return how many areas have a colour of the light theme."""
+    return sum(each["fill"] == tokens()["themes"]["light"][name] and "codes" in each for each in drawn)
 
 
 def test_the_map_at_a_time_has_what_is_declared() -> None:
-    before, after = picture(0.5), picture(1.4)
-    # Arrows: two lines and two heads, besides that of the legend.
-    assert count(after, fill="edge") - count(before, fill="edge") == 2
-    # A fresh one glows.
-    assert count(picture(1.1), fill="accent") - count(after, fill="accent") == 2
+    before, after = picture(0.5), picture(1.2)
+    # Arrows: two heads, besides that of the legend; a fresh one glows.
+    assert count(after, "edge") - count(before, "edge") == 2
+    assert count(picture(1.1), "accent") - count(after, "accent") == 2
     # Three things wait at each of three agents, and batteries are low.
-    assert count(after, fill="past") - count(before, fill="past") == 9
-    assert count(before, fill="good") - count(after, fill="good") == 3
-    words = [word.text for word in after.words]
-    assert words.count("first") == words.count("then") == 3
+    assert count(after, "past") - count(before, "past") == 9
+    assert count(before, "good") - count(after, "good") == 3
+    words = [each["text"] for each in after if "text" in each and each["fill"]]
+    # Entries of a log, in cells for three letters.
+    assert words.count("fi…") == words.count("th…") == 3
     assert words.count("t2") == 3
-    assert "then" not in [word.text for word in before.words]
-
-
-@pytest.mark.parametrize("name", ["ordinal", "diverging", "terms"])
-def test_page_and_pictures_have_the_same_colours(name: str) -> None:
-    page = page_of({"title": "x"}, None)
-    for colour in np.ravel(tokens()[name] if name != "diverging" else tokens()[name]["light"]).tolist():
-        assert colour in page
+    assert "th…" not in [each["text"] for each in before if "text" in each]
 
 
 # How a colour is seen with a colour deficiency, severity 1 (Machado, Oliveira and Fernandes 2009), and OKLab.

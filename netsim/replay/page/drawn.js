@@ -2,6 +2,8 @@
 
 // A change glows, and an old edge fades, for so many seconds of film; of a pile so many are drawn.
 const GLOW = 3, PILE = 6;
+// Words in the legend at most.
+const MOST_IN_LEGEND = 24;
 
 class Drawings {
   constructor(page) {
@@ -53,8 +55,8 @@ class Drawings {
 
   // Of all agents at t: whose edge leads where, how deep they hang (NaN: no way to a root), and how much hangs on them.
   treeAt(t, index = this.tree) {
-    const { states, meta: { agents } } = this.page, kept = this.trees.get(index);
-    if (kept && kept.t === t) return kept;
+    const { states, player, meta: { agents } } = this.page, kept = this.trees.get(index), stands = player?.standsAt(t);
+    if (kept && kept.t === t && kept.stands === stands) return kept;
     const parents = agents.map((_, i) => this.target(index, i, states.of(index, i, t))), stars = agents.map((_, i) => this.has("star", i, t));
     const known = stars.some(Boolean), depths = new Float64Array(agents.length).fill(NaN), sizes = new Float64Array(agents.length);
     for (let i = 0; i < agents.length; i++) {
@@ -64,7 +66,7 @@ class Drawings {
       depths[i] = depth;
       for (let below = i, left = depth; left >= 0 && below >= 0; left--) sizes[below]++, (below = parents[below]);
     }
-    const found = { t, parents, depths, sizes };
+    const found = { t, stands, parents, depths, sizes };
     this.trees.set(index, found);
     return found;
   }
@@ -249,11 +251,20 @@ class Drawings {
     for (let i = 0; i < most; i++) say(String(shift + i + 1), x0 + (i + 0.5) * cell, top + 0.5 * pitch, Math.min(1, (0.55 * cell) / u), look.soft, "450");
   }
 
-  // What the legend says: [a function that draws a sign of 36 pixels, words].
+  // A word of a category; True and False say nothing without the state's name.
+  wordOf(word) {
+    return ["True", "False"].includes(word) ? `${this.page.states.category} ${word}` : word;
+  }
+
+  // What the legend says: [a function that draws a sign of 18 pixels, words].
   legend() {
-    const { states, look } = this.page, found = [], name = (i) => states.names[i].split(".").pop();
+    const { states, look } = this.page, { category } = states, found = [], words = category ? states.order(category) : [], name = (i) => plain(states.names[i]);
     const at = { x: [9], y: [9], radius: 5, k: 1 }, put = (kind, sign, words = name) => this.all(kind).forEach((i) => found.push([sign, words(i)]));
     const stroke = (c, colour, wide = 2) => Object.assign(c, { strokeStyle: colour, lineWidth: wide }) && c.stroke();
+    const agent = (c, shape, fill) => ((c.fillStyle = fill), (SHAPES[shape] || SHAPES.circle)(c, 9, 9, 6), c.fill(), stroke(c, look.ink, 1));
+    for (const word of words.slice(0, MOST_IN_LEGEND)) found.push([(c) => agent(c, look.role(category, word).shape, look.role(category, word).colour), this.wordOf(word)]);
+    if (words.length > MOST_IN_LEGEND) found.push([null, `and ${words.length - MOST_IN_LEGEND} more`]);
+    if (this.page.fallen.size) found.push([(c) => (c.setLineDash([2, 2]), agent(c, "", look.paper), c.setLineDash([]), look.drawMark(c, "cross", look.accent, 9, 9, 6)), "down"]);
     put("edge", (c) => this.drawEdge(c, { x: [0, 18], y: [9, 9], radius: 0, k: 1 }, 0, 1, look.edge, 3, 1, []));
     if (states.isTree) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([2, 2]), stroke(c, look.ink, 1.2)), "dotted rim: no way to the root"]);
     if (this.page.faults.some(isStray)) found.push([(c) => (c.arc(9, 9, 6, 0, TURN), c.setLineDash([1, 3]), stroke(c, look.bandline, 2.5)), "dotted ring: slow, or its clock wrong"]);
@@ -265,5 +276,11 @@ class Drawings {
     put("arc", (c) => (c.arc(9, 9, 6, -TURN / 4, TURN / 2), stroke(c, look.soft, 3)), (i) => `time left: ${name(i)}`);
     put("strip", (c) => (c.rect(3, 4, 12, 10), stroke(c, look.ink)), () => "committed; dashed: not yet");
     return found;
+  }
+
+  // What stands behind a role in the diagram, which has room for a name's first letter only.
+  letters() {
+    const { states, look } = this.page, sign = (i) => (c) => Object.assign(c, { font: "600 13px system-ui, sans-serif", fillStyle: look.ink }).fillText(`${states.names[i][0]}2`, 1, 14);
+    return [...states.beside].filter((i) => !states.list[i].words).map((i) => [sign(i), plain(states.names[i])]);
   }
 }

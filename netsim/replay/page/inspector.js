@@ -15,7 +15,9 @@ class Inspector {
   }
 
   draw(t) {
-    const { chosen, meta } = this.page, picked = chosen && chosen.agent !== undefined ? String(chosen.agent) : "";
+    const { chosen, meta, letter } = this.page, where = letter && ` in ${letter}`, picked = chosen && chosen.agent !== undefined ? String(chosen.agent) : "";
+    // Where it would stand below a frame's edge it comes beside the map, but for an event, which has its words below the diagram.
+    this.page.root.toggleAttribute("data-chosen", Boolean(chosen) && chosen.event === undefined);
     if (this.pick.value !== picked && document.activeElement !== this.pick) this.pick.value = picked;
     if (!chosen) {
       if (this.idle) return;
@@ -27,10 +29,10 @@ class Inspector {
     this.idle = false;
     if (chosen.link) {
       const [i, j] = chosen.link;
-      setText(this.title, `Link ${meta.agents[i]} – ${meta.agents[j]}`);
+      setText(this.title, `Link ${meta.agents[i]} – ${meta.agents[j]}${where}`);
       this.body.replaceChildren(...this.link(i, j, t));
     } else {
-      setText(this.title, `Agent ${meta.agents[chosen.agent]}`);
+      setText(this.title, `Agent ${meta.agents[chosen.agent]}${where}`);
       this.body.replaceChildren(...this.agent(chosen.agent, t));
     }
   }

@@ -92,12 +92,13 @@ class Look {
     this.readKinds();
   }
 
-  // What is routine is grey. Colour is news.
+  // What is routine is grey. Colour is news. Runs side by side have one look for one kind.
   readKinds() {
-    const { meta } = this.page, { routine: some } = meta.film;
-    this.kinds = meta.kinds.map((label, k) => {
-      const token = some.includes(k) ? TOKENS.routine : TOKENS.kinds[k % TOKENS.kinds.length];
-      return { ...token, colour: token[this.theme], routine: some.includes(k), label };
+    const { page, meta } = this.page, { shown = [page] } = page, all = [...new Set(shown.flatMap((run) => run.meta.kinds))];
+    this.kinds = meta.kinds.map((label) => {
+      const { kinds, film } = shown.find((run) => run.meta.kinds.includes(label))?.meta || meta, k = all.indexOf(label), routine = film.routine.includes(kinds.indexOf(label));
+      const token = routine ? TOKENS.routine : TOKENS.kinds[Math.max(k, 0) % TOKENS.kinds.length];
+      return { ...token, colour: token[this.theme], routine, label };
     });
   }
 

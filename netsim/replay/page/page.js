@@ -1,10 +1,9 @@
 // The page as a whole: puts the parts together, and what they share.
 
-// What runs side by side are called, and sizes of text, one after the other.
-const LETTERS = "ABC";
+// Sizes of text, one after the other.
 const TEXTS = [1, 1.25, 1.5, 2];
 
-class Page extends Run {
+class Page extends Shown {
   constructor(root, meta, columns) {
     super(root, meta, columns);
     Object.assign(this, { page: this, chosen: null, view: "map", off: new Set((root.dataset.off || "").split(" ").filter((each) => each)), trail: null, textScale: Number(root.dataset.text) || 1 });
@@ -15,13 +14,16 @@ class Page extends Run {
     this.gone = new AbortController();
     this.read();
     this.player = new Player(this);
-    // All runs that are shown, this one first, and the film of all.
-    this.shown = [this];
-    this.reel = this.film;
+    // All runs that are shown, what they are called, and the film of all.
+    Object.assign(this, { shown: [this], titles: [], reel: this.film });
     const part = (this.part = (name) => root.querySelector(`[data-part=${name}]`));
     this.unit();
-    this.views = { map: new Stage(this, root.querySelector(".pane")), spacetime: new SpaceTime(this, part("spacetime")) };
-    this.strip = new Strip(this, part("strip"));
+    const another = () => document.createElement("canvas");
+    this.views = { map: new Stage(this, part("map"), part("links")).listen(), spacetime: new SpaceTime(this, part("spacetime"), another(), another()) };
+    this.views.spacetime.addBar();
+    this.views.spacetime.listen();
+    this.strip = new Strip(this, part("strip"), another());
+    this.strip.listen();
     this.curves = new Curves(this, part("curves"));
     this.inspector = new Inspector(this, part("inspector"));
     this.counts = new Counts(this, part("count-panel"));
@@ -44,12 +46,6 @@ class Page extends Run {
     for (const { look } of this.shown) look.scale = this.textScale * Math.max(least / 15, 1);
     this.root.style.setProperty("--u", `${this.u}px`);
     this.root.style.setProperty("--k", this.look.scale);
-  }
-
-  // The round that is open at a time; 0: none is. At the end of the last one it is that which closes.
-  round(time) {
-    const { rounds, round_period: period } = this.meta, place = time / period;
-    return rounds > 0 && place <= rounds * (1 + 1e-9) ? Math.min(Math.floor(place + 1e-9) + 1, rounds) : 0;
   }
 
   // How far the player can go.
@@ -82,7 +78,7 @@ class Page extends Run {
   draw() {
     const { time, playing } = this.player;
     this.drawn = this.views[this.view].draw(time);
-    if (this.view === "map") for (const { stage } of this.shown.slice(1)) stage.draw(time);
+    if (this.view === "map") for (const { stage } of this.others) stage.draw(time);
     this.strip.draw(time);
     this.curves.draw(time);
     this.counts.draw(time);
@@ -99,86 +95,74 @@ class Page extends Run {
   }
 
   drawClock(time) {
-    const { player, view } = this, parts = [], round = this.round(time), rate = this.reel.rate(player.film) * player.speed;
-    if (rate > 0) parts.push(rate >= 1 ? `${short(rate, 2)}× as fast` : `slowed ${short(1 / rate, 1 / rate < 10 ? 2 : Math.ceil(Math.log10(1 / rate)))}×`);
-    // The number of rounds is known at the run's end only.
-    if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${this.meta.rounds}`}`);
-    const { shown, underway, spread, drawn, marks, shownMarks } = this.drawn;
-    if (view !== "map") parts.push(`${underway} frames in view`);
-    else if (underway || !spread) parts.push(`${underway} under way`);
-    if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
-    if (this.shown.length > 1) parts.push(`${this.meta.agents.filter((name) => this.differs(name, time)).length} of ${this.meta.agents.length} differ`);
+    const { player, view } = this, { shown, drawn, marks, shownMarks } = this.drawn;
     setText(this.part("now"), `${this.timeText(time)} s`);
-    setText(this.part("pace"), ` · ${parts.join(" · ")}`);
-    const thinned = [], [words, news] = this.caption(time, player.film), { trail } = this;
+    setText(this.part("pace"), ` · ${this.pace(time)}`);
+    const thinned = [], [words, news] = this.caption(time, player.film);
     if (drawn < shown) thinned.push(`${drawn} of ${shown} frames drawn`);
     if (shownMarks < marks) thinned.push(`${shownMarks} of ${marks} marks drawn`);
     setText(this.part("thinned"), thinned.length ? `Thinned: ${thinned.join(", ")}.` : "");
-    // Of what goes from hand to hand its way.
-    const gone = trail ? trail.list.filter((row) => this.events.end[row] <= time && !this.events.cause[row]) : [], path = gone.map((row) => this.events.receiver[row]);
-    const followed = trail ? [`following “${clipped(trail.thing, 24)}”${path.length > 12 || !path.length || gone.some((row, i) => i && this.events.sender[row] !== path[i - 1]) ? "" : `: ${this.names([this.events.sender[gone[0]]])} → ${path.map((agent) => this.names([agent])).join(" → ")}`}`] : [];
-    setText(this.part("going"), view === "map" ? [...followed, ...this.views.map.failing()].join("\n") : "");
+    setText(this.part("going"), view === "map" ? this.going(time).join("\n") : "");
     setText(this.part("caption"), view === "map" ? words : "");
     this.part("caption").classList.toggle("news", news);
   }
 
-  // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
-  caption(t, film) {
-    const { reel: { moments, held }, shown } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
-    const of = (runs, text) => (runs.length < shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text);
-    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => of(runs, text)).join(" · "), true];
-    const words = shown.map((run) => run.underway(t));
-    return [words.every((each) => each === words[0]) ? words[0] : words.map((each, i) => of([i], each)).join(" | "), false];
-  }
-
   // --- runs beside this one, and what is followed -------------------------------------------------------------------
 
-  // Show other runs, {meta, columns}, beside this one, all by their titles and on one film; none: this one alone.
-  beside(others, titles = []) {
-    const { time } = this.player, first = this.part("map").parentElement;
-    this.views.map.pane.parentElement.replaceChildren(first);
-    first.querySelectorAll(".branch").forEach((each) => each.remove());
-    this.shown = [this];
-    const panes = others.map(() => {
+  // Show other runs, {meta, columns}, beside this one, which is the one at `place`, all by their titles and on one film; none:
+  // this one alone. A button for each chooses, by `choose`, whose diagram, curves and inspector are shown.
+  beside(others, titles = [], place = 0, choose = null) {
+    const { time } = this.player, own = this.part("map").parentElement, holder = own.parentElement;
+    const added = others.map(() => {
       const pane = element("div", "", { class: "pane" });
       pane.append(element("canvas", "", { class: "under", "aria-hidden": "true" }), element("canvas", "", { class: "over", role: "img" }));
-      first.parentElement.append(pane);
       return pane;
-    });
-    this.reel = others.length ? together([this.film, ...others.map(({ meta }) => new Film(meta.film))]) : this.film;
+    }), panes = added.toSpliced(place, 0, own);
+    own.querySelectorAll(".branch").forEach((each) => each.remove());
+    holder.replaceChildren(...panes);
+    const films = others.map(({ meta }) => new Film(meta.film)).toSpliced(place, 0, this.film);
+    Object.assign(this, { shown: [this], titles: others.length ? titles : [], reel: others.length ? together(films) : this.film });
     this.root.toggleAttribute("data-beside", others.length > 0);
-    others.forEach((run, i) => this.shown.push(new Beside(this, run, panes[i])));
-    if (others.length) [first, ...panes].forEach((pane, i) => pane.append(element("p", `${LETTERS[i]} · ${titles[i]}`, { class: "branch" })));
+    const besides = others.map((run, i) => new Beside(this, run, added[i]));
+    this.shown = besides.toSpliced(place, 0, this);
+    this.titles.forEach((_, i) => panes[i].append(element("p", this.called(i), { class: "branch", ...(i === place ? { "aria-current": "true" } : {}) })));
+    this.showChoice(place, choose);
+    this.share();
+    this.counts.read();
+    this.story.read();
     this.span = Math.max(...this.shown.map((run) => run.span));
-    this.shown.slice(1).forEach(({ stage }) => this.choosesOn(stage));
+    besides.forEach(({ stage }) => this.choosesOn(stage));
     this.resize();
     this.player.seek(time);
   }
 
-  get stage() {
-    return this.views.map;
+  called(i) {
+    return `${LETTERS[i]} · ${this.titles[i]}`;
   }
 
-  // Whether an agent is not in the same state in all runs. What runs on by itself differs all the time: it does not count.
-  differs(name, t, only = null) {
-    const [{ states, meta }, ...others] = this.shown, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
-    return others.some((run) => {
-      const same = run.meta.agents.indexOf(name);
-      return same < 0 || Boolean(this.downAt(agent, t)) !== Boolean(run.downAt(same, t)) || drawn.some((each) => !Object.is(this.valueOf(each, agent, t), run.valueOf(each, same, t)));
-    });
+  showChoice(place, choose) {
+    const choice = this.part("choice");
+    this.chooseRun = choose && ((i) => i !== place && i < this.shown.length && choose(i));
+    choice.hidden = !choose;
+    choice.replaceChildren(...(choose ? this.titles : []).map((title, i) => {
+      const made = element("button", LETTERS[i], { type: "button", title: `Diagram and inspector of ${title} (${i + 1})`, "aria-pressed": String(i === place) });
+      made.append(element("span", ` · ${clipped(title, 20)}`));
+      made.addEventListener("click", () => this.chooseRun(i));
+      return made;
+    }));
   }
 
-  // Whether a frame flies in all runs alike.
-  isShared(run, row) {
-    const { start, sender, receiver, kind } = run.events, names = run.meta.agents;
-    return this.shown.every((other) => {
-      if (other === run) return true;
-      const { events, meta } = other;
-      for (let at = countUpTo(events.start, start[row], true); events.start[at] === start[row]; at++) {
-        if (meta.agents[events.sender[at]] === names[sender[row]] && meta.agents[events.receiver[at]] === names[receiver[row]] && meta.kinds[events.kind[at]] === run.meta.kinds[kind[row]]) return true;
-      }
-      return false;
-    });
+  // One word, number, depth and kind has one colour in all runs.
+  share() {
+    const { shown } = this, all = (list) => [...new Set(list)];
+    for (const name of all(shown.flatMap(({ states }) => states.names))) {
+      const lists = shown.map(({ states }) => states.list[states.names.indexOf(name)]).filter((each) => each), low = Math.min(...lists.map((each) => each.low)), high = Math.max(...lists.map((each) => each.high));
+      const log = low > 0 && high / low > 10 && lists.every(({ draw }) => !draw || draw.middle === undefined), order = all(lists.flatMap((each) => each.order));
+      for (const each of lists) Object.assign(each, { low, high, log, order });
+    }
+    const trees = shown.map(({ drawings }) => drawings).filter(({ tree }) => tree >= 0), deepest = Math.max(...trees.map(({ depth }) => depth));
+    for (const each of trees) each.deepest = deepest;
+    for (const { look } of shown) look.readKinds();
   }
 
   // Follow what some frames carry: the rest is pale, and moments are its arrivals. Null: nothing any more.
@@ -201,13 +185,6 @@ class Page extends Run {
     });
   }
 
-  // A time with as many decimals as tell where a frame is: always as many, or it would jump.
-  timeText(time) {
-    const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
-    this.usual ||= flightOf(this.events) || this.span;
-    return time.toFixed(Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.usual / 8))), 0), 15));
-  }
-
   // The buttons' texts.
   showControls() {
     const { player, root } = this;
@@ -222,7 +199,7 @@ class Page extends Run {
   resize() {
     this.unit();
     this.views.map.resize();
-    for (const { stage } of this.shown.slice(1)) stage.resize();
+    for (const { stage } of this.others) stage.resize();
     this.views.spacetime.resize();
     this.strip.resize();
     this.curves.build();
@@ -270,6 +247,8 @@ class Page extends Run {
     const { meta, player, states } = this, agent = meta.agents.indexOf(link.get("agent")), pair = (link.get("link") || "").split(",").map((name) => meta.agents.indexOf(name));
     const scale = Number(link.get("text")), speed = Number(link.get("speed")), state = states.names.indexOf(link.get("colour"));
     this.following = true;
+    clearTimeout(this.keeping);
+    this.keeping = 0;
     if (["light", "dark"].includes(link.get("theme"))) this.theme(link.get("theme"));
     if (scale >= 1 && scale <= TEXTS.at(-1)) this.text(scale);
     if (state >= 0) states.shown = state;
@@ -306,6 +285,7 @@ class Page extends Run {
     if (states.shown !== states.first) add("colour", states.shown < 0 ? "none" : states.names[states.shown]);
     if (this.textScale !== 1) add("text", this.textScale);
     if (root.dataset.theme) add("theme", root.dataset.theme);
+    if (this.shown.indexOf(this) > 0) add("run", this.letter);
     if (this.trail) add("follow", this.trail.thing);
     if (this.presenting) parts.push("present");
     return parts.length ? `#${parts.join("&")}` : "";
@@ -316,6 +296,7 @@ class Page extends Run {
     if (!this.linked || this.following || this.keeping) return;
     this.keeping = setTimeout(() => {
       this.keeping = 0;
+      if (!this.linked) return;
       const address = this.address();
       if (address === location.hash) return;
       try {
@@ -383,7 +364,7 @@ class Page extends Run {
 
   // Show no more: another page takes its place.
   leave() {
-    this.player.playing = false;
+    this.player.playing = this.linked = false;
     this.observer.disconnect();
     this.gone.abort();
   }
@@ -419,6 +400,7 @@ class Page extends Run {
     };
     // A page in a frame, or that asks its server, is loaded anew by F5 as usual.
     if (event.key === "F5" && (this.meta.framed || this.live)) return;
+    if (this.chooseRun && /^[123]$/.test(event.key)) keys[event.key] = () => this.chooseRun(event.key - 1);
     if (!keys[event.key]) return;
     if (event.key !== "Escape") event.preventDefault();
     keys[event.key]();
@@ -491,17 +473,56 @@ async function measure(page, frames) {
   return times;
 }
 
+// What of a page's state goes on in the next one, and taking it up.
+function keptOf({ player: { time, film, speed, playing }, view, chosen, states, meta, trail }) {
+  return { time, film, speed, playing, view, chosen, trail, colour: states.names[states.shown], agents: String(meta.agents) };
+}
+
+function keep(page, { speed, view, chosen, colour, agents }) {
+  page.player.speed = speed;
+  if (page.views[view]) page.view = view;
+  if (page.states.names.includes(colour)) page.states.shown = page.states.names.indexOf(colour);
+  // An event's number is that of its run.
+  if (chosen && chosen.event === undefined && String(page.meta.agents) === agents) page.chosen = chosen;
+  page.showControls();
+}
+
 async function start(root, meta, packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser has no DecompressionStream: it is older than 2023");
-  const [first, ...others] = await Promise.all((meta.runs ? packed : [packed]).map(unpack));
-  const page = new Page(root, meta.runs ? { ...meta.runs[0], title: meta.title, command: "" } : meta, first);
-  if (meta.runs) page.beside(others.map((columns, i) => ({ meta: meta.runs[i + 1], columns })), meta.names);
+  const columns = await Promise.all((meta.runs ? packed : [packed]).map(unpack)), parts = meta.runs && root.cloneNode(true);
+  const runs = (meta.runs || [meta]).map((each, i) => ({ meta: meta.runs ? { ...each, title: meta.title, command: "" } : meta, columns: columns[i] }));
+  let page = null;
+  const open = (place) => {
+    const kept = page && { ...keptOf(page), linked: page.linked };
+    if (kept) {
+      page.leave();
+      root.replaceChildren(...parts.cloneNode(true).children);
+    }
+    page = new Page(root, runs[place].meta, runs[place].columns);
+    if (meta.runs) page.beside(runs.filter((_, i) => i !== place), meta.names, place, open);
+    if (kept) {
+      keep(page, kept);
+      if (kept.trail) page.pursue(kept.trail.thing);
+      page.resize();
+      page.player.put(kept.film, kept.time);
+      if (kept.playing) page.player.play();
+      page.linked = kept.linked;
+      page.keepAddress();
+      Object.assign(window.replay, handle(page));
+    }
+  };
+  open(0);
   if (page.meta.film.follow) page.pursue(page.meta.film.follow.thing, page.meta.film.follow.rows);
   page.draw();
   root.dataset.ready = "";
   if (!meta.framed) {
-    const follow = () => page.follow(new URLSearchParams(location.hash.slice(1)));
-    if (location.hash.length > 1) follow();
+    // By the event's own address: a page that waited to keep its address may have replaced it meanwhile.
+    const follow = ({ newURL }) => {
+      const link = new URLSearchParams(new URL(newURL).hash.slice(1)), place = LETTERS.indexOf(link.get("run") || LETTERS[0]);
+      if (runs[place] && page.shown[place] !== page) open(place);
+      page.follow(link);
+    };
+    if (location.hash.length > 1) follow({ newURL: location.href });
     window.addEventListener("hashchange", follow);
     page.linked = true;
   }

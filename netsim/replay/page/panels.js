@@ -1,7 +1,7 @@
 // What stands beside: states and their colours, counts by cause with filters, kinds, what happens, notes.
 
-// Words in the legend, and entries of the list of what happens, at most.
-const MOST_IN_LEGEND = 24, MOST_IN_STORY = 300;
+// Entries of the list of what happens, at most.
+const MOST_IN_STORY = 300;
 
 class StatePanel {
   constructor(page, panel) {
@@ -43,31 +43,17 @@ class StatePanel {
     bar.querySelector("i").style.background = one && !states.momentary ? stops[5] : `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
-  // The words of a category, each with its colour and shape; down where some agent is at some time.
+  // The words of a category, each with its colour and shape, and what else is drawn.
   drawWords() {
-    const { states, look } = this.page, { category } = states;
-    const list = [...(category ? states.order(category).slice(0, MOST_IN_LEGEND) : []), ...(this.page.fallen.size ? [DOWN] : [])];
-    const drawn = this.page.drawings.legend(), key = `${category} ${look.theme} ${list.map(String)} ${drawn.map(([, words]) => words)}`;
+    const { states, look, shown } = this.page;
+    // A sign that several runs have stands once.
+    const list = [...new Map(shown.flatMap(({ drawings }) => [...drawings.legend(), ...drawings.letters()].map((each) => [each[1], each]))).values()], key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
-    this.words.hidden = !list.length && !drawn.length;
-    const more = category ? states.order(category).length - MOST_IN_LEGEND : 0;
-    this.words.replaceChildren(...list.map((word) => {
+    this.words.hidden = !list.length;
+    this.words.replaceChildren(...list.map(([sign, words]) => {
       const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
-      const { colour, shape } = look.role(category, word);
-      context.scale(2, 2);
-      context.beginPath();
-      context.fillStyle = word === DOWN ? look.paper : colour;
-      context.strokeStyle = look.ink;
-      if (word === DOWN) context.setLineDash([2, 2]);
-      (SHAPES[shape] || SHAPES.circle)(context, 9, 9, 6);
-      context.fill();
-      context.stroke();
-      if (word === DOWN) look.drawMark(context, "cross", look.ink, 13, 5, 3);
-      item.append(canvas, element("span", word === DOWN ? "down" : word));
-      return item;
-    }), ...(more > 0 ? [element("li", `and ${more} more`)] : []), ...drawn.map(([sign, words]) => {
-      const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
+      if (!sign) return element("li", words);
       context.scale(2, 2);
       context.beginPath();
       sign(context);
@@ -90,7 +76,7 @@ class Counts {
     this.total = element("td", "");
     total.append(element("th", "all", { scope: "row" }), this.ended, this.total);
     body.append(total);
-    this.kinds = 0;
+    this.kinds = new Set();
     this.read();
   }
 
@@ -103,22 +89,23 @@ class Counts {
       row.hidden = !count && cause !== "delivered" && !events.cause.includes(index);
     }
     this.total.textContent = String(meta.total);
-    meta.kinds.slice(this.kinds).forEach((kind, more) => {
-      const i = this.kinds + more;
+    for (const kind of new Set(page.shown.flatMap((run) => run.meta.kinds))) {
+      if (this.kinds.has(kind)) continue;
+      this.kinds.add(kind);
+      const run = page.shown.find((each) => each.meta.kinds.includes(kind)), i = run.meta.kinds.indexOf(kind);
       const label = element("label", "", { "data-kind": kind }), canvas = this.icon((context) => {
         context.beginPath();
-        const { shape, colour } = page.look.kind(i);
+        const { shape, colour } = run.look.kind(i);
         SHAPES[shape](context, 8, 8, 5);
         context.fillStyle = colour;
         context.fill();
       });
-      label.append(this.box("keptKinds", i), canvas, kind);
+      label.append(this.box("keptKinds", (each) => each.meta.kinds.indexOf(kind)), canvas, kind);
       kinds.append(label);
-    });
-    this.kinds = meta.kinds.length;
-    kinds.hidden = !meta.kinds.length;
+    }
+    kinds.hidden = !this.kinds.size;
     // What hollow means, once there is a reply.
-    if (!this.hollow && events.reply.includes(1)) {
+    if (!this.hollow && page.shown.some((run) => run.events.reply.includes(1))) {
       this.hollow = element("p", "", { class: "hollow" });
       this.hollow.append(this.icon((context) => {
         context.beginPath();
@@ -134,7 +121,7 @@ class Counts {
   add(body, cause, index) {
     const { look } = this.page;
     const row = element("tr", "", { "data-cause": cause }), head = element("th", "", { scope: "row" }), label = element("label");
-    if (index >= 0) label.append(this.box("keptCauses", index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
+    if (index >= 0) label.append(this.box("keptCauses", () => index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
     label.append(cause.replaceAll("_", " "));
     head.append(label);
     const now = element("td", "0", { "data-now": "" }), all = element("td", "", { "data-count": "" });
@@ -145,17 +132,18 @@ class Counts {
 
   // Show the kinds of these names only; of none all.
   only(names) {
-    const { events, meta } = this.page, some = meta.kinds.some((kind) => names.includes(kind));
-    meta.kinds.forEach((kind, i) => (events.keptKinds[i] = !some || names.includes(kind) ? 1 : 0));
-    this.panel.querySelectorAll("[data-kind]").forEach((label, i) => (label.querySelector("input").checked = Boolean(events.keptKinds[i])));
-    this.page.strip.resize();
+    const { shown, strip } = this.page, some = names.some((name) => this.kinds.has(name));
+    for (const { events, meta } of shown) meta.kinds.forEach((kind, i) => (events.keptKinds[i] = !some || names.includes(kind) ? 1 : 0));
+    for (const label of this.panel.querySelectorAll("[data-kind]")) label.querySelector("input").checked = !some || names.includes(label.dataset.kind);
+    strip.resize();
   }
 
-  box(kept, i) {
+  // A box that filters the kind, or cause, whose number in each run a function finds.
+  box(kept, of) {
     const box = element("input", "", { type: "checkbox" });
     box.checked = true;
     box.addEventListener("change", () => {
-      this.page.events[kept][i] = box.checked ? 1 : 0;
+      for (const run of this.page.shown) if (of(run) >= 0) run.events[kept][of(run)] = box.checked ? 1 : 0;
       this.page.strip.resize();
       this.page.draw();
       this.page.keepAddress();
@@ -228,19 +216,27 @@ class Story {
   }
 
   read() {
-    const { meta } = this.page, { times = [], agents = [], texts = [] } = meta.marks || {}, name = (i) => clipped(meta.agents[i], 16), found = [];
-    times.forEach((time, i) => found.push({ time, who: name(agents[i]), text: `“${texts[i]}”` }));
-    for (const { text, begin, end, what } of meta.faults || []) {
-      found.push({ time: begin, who: "", text: what === "Join" ? text : shortened(text) });
-      if (end !== null && end !== undefined && what !== "Join") found.push({ time: end, who: "", text: `over: ${shortened(text)}` });
-    }
-    found.sort((one, other) => one.time - other.time);
+    const all = new Map();
+    this.page.shown.forEach(({ meta }, run) => {
+      const { times = [], agents = [], texts = [] } = meta.marks || {};
+      const add = (time, text, who = "") => {
+        const key = `${time} ${who} ${text}`;
+        if (!all.has(key)) all.set(key, { time, who, text, in: [] });
+        all.get(key).in.push(run);
+      };
+      times.forEach((time, i) => add(time, `“${texts[i]}”`, clipped(meta.agents[agents[i]], 16)));
+      for (const { text, begin, end, what } of meta.faults || []) {
+        add(begin, what === "Join" ? text : shortened(text));
+        if (end !== null && end !== undefined && what !== "Join") add(end, `over: ${shortened(text)}`);
+      }
+    });
+    const found = [...all.values()].sort((one, other) => one.time - other.time);
     this.times = Float64Array.from(found.slice(0, MOST_IN_STORY), ({ time }) => time);
     this.panel.hidden = !found.length;
     this.at = null;
-    this.list.replaceChildren(...found.slice(0, MOST_IN_STORY).map(({ time, who, text }) => {
+    this.list.replaceChildren(...found.slice(0, MOST_IN_STORY).map(({ time, who, text, in: runs }) => {
       const item = element("li"), go = element("button", "", { type: "button" });
-      go.append(element("time", `${short(time, 6)} s`), who ? element("b", ` ${who} `) : " ", text);
+      go.append(element("time", `${short(time, 6)} s`), " ", this.page.inRuns(runs, ""), who ? element("b", `${who} `) : "", text);
       go.addEventListener("click", () => this.page.player.seek(time));
       item.append(go);
       return item;

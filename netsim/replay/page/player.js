@@ -2,7 +2,7 @@
 
 const SPEEDS = [0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64];
 // Seconds in which the film comes to the next moment at most, and to the next arrival.
-const TO_MOMENT = 6, TO_ARRIVAL = 0.8;
+const TO_MOMENT = 6, TO_ARRIVAL = 0.8, STANDING = 1e-4;
 
 class Player {
   constructor(page) {
@@ -28,7 +28,13 @@ class Player {
   put(film, time = this.reel.time(film)) {
     const { limit } = this.page;
     Object.assign(this, time < limit ? { film, time } : { film: Math.min(film, this.reel.length), time: limit });
+    this.stands = this.film > this.reel.of(this.time) + 1e-6;
     this.page.draw();
+  }
+
+  // Whether the film stands at a time, and has come there before.
+  standsAt(time) {
+    return time === this.time && this.stands;
   }
 
   // How new something is: 1 as it happens, 0 after some seconds of film, and before.
@@ -100,10 +106,11 @@ class Player {
   // Plays on to the next moment, and stands; asked again on the way it is there at once. Backwards it goes at once.
   moment(forward) {
     const { goal, film, stops, page } = this, next = stops.find((each) => each.film > film + 1e-3);
-    if (forward) return goal ? this.arrive() : this.play(next ? this.goalAt(next.time, next.film) : this.goalAt(page.span), TO_MOMENT);
+    // As the film stands there: with what comes of the moment.
+    if (forward) return goal ? this.arrive() : this.play(next ? this.goalAt(next.time, next.film + STANDING) : this.goalAt(page.span), TO_MOMENT);
     if (this.playing) this.pause();
     const before = stops.findLast((each) => each.film < film - 0.4);
-    this.put(before ? before.film : 0, before ? before.time : 0);
+    this.put(before ? before.film + STANDING : 0, before ? before.time : 0);
   }
 
   // The next end of a shown frame, flown in less than a second, lest nobody sees where it came from; or the one before.

@@ -3,6 +3,9 @@
 // Faults by which agents are down, and the words at their begin and end.
 const DOWNS = new Map([["Crash", ["crash", "restart"]], ["Leave", ["leaves", "is back"]], ["Join", ["", "joins"]], ["Empty", ["battery empty", "charged"]]]);
 const DOWN_NOW = { Crash: "down", Leave: "has left", Join: "not there yet", Empty: "battery empty" };
+// What runs side by side are called.
+const LETTERS = "ABC";
+
 // From the run's seconds to the film's and back, straight between two knots. Where the film stands, one time has two.
 class Film {
   constructor({ time, film, moments, held }) {
@@ -162,6 +165,101 @@ class Run {
   }
 }
 
+// A run as a picture shows it, with a clock and words about it: the page's, or a still's. Others may stand beside it.
+class Shown extends Run {
+  // The round that is open at a time; 0: none is. At the end of the last one it is that which closes.
+  round(time) {
+    const { rounds, round_period: period } = this.meta, place = time / period;
+    return rounds > 0 && place <= rounds * (1 + 1e-9) ? Math.min(Math.floor(place + 1e-9) + 1, rounds) : 0;
+  }
+
+  // A time with as many decimals as tell where a frame is: always as many, or it would jump.
+  timeText(time) {
+    const seen = this.view === "spacetime" ? Math.min(this.views.spacetime.window, this.span) : this.span;
+    this.usual ||= flightOf(this.events) || this.span;
+    return time.toFixed(Math.min(Math.max(Math.ceil(-Math.log10(Math.min(seen / 1000, this.usual / 8))), 0), 15));
+  }
+
+  // Beside the clock: how fast, which round, how many are under way.
+  pace(time) {
+    const { player, view, reel, meta } = this, parts = [], round = this.round(time), rate = reel.rate(player.film) * player.speed;
+    if (rate > 0) parts.push(rate >= 1 ? `${short(rate, 2)}× as fast` : `slowed ${short(1 / rate, 1 / rate < 10 ? 2 : Math.ceil(Math.log10(1 / rate)))}×`);
+    // The number of rounds is known at the run's end only.
+    if (round) parts.push(`round ${round}${this.live && this.live.running ? "" : ` of ${meta.rounds}`}`);
+    const { underway, spread } = this.drawn;
+    if (view !== "map") parts.push(`${underway} frames${this.letter && ` of ${this.letter}`} in view`);
+    else if (underway || !spread) parts.push(`${underway} under way`);
+    if (spread) parts.push(`${spread} drawn over the round: latency is 0`);
+    if (this.shown.length > 1) parts.push(`${meta.agents.filter((name) => this.differs(name, time)).length} of ${meta.agents.length} differ`);
+    return parts.join(" · ");
+  }
+
+  // What is followed, of what goes from hand to hand its way, and what fails.
+  going(time) {
+    const { trail, events } = this, failing = this.of((run) => run.stage.failing());
+    if (!trail) return failing;
+    const gone = trail.list.filter((row) => events.end[row] <= time && !events.cause[row]), path = gone.map((row) => events.receiver[row]);
+    const isPath = path.length && path.length <= 12 && gone.every((row, i) => !i || events.sender[row] === path[i - 1]);
+    const way = isPath ? `: ${[events.sender[gone[0]], ...path].map((agent) => this.names([agent])).join(" → ")}` : "";
+    return [`following “${clipped(trail.thing, 24)}”${way}`, ...failing];
+  }
+
+  // What happens at a time of the film: a moment that has just come, else what is under way; and which of the two it is.
+  caption(t, film) {
+    const { reel: { moments, held } } = this, last = moments.findLast((moment) => moment.film <= film + 1e-6);
+    if (last && film - last.film < held) return [moments.filter(({ time }) => time === last.time).map(({ text, in: runs = [0] }) => this.inRuns(runs, text)).join(" · "), true];
+    return [this.of((run) => [run.underway(t)]).join(" | "), false];
+  }
+
+  // What is so in some of the runs that are shown, by their numbers.
+  inRuns(runs, text) {
+    return runs.length < this.shown.length ? `${runs.map((i) => LETTERS[i]).join(", ")}: ${text}` : text;
+  }
+
+  // The texts that a function gives for each run, with the letters of those that have them.
+  of(tell) {
+    const found = new Map();
+    this.shown.forEach((run, i) => tell(run).forEach((text) => found.set(text, [...(found.get(text) || []), i])));
+    return [...found].map(([text, runs]) => this.inRuns(runs, text));
+  }
+
+  // The runs beside this one.
+  get others() {
+    return this.shown.filter((run) => run !== this);
+  }
+
+  // This run's, beside others.
+  get letter() {
+    return this.titles.length ? LETTERS[this.shown.indexOf(this)] : "";
+  }
+
+  get stage() {
+    return this.views.map;
+  }
+
+  // Whether an agent is not in the same state in all runs. What runs on by itself differs all the time: it does not count.
+  differs(name, t, only = null) {
+    const { states, meta, others } = this, agent = meta.agents.indexOf(name), drawn = only || states.names.filter((_, i) => states.list[i].draw && !["arc", "dim"].includes(states.list[i].draw.as));
+    return others.some((run) => {
+      const same = run.meta.agents.indexOf(name);
+      return same < 0 || Boolean(this.downAt(agent, t)) !== Boolean(run.downAt(same, t)) || drawn.some((each) => !Object.is(this.valueOf(each, agent, t), run.valueOf(each, same, t)));
+    });
+  }
+
+  // Whether a frame flies in all runs alike.
+  isShared(run, row) {
+    const { start, sender, receiver, kind } = run.events, names = run.meta.agents;
+    return this.shown.every((other) => {
+      if (other === run) return true;
+      const { events, meta } = other;
+      for (let at = countUpTo(events.start, start[row], true); events.start[at] === start[row]; at++) {
+        if (meta.agents[events.sender[at]] === names[sender[row]] && meta.agents[events.receiver[at]] === names[receiver[row]] && meta.kinds[events.kind[at]] === run.meta.kinds[kind[row]]) return true;
+      }
+      return false;
+    });
+  }
+}
+
 // A path through a run that is followed: the frames that carry a thing, and who sends or gets them.
 class Trail {
   constructor({ events }, thing, list) {
@@ -176,7 +274,7 @@ class Beside extends Run {
     this.page = page;
     this.read();
     this.look.scale = page.look.scale;
-    this.stage = new Stage(this, pane);
+    this.stage = new Stage(this, pane.querySelector(".over"), pane.querySelector(".under")).listen();
   }
 
   get player() {

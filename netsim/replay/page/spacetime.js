@@ -6,14 +6,11 @@ const NARROW = 760;
 const AHEAD = 4;
 
 class SpaceTime {
-  constructor(page, canvas) {
-    Object.assign(this, { page, canvas, zoomed: false, comparing: false, clocked: false, key_: "" });
-    // The canvas of the sheet that is shown, and of the one after it.
-    [this.under, this.spare] = [0, 1].map(() => document.createElement("canvas"));
-    this.addBar();
+  // `under` and `spare` are the canvas of the sheet that is shown, and of the one after it.
+  constructor(page, canvas, under, spare) {
+    Object.assign(this, { page, canvas, under, spare, zoomed: false, comparing: false, clocked: false, key_: "" });
     this.fit();
     this.resize();
-    this.listen();
   }
 
   // As much time as leaves some 12 pixels to a frame, but no less than a round has where there are few; all where that is
@@ -299,7 +296,7 @@ class SpaceTime {
   measure(t) {
     const { width, height } = this.surface, { look, meta, span } = this.page, { context } = this.surface, size = 12 * look.scale;
     const count = Math.max(meta.agents.length, 1), wide = this.window;
-    const start = wide >= span ? -0.01 * wide : Math.min(Math.max(t - (2 * wide) / 3, -0.02 * wide), span - 0.98 * wide);
+    const start = this.held ?? (wide >= span ? -0.01 * wide : Math.min(Math.max(t - (2 * wide) / 3, -0.02 * wide), span - 0.98 * wide));
     Object.assign(this, { width, height, size, start });
     const names = this.widestOf(meta.agents.slice(0, 500).map((name) => clipped(name, 13)), look.font(13, "600"), 10);
     if (this.tall) {
@@ -357,19 +354,7 @@ class SpaceTime {
     const key = [wide, this.scale, surface.width, surface.height, ratio, this.left, this.thick, this.clocked, JSON.stringify(chosen), events.keptKinds.join(""), events.keptCauses.join("")].join();
     this.last = start;
     if (this.key_ !== key || !kept) {
-      if (hasty) {
-        context.save();
-        context.beginPath();
-        if (this.tall) context.rect(0, this.top, this.width, this.long);
-        else context.rect(this.left, 0, this.long, this.bottom);
-        context.clip();
-        context.translate(this.tall ? 0 : this.left, this.tall ? this.top : 0);
-        this.sheet = new Sheet(this, context, start, start + wide);
-        this.sheet.work();
-        context.restore();
-        this.key_ = "";
-        return;
-      }
+      if (hasty) return this.drawDirectly();
       const from = all ? start : Math.floor(start / (wide / 2)) * (wide / 2), { next } = this;
       if (this.key_ === key && next && next.from <= start && start + wide <= next.to) [this.sheet, this.under, this.spare] = [next, this.spare, this.under];
       else this.sheet = this.sheetOn(this.under, from, from + (all ? 1 : 2) * wide, ratio);
@@ -388,6 +373,21 @@ class SpaceTime {
     else context.drawImage(under, shift, 0, w, h, this.left, 0, w / ratio, h / ratio);
   }
 
+  // What is in view, on the canvas itself.
+  drawDirectly() {
+    const { context } = this.surface;
+    context.save();
+    context.beginPath();
+    if (this.tall) context.rect(0, this.top, this.width, this.long);
+    else context.rect(this.left, 0, this.long, this.bottom);
+    context.clip();
+    context.translate(this.tall ? 0 : this.left, this.tall ? this.top : 0);
+    this.sheet = new Sheet(this, context, this.start, this.start + this.window);
+    this.sheet.work();
+    context.restore();
+    this.key_ = "";
+  }
+
   // A sheet that is yet to be drawn on a cleared canvas.
   sheetOn(canvas, from, to, ratio) {
     const { surface } = this, long = (to - from) * this.scale, large = (size) => Math.ceil(size * ratio);
@@ -404,11 +404,29 @@ class SpaceTime {
   draw(t) {
     this.read();
     this.measure(t);
-    const { context, width, height } = this.surface, { look, events, chosen } = this.page;
+    const { context, width, height } = this.surface, { events } = this.page;
     context.clearRect(0, 0, width, height);
     this.drawGrid(context, width, height);
     this.drawSheet();
-    // What is yet to come is pale, unless a chosen event shows its future.
+    this.drawCursor(context, t);
+    this.drawNames(context, t);
+    this.tell();
+    const rows = events.overlapping(this.start, this.start + this.window).length, drawn = this.sheet.drawn;
+    return { shown: rows, underway: rows, spread: 0, drawn: drawn < this.sheet.rows.length ? Math.min(drawn, rows) : rows, marks: 0, shownMarks: 0 };
+  }
+
+  // A stretch that does not move, without a cursor.
+  drawStill(t) {
+    const { context, width, height } = this.surface;
+    this.read();
+    this.measure(t);
+    this.drawGrid(context, width, height);
+    this.drawDirectly();
+  }
+
+  // What is yet to come is pale, unless a chosen event shows its future.
+  drawCursor(context, t) {
+    const { look, chosen } = this.page;
     const at = this.at(t), end = (this.tall ? this.top : this.left) + this.long;
     context.fillStyle = look.paper;
     context.globalAlpha = 0.6;
@@ -416,10 +434,6 @@ class SpaceTime {
     context.globalAlpha = 1;
     context.fillStyle = look.accent;
     if (at <= end + 1) this.fill(context, at - 1, at + 1);
-    this.drawNames(context, t);
-    this.tell();
-    const rows = events.overlapping(this.start, this.start + this.window).length, drawn = this.sheet.drawn;
-    return { shown: rows, underway: rows, spread: 0, drawn: drawn < this.sheet.rows.length ? Math.min(drawn, rows) : rows, marks: 0, shownMarks: 0 };
   }
 
   fill(context, from, to) {

@@ -12,16 +12,21 @@ const CUTS = new Set(["LinkDown", "Partition", "SetLink"]);
 const isStray = ({ what, links, agents, sides }) => !DOWNS.has(what) && !links.length && !sides && agents.length > 0;
 
 class Stage {
-  constructor(run, pane) {
-    Object.assign(this, { run, pane, canvas: pane.querySelector(".over"), under: pane.querySelector(".under") });
+  constructor(run, canvas, under) {
+    Object.assign(this, { run, canvas, under });
     const seen = new Set();
     this.pairs = run.meta.links.filter(([i, j]) => i !== j && !seen.has(this.pairKey(i, j)) && seen.add(this.pairKey(i, j)));
+    this.resize();
+  }
+
+  // On a page: words at the pointer.
+  listen() {
     this.tip = element("div", "", { class: "tip", "aria-hidden": "true" });
     this.tip.hidden = true;
     this.canvas.after(this.tip);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event.offsetX, event.offsetY));
     this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
-    this.resize();
+    return this;
   }
 
   pairKey(i, j) {

@@ -3,6 +3,9 @@
 // The word of look.role() for an agent that is down.
 const DOWN = Symbol("down");
 
+// A state's name as a word: "sink" of routing.is_sink.
+const plain = (name) => name.split(".").pop().replace(/^(is|has)_/, "").replaceAll("_", " ");
+
 function rangeOf(values) {
   let low = Infinity, high = -Infinity;
   for (const value of values) {
@@ -95,11 +98,12 @@ class States {
     return this.isTree ? this.drawings.treeAt(t, this.shown).depths[agent] : this.of(this.shown, agent, t);
   }
 
-  // An agent that sends at t is shown as it was when it sent, and what it became then at that instant from there on.
+  // An agent that sends at t is shown as it was when it sent, and what it became then at that instant from there on: also as
+  // the film stands at t.
   of(index, agent, t) {
-    const rows = this.changes(agent);
+    const rows = this.changes(agent), stands = this.page.player?.standsAt(t);
     let place = countUpTo(this.times, t, false, rows) - 1;
-    while (place > 0 && this.times[rows[place]] === t && this.speaksBefore(agent, rows[place], t)) place--;
+    while (place > 0 && !stands && this.times[rows[place]] === t && this.speaksBefore(agent, rows[place], t)) place--;
     return place < 0 ? NaN : this.list[index].values[rows[place]];
   }
 

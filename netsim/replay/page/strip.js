@@ -2,9 +2,13 @@
 // runs how many agents differ; the run's own seconds, which stand far apart where the film is slow; moments; and the slider.
 
 class Strip {
-  constructor(page, canvas) {
-    Object.assign(this, { page, canvas });
-    this.under = document.createElement("canvas");
+  constructor(page, canvas, under) {
+    Object.assign(this, { page, canvas, under });
+    this.resize();
+  }
+
+  listen() {
+    const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       this.dragging = true;
@@ -12,7 +16,6 @@ class Strip {
     });
     canvas.addEventListener("pointermove", (event) => this.dragging && this.drag(event));
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => (this.dragging = false));
-    this.resize();
   }
 
   drag(event) {
@@ -47,11 +50,9 @@ class Strip {
     if (page.shown.length > 1) {
       const { reel } = page.player, { agents } = page.meta;
       context.fillStyle = look.accent;
-      for (let bin = 0; bin < bins; bin++) {
-        const t = reel.time(((bin + 0.5) / bins) * reel.length), share = agents.reduce((sum, name) => sum + page.differs(name, t), 0) / agents.length;
-        context.fillRect(8 + bin * bar, half - 0.6 * half * share, bar + 0.5, 0.6 * half * share);
-      }
-      return this.drawAxis(context, half, inner, height, `agents that differ, of ${agents.length}`, "");
+      const shares = Float64Array.from({ length: bins }, (_, bin) => agents.reduce((sum, name) => sum + page.differs(name, reel.time(((bin + 0.5) / bins) * reel.length)), 0) / agents.length);
+      shares.forEach((share, bin) => context.fillRect(8 + bin * bar, half - 0.6 * half * share, bar + 0.5, 0.6 * half * share));
+      return this.drawAxis(context, half, inner, height, null, [`agents that differ, of ${agents.length}`, new Float64Array(bins)]);
     }
     const counts = this.histogram(bins), ill = Float64Array.from({ length: bins }, (_, bin) => counts.subarray(bin * causes + 1, (bin + 1) * causes).reduce((sum, each) => sum + each, 0));
     const most = [counts.reduce((best, each, i) => (i % causes ? best : Math.max(best, each)), 0), Math.max(...ill)];
@@ -68,7 +69,8 @@ class Strip {
         y += size;
       }
     }
-    this.drawAxis(context, half, inner, height, most[0] ? `delivered, at most ${most[0]}` : "", most[1] ? `other ends, at most ${most[1]}` : "");
+    const well = ill.map((_, bin) => counts[bin * causes] / most[0]);
+    this.drawAxis(context, half, inner, height, most[0] ? [`delivered, at most ${most[0]}`, well] : null, most[1] ? [`other ends, at most ${most[1]}`, ill.map((each) => each / most[1])] : null);
   }
 
   drawAxis(context, half, inner, height, above, below) {
@@ -86,9 +88,9 @@ class Strip {
       context.fillText(text, left, height - 3);
       free = left + wide + room;
     }
-    context.textAlign = "right";
-    if (above && !this.page.presenting) look.write(context, above, inner + 4, this.size, 3);
-    if (below && !this.page.presenting) look.write(context, below, inner + 4, 2 * half - 3, 3);
+    // Both stand at the axis: moments are marked above.
+    if (above && !this.page.presenting) this.say(context, inner, above, half - 3);
+    if (below && !this.page.presenting) this.say(context, inner, below, half + 0.95 * this.size);
     for (const { film, weight } of this.page.player.stops) {
       const x = this.at(film), size = (weight >= 7 ? 0.5 : 0.3) * this.size;
       context.fillStyle = weight >= 7 ? look.accent : look.soft;
@@ -98,10 +100,29 @@ class Strip {
     }
   }
 
+  // A text where least of bars is behind it; at the right if it may be.
+  say(context, inner, [text, shares], y) {
+    const bar = inner / shares.length, wide = Math.ceil((context.measureText(text).width + 8) / bar);
+    let least = Infinity, right = shares.length;
+    for (let end = shares.length; end >= wide; end--) {
+      const cost = shares.subarray(end - wide, end).reduce((sum, each) => sum + each, 0);
+      if (cost < least - 1e-9) [least, right] = [cost, end];
+    }
+    context.textAlign = "right";
+    this.page.look.write(context, text, 8 + right * bar - 4, y, 3);
+  }
+
   draw(t) {
-    const { context, width, height } = this.surface, { look, player } = this.page, x = this.at(player.film);
+    const { context, width, height } = this.surface;
     context.clearRect(0, 0, width, height);
     context.drawImage(this.under, 0, 0, width, height);
+    this.drawCursor();
+    this.canvas.setAttribute("aria-valuenow", String(t));
+    this.canvas.setAttribute("aria-valuetext", `${short(t)} seconds`);
+  }
+
+  drawCursor() {
+    const { context, height } = this.surface, { look, player } = this.page, x = this.at(player.film);
     context.fillStyle = look.accent;
     context.fillRect(x - 1.5, 0, 3, height - this.foot + 2);
     context.beginPath();
@@ -110,7 +131,5 @@ class Strip {
     context.lineWidth = 2;
     context.strokeStyle = look.paper;
     context.stroke();
-    this.canvas.setAttribute("aria-valuenow", String(t));
-    this.canvas.setAttribute("aria-valuetext", `${short(t)} seconds`);
   }
 }

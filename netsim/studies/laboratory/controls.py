@@ -25,7 +25,7 @@ def controls(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
     """Return what the page needs of each parameter, as JSON has it.
 
     Each has ``name``, ``label``, ``help``, ``default``, ``optional`` and a ``sort``: "switch", "choice" (with
-    ``choices``), "text", "seed", or "slider" (with ``low``, ``high``, ``step`` and ``whole``). A slider's range is a
+    ``choices``), "text", "seed", "number", or "slider" (with ``low``, ``high`` and ``step``). A slider's range is a
     suggestion: any number can be typed.
     """
     return [
@@ -62,8 +62,8 @@ def _sort(parameter: Parameter) -> dict[str, Any]:
     if whole and (parameter.name == "seed" or parameter.name.endswith("_seed")):
         return {"sort": "seed"}
     if parameter.default is None or not math.isfinite(_number(parameter.default)):
-        return {"sort": "number", "whole": whole}
-    return {"sort": "slider", "whole": whole} | _range(parameter, float(parameter.default), whole)
+        return {"sort": "number"}
+    return {"sort": "slider"} | _range(parameter, float(parameter.default), whole)
 
 
 def _range(parameter: Parameter, default: float, whole: bool) -> dict[str, float]:

@@ -8,10 +8,10 @@ from netsim.replay.html import page_of
 __all__ = ["page"]
 
 
-def page(study: str, title: str, *, framed: bool = False) -> str:
+def page(study: str, *, framed: bool = False) -> str:
     """Return the page of a lab on a study; ``framed``: it asks the page that holds it, instead of its server."""
     style, script = (
         (files("netsim.studies.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js")
     )
-    meta = {"title": f"Lab: {Path(study).name}", "lab": {"study": study, "about": title, "framed": framed}}
+    meta = {"title": f"Lab: {Path(study).name}", "lab": {"study": study, "framed": framed}}
     return page_of(meta, None, asks=not framed, style=style, script=script)

@@ -72,7 +72,6 @@ class LabServer:
     ) -> None:
         scenario = catalogue.find_study(study)
         self._tree = Tree(Source(study, scenario.parameters), settings)
-        self._title = scenario.title
         self._file = Path(study) if study.endswith(".py") else None
         self._changed_at = self._mtime()
         self._file_error = ""
@@ -211,7 +210,7 @@ class LabServer:
     def _answer(self, rest: str) -> Answer | None:
         """Return the answer to a GET: the page, what has changed, or a run of a branch."""
         if not rest:
-            return HTTPStatus.OK, "text/html", page(self._tree.source.study, self._title)
+            return HTTPStatus.OK, "text/html", page(self._tree.source.study)
         if found := re.fullmatch(r"state\?seen=(\d{1,9})", rest, re.ASCII):
             return HTTPStatus.OK, "application/json", self._state(int(found[1]))
         if found := re.fullmatch(r"branch/(\d{1,9})/(\d{1,9})", rest, re.ASCII):

@@ -1,8 +1,7 @@
-"""What a page shows of the runs of a study: their frames, packed, and a few figures."""
+"""What a page shows of the runs of a study: their frames, packed, and a last value."""
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from netsim.core.records import TOTALS
@@ -23,24 +22,18 @@ _MOST_NAMED = 3
 
 
 def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "") -> list[dict[str, Any]]:
-    """Return of each run its ``name``, ``hash``, ``figures``, and ``data``: the page's meta and columns, in JSON."""
+    """Return of each run its ``name``, ``hash``, ``last`` value, and ``data``: the page's meta and columns, in JSON."""
     found = []
     for name, run in runs.items():
-        about = About(title_of(Path(study).name, name), command, question=question)
+        about = About(title_of(study, name), command, question=question)
         whole, packed = packed_parts(*parts_of(run, about=about, most=MOST))
         data = as_json({"meta": whole, "packed": packed})
-        found.append({"name": name, "hash": run.trace_hash, "figures": figures(run), "data": data})
+        found.append({"name": name, "hash": run.trace_hash, "last": _last(run), "data": data})
     return found
 
 
-def figures(run: Run) -> dict[str, Any]:
-    """Return what a branch shows of a run: messages, bits on the wire, its end in s, and a last value with its name."""
-    transmissions, bits = run.ledger.transmissions, run.ledger.wire_bits
-    return {"messages": transmissions, "bits": bits, "ended_at": run.ended_at, "last": _last(run)}
-
-
 def _last(run: Run) -> dict[str, str] | None:
-    """Return the last value of the first watched state or, without one, of the first column of the study's own."""
+    """Return ``name`` and ``text`` of the last value: of the first watched state, or of the study's first column."""
     if run.watch is not None and len(states := run.states):
         name = next((str(each) for each in states.columns if each not in ("algorithm", "time_s", "agent", "sent")), "")
         if name:

@@ -264,7 +264,7 @@ class Tree:
         how = self.settings, branch.at, branch.order
         return {name: value for name, value in vars(branch).items() if name != "result"} | {
             "hash": result["hash"],
-            "runs": [{key: run[key] for key in ("name", "hash", "figures")} for run in result["runs"]],
+            "runs": [{key: run[key] for key in ("name", "hash", "last")} for run in result["runs"]],
             "words": result["words"],
             "command": self.source.command(*how),
             "sweep": self.source.sweep(*how),

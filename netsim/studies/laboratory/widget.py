@@ -41,7 +41,7 @@ class LabWidget(anywidget.AnyWidget):
         self._session = session
         # Questions for news, which wait until there are some.
         self._waiting: list[Any] = []
-        super().__init__(page=page("network", "", framed=True), height=height)
+        super().__init__(page=page("network", framed=True), height=height)
         self.on_msg(self._receive)
 
     def run(self, branch: int = 0) -> Run:

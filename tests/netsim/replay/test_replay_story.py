@@ -57,7 +57,8 @@ def test_agents_have_the_colours_of_their_words_and_those_that_are_down_have_non
     assert pixel(page, 1, 0.8, 0.8) == rgb("#0a5fb4")
     assert pixel(page, 2, 0.85, 0.85) != rgb("#c5cdd6")
     legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
-    assert page.run(legend) == ["follower", "candidate", "leader", "down"]
+    # The diagram writes a term of 2 as t2.
+    assert page.run(legend) == ["follower", "candidate", "leader", "down", "term"]
     assert page.run("document.querySelector('[data-part=bar]').hidden")
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.replay.html import COLUMNS
+
 CAUSES = ["delivered", "lost", "link_down", "receiver_down", "in_flight"]
 KINDS = ["vote?", "vote", "hb"]
 NAMES = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number", "label"]
@@ -47,7 +49,9 @@ def votes() -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             start, end = time / 1e3, (time + flight) / 1e3
             rows.append((start, start, end, sender, receiver, kind, cause, 0, 64, 0, number, term - 1))
     rows.sort(key=lambda row: row[0])
-    columns = {name: np.array(column) for name, column in zip(NAMES, zip(*rows, strict=True), strict=True)}
+    columns = {
+        name: np.array(column, dtype=COLUMNS[name]) for name, column in zip(NAMES, zip(*rows, strict=True), strict=True)
+    }
     states = sorted(STATES, key=lambda each: each[1])
     sides = [[0, 1], [2, 3, 4]]
     across = [[one, other] for one in sides[0] for other in sides[1]]

@@ -231,6 +231,12 @@ def test_a_figure_that_cannot_be_written_is_reported_in_one_line_and_leaves_the_
 def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None:
     each = call("compare", "a", "sweep", "--each", cwd=room)
     assert each.stdout.splitlines()[1] == "Last values"
+    # What the usual columns leave out can be asked for by the names that are given.
+    (others,) = (line for line in each.stdout.splitlines() if line.startswith("--metric shows others: "))
+    names = others.partition(": ")[2].split(", ")
+    assert {"wire_bits", "delivered"} <= {*names}
+    assert "transmissions" not in names
+    assert names[0] in compare.table([str(room / "a")], [names[0]])
     none = call("compare", "a", "none", cwd=room)
     assert none.returncode == 2
     assert none.stderr.startswith("netsim: run folder = 'none': must be what")
@@ -372,3 +378,7 @@ def test_a_metric_that_no_table_has_is_refused(tables: str, metrics: list[str], 
 def test_the_command_line_takes_them(tables: str, tmp_path: Path) -> None:
     shown = call("compare", tables, "--metric", "share_%", cwd=tmp_path).stdout
     assert "Last values of share_% over the seeds" in shown
+    assert "--metric whole" not in shown
+    # Without a metric it says what can be asked for.
+    lines = call("compare", tables, cwd=tmp_path).stdout.splitlines()
+    assert any(line.startswith("--metric whole.… : ") and "only" in line for line in lines)

@@ -155,6 +155,16 @@ def test_an_answer_does_not_round_to_all_or_nothing() -> None:
     assert study.answered == "99.7 %, 0.001 to 100 %, 0 %, 100 of 100."
 
 
+def test_a_long_table_behind_another_is_named_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study("mine", {}, reporter=Reporter())
+    for name, rows in (("first", 30), ("short", 20), ("long", 1021)):
+        study.table(name, f"The {name} one", pd.DataFrame({"algorithm": ["x"] * rows, "value": range(rows)}))
+    printed = capsys.readouterr().out
+    assert printed.count(" x  ") == 50
+    assert printed.endswith("The long one: 1,021 rows, in long.csv\n")
+    assert {name: len(table) for name, table in study.tables.items()} == {"first": 30, "short": 20, "long": 1021}
+
+
 def test_an_answer_has_numbers_that_were_measured(capsys: pytest.CaptureFixture[str]) -> None:
     study = Study("mine", {}, reporter=Reporter())
     study.answer(

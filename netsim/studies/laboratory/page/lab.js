@@ -383,7 +383,7 @@ class Lab {
     card.append(title, numbers);
     card.addEventListener("click", () => this.choose(branch.number));
     const run = branch.runs[Math.min(this.place, branch.runs.length - 1)], states = { running: branch.progress || "simulating …", waiting: "waits", cancelled: "cancelled" };
-    const facts = [states[branch.state], run && run.figures.last && `${run.figures.last.name} ${run.figures.last.text}`];
+    const facts = [states[branch.state], run && run.last && `${run.last.name} ${run.last.text}`];
     numbers.append(...facts.filter((fact) => fact).map((fact) => element("span", fact)));
     if (branch.error && branch.state === "failed") numbers.append(element("span", "✕ failed", { class: "warn" }));
     return card;
@@ -627,20 +627,6 @@ class Lab {
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
-
-// What of a page's state goes on in the next one, and taking it up.
-function keptOf(page) {
-  const { time, speed, playing } = page.player;
-  return { time, speed, playing, view: page.view, chosen: page.chosen, colour: page.states.names[page.states.shown], agents: String(page.meta.agents) };
-}
-
-function keep(page, { speed, view, chosen, colour, agents }) {
-  page.player.speed = speed;
-  if (page.views[view]) page.view = view;
-  if (page.states.names.includes(colour)) page.states.shown = page.states.names.indexOf(colour);
-  if (chosen && String(page.meta.agents) === agents) page.chosen = chosen;
-  page.showControls();
-}
 
 // The lab's first page, once its main run is there.
 function openLab(root, meta) {

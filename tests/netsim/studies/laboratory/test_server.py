@@ -438,7 +438,7 @@ def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(a
     assert "adder.py" in state["branches"][0]["error"]
     assert "line 13" in state["branches"][0]["error"]
     # What there was up to the error can be seen.
-    assert state["branches"][0]["runs"][0]["figures"]["messages"] > 0
+    assert state["branches"][0]["runs"][0]["hash"]
     edit(file, "def make(:\n", at=2)
     assert "SyntaxError (adder.py, line 1)" in apart.until(lambda state: bool(state["file_error"]))["file_error"]
     edit(file, MAKE.replace("loss: float", "noise: float = 0.0, loss: float"), at=3)
@@ -475,7 +475,7 @@ def test_a_script_that_runs_networks_shows_them_all(tmp_path: Path) -> None:
     data = json.loads(found["runs"][1]["data"])
     assert data["meta"]["ended_at"] == 8
     assert as_json(data)
-    assert np.isfinite(found["runs"][0]["figures"]["ended_at"])
+    assert np.isfinite(json.loads(found["runs"][0]["data"])["meta"]["ended_at"])
 
 
 def test_network_and_agents_at_the_top_are_run(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_settings_are_checked() -> None:
     [
         (Parameter("loss", float, False, 0.1, "Share of lost frames."), {"sort": "slider", "low": 0, "high": 1}),
         (Parameter("delay", float, False, 0.03, "Seconds."), {"sort": "slider", "low": 0, "high": 0.2, "step": 0.001}),
-        (Parameter("agents", int, False, 12, "At least 3."), {"sort": "slider", "high": 48, "step": 1, "whole": True}),
+        (Parameter("agents", int, False, 12, "At least 3."), {"sort": "slider", "high": 48, "step": 1}),
         (Parameter("seed", int, False, 1, ""), {"sort": "seed"}),
         (Parameter("gain", float, True, None, ""), {"sort": "number", "optional": True}),
         (Parameter("most", float, False, float("inf"), ""), {"sort": "number", "default": None}),

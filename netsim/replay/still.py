@@ -1,0 +1,116 @@
+"""Pictures of a run, drawn by the page's own scripts in an engine of JavaScript, without a browser."""
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from netsim.errors import BadInput
+from netsim.replay.canvas import Call, width_of
+from netsim.replay.html import as_json, page_parts, script_of, tokens
+
+__all__ = ["Still", "program", "told"]
+
+# In this order they make one program.
+_SCRIPTS = (
+    *("events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip", "player"),
+    *("still/recorder", "still/still", "still/begin"),
+)
+
+
+class Still:
+    """The pictures of a run.
+
+    Parameters
+    ----------
+    meta, columns : mapping
+        The run, as `netsim.replay.html.html` has it.
+    view : str
+        "map" or "spacetime".
+    theme : str
+        "light" or "dark".
+    size : (int, int)
+        Width and height in pixels.
+    k : float
+        How large text is; 1 is 12 pixels.
+    begin, end : float
+        The stretch of time (s) that a diagram shows, and that a legend explains.
+
+    Attributes
+    ----------
+    about : (str, str)
+        Its title, and a line about it.
+    ground : str
+        The colour of its ground.
+
+    Raises
+    ------
+    BadInput
+        If there is no engine of JavaScript.
+    """
+
+    def __init__(
+        self,
+        meta: Mapping[str, Any],
+        columns: Mapping[str, NDArray[Any]],
+        *,
+        view: str,
+        theme: str,
+        size: tuple[int, int],
+        k: float,
+        begin: float,
+        end: float,
+    ) -> None:
+        how = {"view": view, "theme": theme, "width": size[0], "height": size[1], "k": k, "begin": begin, "end": end}
+        starts, self._picture = _functions()
+        title, about = json.loads(starts(told(meta, columns, how)))
+        self.about: tuple[str, str] = (title, about)
+        self._below: list[Call] = []
+        self.ground: str = tokens()["themes"][theme]["paper"]
+
+    def at(self, film: float | None) -> tuple[list[Call], list[Call]]:
+        """Return what is drawn below and above at a time of the film (s), or None for a diagram without a cursor.
+
+        What is below is the same object as in the picture before, if nothing has changed there.
+        """
+        found = json.loads(self._picture(-1.0 if film is None else film))
+        self._below = self._below if found["below"] is None else found["below"]
+        return self._below, found["above"]
+
+
+def told(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], how: Mapping[str, Any]) -> str:
+    """Return what ``begin`` of still/begin.js reads: the run, and how it is drawn."""
+    page, events = page_parts(meta, columns)
+    return as_json({"meta": page, "columns": {name: _packed(each) for name, each in events.items()}, **how})
+
+
+def program() -> str:
+    """Return the scripts that draw; they ask for a function ``widthOf`` of a text and its style."""
+    return "\n".join([f"const TOKENS = {as_json(tokens())};", *map(script_of, _SCRIPTS)])
+
+
+def _packed(column: NDArray[Any]) -> tuple[str, str]:
+    """Return a column's type and bytes in base64; JavaScript's numbers are floats of 64 bits, or shorter integers."""
+    plain = column.astype("<f8") if column.dtype.itemsize == 8 else column.astype(column.dtype.newbyteorder("<"))
+    return plain.dtype.str[1:], base64.b64encode(plain.tobytes()).decode()
+
+
+def _functions() -> tuple[Callable[[str], str], Callable[[float], str]]:
+    """Return the functions of still/begin.js, of an engine of their own; in a browser (Pyodide) of its engine."""
+    if sys.platform == "emscripten":
+        from pyodide.code import run_js
+        from pyodide.ffi import create_proxy
+
+        found = run_js(f"(widthOf) => {{ {program()}\nreturn [begin, picture]; }}")(create_proxy(width_of))
+        return found[0], found[1]
+    try:
+        import quickjs
+    except ImportError as error:
+        raise BadInput("pictures: require the package quickjs-ng, which is not installed here") from error
+    engine = quickjs.Context()
+    engine.add_callable("widthOf", width_of)
+    engine.eval(program())
+    return engine.get("begin"), engine.get("picture")
