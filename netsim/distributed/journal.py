@@ -41,7 +41,7 @@ _FORMS: dict[int, Any] = {
     },
     KINDS: [str],
     RECORDS: [bytes, bytes, bytes, bytes],
-    CHANGES: [bytes, bytes, bytes, bytes, [(type(None), [str])], [bool], [[str]]],
+    CHANGES: [bytes, bytes, bytes, bytes, [(type(None), [str])], [bool], [(type(None), [str])]],
     ROW: [int, float, bool],
     ARRAY: [bytes, bytes],
     STATE: [int, bytes, int],
