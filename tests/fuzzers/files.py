@@ -135,7 +135,7 @@ def read(data: bytes, name: str) -> "nx.Graph[Any] | str":
         path = Path(folder, name)
         path.write_bytes(data)
         try:
-            graph = topology.from_file(path)
+            graph = topology.read(path)
         except BadInput as error:
             line = str(error)
             assert "\n" not in line, line
