@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.files.graphs import read_graph
+from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.measured import is_k7
 from netsim.files.places import place_nodes
 from netsim.files.source import Source
 from netsim.util import check
@@ -268,7 +270,10 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         If the file is missing or unreadable, holds no graph, or a graph without an edge between several nodes. The
         message names the line, if there is one, and the reason.
     """
-    found = read_graph(Source.read("topology", path))
+    source = Source.read("topology", path)
+    if kind_of(source) in ("motes", "ways", "packets") or is_k7(source):
+        raise wrong_kind(source, "graph")
+    found = read_graph(source)
     graph, notes = found.graph, found.notes
     try:
         check_graph(graph)

@@ -23,6 +23,9 @@ _END_COLUMNS = (
     ("id1", "id2"), ("from_node", "to_node"), ("fromnodeid", "tonodeid"), ("source_id", "target_id"),
 )  # fmt: skip
 
+# Other columns that are kept, as what links are (`netsim.links.from_graph`).
+_LINK_COLUMNS = ("latency", "rate", "loss", "dist")
+
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+")
 _TIME = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}(:\d{2}.*)?")
@@ -162,12 +165,14 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
     header = [cell.lower() for cell in rows[0][1]]
     ends = next((pair for pair in _END_COLUMNS if set(pair) <= set(header)), None)
     source, target, weight = 0, 1, 2
+    named: list[tuple[str, int]] = []
     # In a list without column names, a first line "a b" or "u v" may be an edge between nodes of these names.
     if ends is not None and not (len(ends[0]) == 1 and _is_edge_too(ends, rows)):
         source, target = (header.index(end) for end in ends)
         weight = header.index("weight") if "weight" in header else -1
         if not rows[1:]:
             raise BadInput(f"{where}: must have an edge after its first line")
+        named = [(name, header.index(name)) for name in _LINK_COLUMNS if name in header]
         rows, columns = rows[1:], len(header)
         for line, cells in rows:
             if len(cells) != columns:
@@ -177,14 +182,17 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
     graph: Graph = nx.Graph()
     seen: set[tuple[str, str]] = set()
     parallel = 0
-    _check_weights(where, rows, weight, delimiter)
+    for name, at in [("weight", weight), *named]:
+        _check_numbers(where, rows, name, at, delimiter)
     for line, cells in rows:
         a, b = cells[source], cells[target]
         if not a or not b:
             raise refuse(where, "an edge: two names; one is empty", line)
         more = dict(attributes.get(line, {}))
-        if not more and 0 <= weight < len(cells) and (value := _number(cells[weight], delimiter)) is not None:
-            more = {"weight": value}
+        more |= {name: value for name, at in named if (value := _number(cells[at], delimiter)) is not None}
+        if "weight" not in more and 0 <= weight < len(cells):
+            value = _number(cells[weight], delimiter)
+            more |= {} if value is None else {"weight": value}
         parallel += (a, b) in seen
         seen.add((a, b))
         if not graph.has_edge(a, b):
@@ -192,17 +200,17 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
     return GraphFile("a list of edges", graph, [left_out(parallel, "parallel edge")] if parallel else [])
 
 
-def _check_weights(where: str, rows: list[Row], weight: int, delimiter: str) -> None:
-    """Raise BadInput if only some weights are finite numbers.
+def _check_numbers(where: str, rows: list[Row], name: str, at: int, delimiter: str) -> None:
+    """Raise BadInput if only some cells of a column are finite numbers.
 
-    If no cell of the column is a number, the column does not hold weights. An edge with an empty cell has no weight.
+    If no cell of the column is a number, the column holds something else. An empty cell says nothing of its edge.
     """
-    found = [(line, cells[weight]) for line, cells in rows if 0 <= weight < len(cells) and cells[weight]]
+    found = [(line, cells[at]) for line, cells in rows if 0 <= at < len(cells) and cells[at]]
     numbers = [(line, cell, _number(cell, delimiter)) for line, cell in found]
     if any(value is not None for _, _, value in numbers):
         for line, cell, value in numbers:
             if value is None or not np.isfinite(value):
-                raise refuse(where, f"an edge whose weight is a finite number; it is {cell[:40]!r}", line)
+                raise refuse(where, f"an edge whose {name} is a finite number; it is {cell[:40]!r}", line)
 
 
 def _is_edge_too(ends: tuple[str, str], rows: list[Row]) -> bool:

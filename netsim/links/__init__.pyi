@@ -1,6 +1,6 @@
 from . import latency, loss, measured, rate
 from .link import Budget, Link
-from .measured import Measured, cellular, from_reception, from_table, grenoble, intel_lab, rutgers, ulb_library
+from .measured import Measured, cellular, from_graph, from_reception, from_table, grenoble, intel_lab, rutgers, ulb_library
 from .reliability import Reliability
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Measured",
     "Reliability",
     "cellular",
+    "from_graph",
     "from_reception",
     "from_table",
     "grenoble",

@@ -24,9 +24,14 @@ from netsim.util.typing import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measured", "cellular", "from_reception", "from_table", "grenoble", "intel_lab", "rutgers", "ulb_library"]
+__all__ = ["Measured", "cellular", "from_graph", "from_reception", "from_table", "grenoble", "intel_lab", "rutgers", "ulb_library"]
 
 Pair = tuple[Any, Any]
+
+# Attributes of edges that give a link's settings, as `netsim.topology.read` keeps them. LinkSpeedRaw is the Topology
+# Zoo's, in bit/s; dist is TopoHub's, in km.
+_RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
+_LONGEST_S = 10.0
 
 
 class Measured(NamedTuple):
@@ -117,6 +122,69 @@ def from_reception(
     The graph has all ``nodes``, even those without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
+
+
+def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> Measured:
+    """Return the network of a graph whose edges say what their links are, as one that `netsim.topology.read` returns.
+
+    An edge's ``latency`` is in seconds; an edge without one, but with ``dist`` in km, takes that at ``speed``. Its
+    ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be text. What an edge does
+    not say is as in ``link``.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph. An undirected edge becomes two links with equal settings.
+    link : Link, optional
+        The settings of all links in what their edges do not say; default: an ideal link.
+    speed : float
+        How far a signal goes in a second, in metres: 2e8 is some two thirds of the speed of light, as in fibre.
+
+    Raises
+    ------
+    BadInput
+        If an attribute cannot be such a setting.
+    """
+    check.instance("graph", graph, nx.Graph, "a networkx graph")
+    usual, metres = Link() if link is None else link, check.finite("speed", speed, above=0)
+    known: dict[tuple[tuple[str, float], ...], Link] = {}
+    links: dict[Pair, Link] = {}
+    for a, b, data in graph.edges(data=True):
+        own = _settings_of(f"edge ({a!r}, {b!r})", data, metres)
+        # Edges with the same settings share one link, to save memory.
+        key = tuple(own.items())
+        if key not in known:
+            given: dict[str, Any] = dict(own)
+            known[key] = replace(usual, **given) if own else usual
+        links[a, b] = known[key]
+        if not graph.is_directed():
+            links[b, a] = known[key]
+    return Measured(graph, links)
+
+
+def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str, float]:
+    """Return the settings of a link that the attributes of an edge give."""
+    found: dict[str, float] = {}
+    if "latency" in data:
+        found["latency"] = check.finite(f"{where}: latency", _as_number(data["latency"]), low=0)
+        if found["latency"] > _LONGEST_S:
+            check.doubt(f"{where}: latency = {found['latency']:g}: is in seconds; were milliseconds given?")
+    elif _DISTANCE in data:
+        found["latency"] = check.finite(f"{where}: dist", _as_number(data[_DISTANCE]), low=0) * 1e3 / speed
+    rate_name = next((name for name in _RATES if name in data), None)
+    if rate_name is not None:
+        found["rate"] = check.finite(f"{where}: {rate_name}", _as_number(data[rate_name]), above=0)
+    if "loss" in data:
+        found["loss"] = check.probability(f"{where}: loss", _as_number(data["loss"]))
+    return found
+
+
+def _as_number(value: Any) -> Any:
+    """Return the number that a text is; anything else as it is, for the check that follows."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _for_bits(link: Link | None, bits: int | None) -> Link | None:

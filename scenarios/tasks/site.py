@@ -32,7 +32,7 @@ class OwnSite:
         """Return the site; raises BadInput if one that collects has not one sink."""
         assert self.site is not None
         used(Path(self.site))
-        found = Deployment.from_toml(self.site, self._changes())
+        found = Deployment.read(self.site, self._changes())
         if collects and len(found.sinks) != 1:
             raise BadInput(f"site = {self.site!r}: must have one mote with sink = 1; it has {len(found.sinks)}")
         return found

@@ -209,7 +209,7 @@ def check_table(rng: Rng) -> None:
         for read_table in (
             lambda: choose(str(path), TableChoice(missing=missing)).frame,
             lambda: load_table(str(path), Columns(drop="kind", missing=missing)).inputs,
-            lambda: Deployment.from_csv(path),
+            lambda: Deployment.read(path),
             lambda: from_table(path),
         ):
             try:
