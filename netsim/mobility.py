@@ -1,7 +1,7 @@
 """Ways that nodes walk: moves for `netsim.Deployment`, drawn at random or read from a trace."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 

@@ -4,7 +4,6 @@ import ast
 import csv
 import re
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import networkx as nx

@@ -19,7 +19,7 @@ import networkx as nx
 from netsim.errors import BadInput, one_line
 from netsim.files import rocketfuel, sndlib
 from netsim.files.edges import of_adjacency, of_table
-from netsim.files.graph_file import FORMS, Graph, GraphFile, check_fits, left_out, refuse, unequal_weights
+from netsim.files.graph_file import FORMS, Graph, GraphFile, check_fits, left_out, unequal_weights
 from netsim.files.matrices import of_matrix_market, of_npy, of_npz
 from netsim.files.source import Source
 
@@ -136,7 +136,7 @@ def _of_json(source: Source) -> GraphFile:
     if name is None or not isinstance(content.get("nodes"), list):
         keys = ", ".join(map(str, list(content)[:6])) or "nothing"
         raise source.refuse(f"node-link JSON, with nodes and edges or links; it has {keys[:80]}")
-    # D3's older layouts name the ends of a link by the nodes' places in the list; networkx reads nodes without an id so.
+    # D3's older layouts name the ends of a link by the places of nodes in the list, as networkx reads nodes without an id.
     graph = nx.node_link_graph(content, edges=name)
     if len(graph) < len(content["nodes"]):
         nodes = len(content["nodes"])

@@ -92,7 +92,9 @@ def _motes_of_graph(source: Source) -> Motes:
     if len(places) < len(found.graph):
         notes.append(f"left out {len(found.graph) - len(places):,} of {len(found.graph):,} nodes, without a place")
     size = min(len(place) for place in places.values())
-    motes: dict[Any, dict[str, Any]] = {node: {"at": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()}
+    motes: dict[Any, dict[str, Any]] = {
+        node: {"at": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()
+    }
     return Motes(found.form, motes, [*notes, "left out its edges: path loss decides who hears whom"])
 
 

@@ -46,7 +46,9 @@ def k7_table(source: Source) -> "pd.DataFrame":
         table = table.rename(columns={"mean_pdr": "pdr"})
     lacking = [name for name in ("datetime", "src", "dst", "channel", "pdr") if name not in table]
     if lacking:
-        raise source.refuse(f"a K7 trace with a column {lacking[0]!r}; it has {', '.join(map(str, table.columns))[:120]}")
+        raise source.refuse(
+            f"a K7 trace with a column {lacking[0]!r}; it has {', '.join(map(str, table.columns))[:120]}"
+        )
     # A row without a receiver says that nobody heard a sender's packets.
     kept = table[table["dst"].notna()]
     if not len(kept) or not pd.api.types.is_numeric_dtype(kept["pdr"]) or kept[["src", "pdr"]].isna().any(axis=None):

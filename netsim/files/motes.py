@@ -157,7 +157,9 @@ def of_cooja(source: Source) -> Motes:
         raise source.refuse("a simulation with motes")
     if not any(mote["at"][2] for mote in found.values()):
         found = {name: mote | {"at": mote["at"][:2]} for name, mote in found.items()}
-    return Motes("Cooja", found, ["left out the radio medium"] if root.find("simulation/radiomedium") is not None else [])
+    return Motes(
+        "Cooja", found, ["left out the radio medium"] if root.find("simulation/radiomedium") is not None else []
+    )
 
 
 def _described(kind: ElementTree.Element) -> str:

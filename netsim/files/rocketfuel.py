@@ -1,8 +1,8 @@
 """Maps of internet providers by Rocketfuel: routers and their links, and links with latencies or weights.
 
-Sources: N. Spring, R. Mahajan, D. Wetherall, T. Anderson, "Measuring ISP Topologies with Rocketfuel", IEEE/ACM ToN 2004;
-R. Mahajan, N. Spring, D. Wetherall, T. Anderson, "Inferring Link Weights using End-to-End Measurements", IMW 2002; and
-the descriptions of the files at research.cs.washington.edu/networking/rocketfuel.
+Sources: N. Spring, R. Mahajan, D. Wetherall, T. Anderson, "Measuring ISP Topologies with Rocketfuel", IEEE/ACM ToN
+2004; R. Mahajan, N. Spring, D. Wetherall, T. Anderson, "Inferring Link Weights using End-to-End Measurements", IMW
+2002; and the descriptions of the files at research.cs.washington.edu/networking/rocketfuel.
 """
 
 import re
@@ -64,7 +64,10 @@ def of_weights(source: Source) -> GraphFile:
 
     In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file a ``weight``.
     """
-    is_latency, graph, seen, parallel = "latenc" in source.path.name.lower(), nx.Graph(), set(), 0
+    is_latency = "latenc" in source.path.name.lower()
+    graph: nx.Graph[Any] = nx.Graph()
+    seen: set[tuple[str, str]] = set()
+    parallel = 0
     for line, text in source.lines():
         cells = text.split()
         if len(cells) != 3:

@@ -60,7 +60,9 @@ def _add_node(source: Source, graph: "nx.MultiGraph[Any]", line: int, text: str)
 def _add_link(source: Source, graph: "nx.MultiGraph[Any]", line: int, text: str) -> None:
     found = _LINK.match(text)
     if found is None or not {found[2], found[3]} <= set(graph):
-        raise source.refuse("a link between nodes: NAME ( SOURCE TARGET ) CAPACITY COST ROUTING SETUP ( MODULES )", line)
+        raise source.refuse(
+            "a link between nodes: NAME ( SOURCE TARGET ) CAPACITY COST ROUTING SETUP ( MODULES )", line
+        )
     numbers = [source.number(each, "number of a link", line) for each in found[4].split()]
     modules = [source.number(each, "module", line) for each in (found[5] or "").split()]
     capacity, weight = (numbers + [0.0] * 4)[0:3:2]

@@ -1,7 +1,7 @@
 """Ways that nodes go: traces of ns-2, BonnMotion and SUMO, and csv files.
 
-Sources: "The ns Manual", ch. 16.1 (``setdest``, and lines that set X_, Y_ and Z_); N. Aschenbruck et al., "BonnMotion: a
-mobility scenario generation and analysis tool", SIMUTools 2010, and its manual on the native format; SUMO's
+Sources: "The ns Manual", ch. 16.1 (``setdest``, and lines that set X_, Y_ and Z_); N. Aschenbruck et al., "BonnMotion:
+a mobility scenario generation and analysis tool", SIMUTools 2010, and its manual on the native format; SUMO's
 documentation of floating-car data, sumo.dlr.de/docs/Simulation/Output/FCDOutput.html.
 """
 
@@ -263,7 +263,7 @@ def _of_fcd(source: Source) -> Ways:
                 points.append((name, time, (x, y)))
     if not points:
         raise source.refuse("a trace of SUMO with a vehicle, person or container")
-    notes = []
+    notes: list[str] = []
     places = [place for *_, place in points]
     if _GEOGRAPHIC.search(source.data):
         places, notes = _projected(source, places)
@@ -275,8 +275,8 @@ def _of_fcd(source: Source) -> Ways:
         notes.append(f"{left:,} of {len(ways):,} leave before the end, and stay where they were last")
     legs = [leg for name, way in ways.items() for leg in legs_of(name, way)]
     # Of a vehicle that waits only the place is news that changes.
-    return Ways("SUMO", [leg for before, leg in itertools.pairwise([None, *legs]) if _is_news(before, leg)], notes)
+    return Ways("SUMO", legs[:1] + [leg for before, leg in itertools.pairwise(legs) if _is_news(before, leg)], notes)
 
 
-def _is_news(before: Leg | None, leg: Leg | None) -> bool:
-    return leg is not None and (before is None or before.node != leg.node or before.to != leg.to)
+def _is_news(before: Leg, leg: Leg) -> bool:
+    return before.node != leg.node or before.to != leg.to

@@ -1,6 +1,16 @@
 from . import latency, loss, measured, rate
 from .link import Budget, Link
-from .measured import Measured, cellular, from_graph, from_reception, from_table, grenoble, intel_lab, rutgers, ulb_library
+from .measured import (
+    Measured,
+    cellular,
+    from_graph,
+    from_reception,
+    from_table,
+    grenoble,
+    intel_lab,
+    rutgers,
+    ulb_library,
+)
 from .reliability import Reliability
 
 __all__ = [

@@ -13,6 +13,8 @@ import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput, one_line
+from netsim.files.measured import is_k7, k7_table
+from netsim.files.source import Source
 from netsim.links import loss as losses
 from netsim.links import rate
 from netsim.links.link import Link
@@ -24,7 +26,17 @@ from netsim.util.typing import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measured", "cellular", "from_graph", "from_reception", "from_table", "grenoble", "intel_lab", "rutgers", "ulb_library"]
+__all__ = [
+    "Measured",
+    "cellular",
+    "from_graph",
+    "from_reception",
+    "from_table",
+    "grenoble",
+    "intel_lab",
+    "rutgers",
+    "ulb_library",
+]
 
 Pair = tuple[Any, Any]
 
@@ -68,7 +80,8 @@ def from_table(
     ----------
     table : path or DataFrame
         A DataFrame, or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
-        directed pair. The reception of a pair without a row is 0; the two directions may differ.
+        directed pair. The reception of a pair without a row is 0; the two directions may differ. Or the path of a K7
+        trace, perhaps compressed by gzip: each pair has the mean of its ``pdr`` over all channels and times.
     link : Link, optional
         The settings of all links, except the loss, which the table gives.
     least : float
@@ -90,6 +103,8 @@ def from_table(
     BadInput
         If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no pair is linked.
     """
+    if isinstance(table, str | Path) and is_k7(Source.read("table", table)):
+        table = _k7_means(_read(table, ("src", "dst", "pdr")))
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
     columns = (frame[name].tolist() for name in ("sender", "receiver", "reception"))
@@ -105,6 +120,12 @@ def from_table(
     if lacking:
         raise BadInput(f"positions: must have all nodes of the table that have a link; node {lacking[0]!r} is missing")
     return found
+
+
+def _k7_means(rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the mean reception of each pair of a K7 trace."""
+    means = rows.groupby(["src", "dst"], sort=False)["pdr"].mean().reset_index()
+    return means.rename(columns={"src": "sender", "dst": "receiver", "pdr": "reception"})
 
 
 def from_reception(
@@ -288,10 +309,9 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
 
     frame = table
     if isinstance(frame, str | Path):
-        if not Path(frame).exists():
-            raise BadInput(f"table = {str(table)!r}: must be an existing file")
+        source = Source.read("table", frame)
         try:
-            frame = tables.frame(used(Path(frame)))[0]
+            frame = k7_table(source) if is_k7(source) else tables.frame(source.path)[0]
         except BadInput as error:
             raise BadInput(f"table = {str(table)!r}: must be a csv file ({error})") from None
     if not isinstance(frame, pd.DataFrame):
@@ -359,7 +379,7 @@ def grenoble(
     Parameters
     ----------
     file : path, optional
-        The path of the table; default: in the folder NETSIM_DATA.
+        The path of the table, or of the K7 trace itself, ``grenoble.k7.gz``; default: in the folder NETSIM_DATA.
     channel : int, optional
         A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
     link, least, both, bits

@@ -79,7 +79,7 @@ def refused(path: Path) -> str:
 
 def test_nodes_are_named_by_id_where_labels_repeat(tmp_path: Path) -> None:
     path = written(tmp_path, "repeated.gml", REPEATED)
-    with pytest.warns(RuntimeWarning, match=r"GML: labels repeat or are missing: nodes are named by their ids; longitude"):
+    with pytest.warns(RuntimeWarning, match=r"GML: labels repeat or are missing: nodes are named by their ids; lon"):
         graph = topology.read(path)
     assert edges_of(graph) == [(0, 1), (1, 2), (2, 3)]
     assert "pos" in graph.nodes[3]
