@@ -23,7 +23,7 @@ _END_COLUMNS = (
 )  # fmt: skip
 
 # Other columns that are kept, as what links are (`netsim.links.from_graph`).
-_LINK_COLUMNS = ("latency", "rate", "loss", "dist")
+_LINK_COLUMNS = {name.lower(): name for name in ("latency", "rate", "loss", "dist", "LinkSpeedRaw", "capacity")}
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+")
@@ -171,7 +171,7 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
         weight = header.index("weight") if "weight" in header else -1
         if not rows[1:]:
             raise BadInput(f"{where}: must have an edge after its first line")
-        named = [(name, header.index(name)) for name in _LINK_COLUMNS if name in header]
+        named = [(name, header.index(lower)) for lower, name in _LINK_COLUMNS.items() if lower in header]
         rows, columns = rows[1:], len(header)
         for line, cells in rows:
             if len(cells) != columns:

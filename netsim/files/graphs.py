@@ -29,6 +29,7 @@ __all__ = ["read_graph"]
 # refused.
 _RECOGNISED = (".graphml", ".xml", ".gexf", ".gml", ".json", ".npy", ".npz", ".net", ".gw", ".lgr", ".mtx")
 
+_GEXF = re.compile(rb'xmlns="https?://(?:www\.)?gexf\.net/[^"]*"')
 _GML = re.compile(r"^[ \t]*graph\s*\[", re.MULTILINE)
 _GML_BEFORE = re.compile(r'\s*(#.*|[A-Za-z]\w*[ \t]+("[^"]*"|[-+.\w]+)[ \t]*)?')
 _DOT = re.compile(r"(strict\s+)?(di)?graph(\s+(\w+|\"[^\"]*\"))?\s*\{", re.IGNORECASE)
@@ -119,7 +120,9 @@ def _of_xml(source: Source) -> GraphFile:
         raise source.refuse(f"{FORMS}; it is XML that begins with <{source.xml_root[:40]}>")
     form, read = readers[source.xml_root]
     try:
-        return GraphFile(form, read(io.BytesIO(source.data.lstrip())))
+        # networkx knows GEXF by one version's namespace; what it reads is alike in all.
+        data = _GEXF.sub(b'xmlns="http://www.gexf.net/1.2draft"', source.data.lstrip(), count=1)
+        return GraphFile(form, read(io.BytesIO(data)))
     except ElementTree.ParseError as error:
         raise source.refuse(f"{form} ({one_line(error)})", error.position[0]) from None
 
@@ -136,7 +139,7 @@ def _of_json(source: Source) -> GraphFile:
     if name is None or not isinstance(content.get("nodes"), list):
         keys = ", ".join(map(str, list(content)[:6])) or "nothing"
         raise source.refuse(f"node-link JSON, with nodes and edges or links; it has {keys[:80]}")
-    # D3's older layouts name the ends of a link by the places of nodes in the list, as networkx reads nodes without an id.
+    # D3's older layouts name the ends of a link by places in the list of nodes; networkx reads nodes without id so.
     graph = nx.node_link_graph(content, edges=name)
     if len(graph) < len(content["nodes"]):
         nodes = len(content["nodes"])

@@ -92,5 +92,5 @@ def rssi_powers(source: Source) -> tuple[dict[tuple[Hashable, Hashable], float],
     if not heard:
         raise source.refuse("a csv file with a received power")
     several = sum(len(each) > 1 for each in heard.values())
-    notes = [f"took the mean of several powers of {several:,} links"] if several else []
+    notes = [f"took the mean power of each link; {several:,} of {len(heard):,} have several"] if several else []
     return {pair: sum(each) / len(each) for pair, each in heard.items()}, notes

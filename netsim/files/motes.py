@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from netsim.errors import BadInput
+from netsim.files.graph_file import left_out
 from netsim.files.places import degrees_of, project
 from netsim.files.source import Source
 from netsim.util import tables
@@ -122,7 +123,7 @@ def _of_nodes(source: Source, nodes: Sequence[Any]) -> Motes:
         found[name] = {"at": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
     if not found:
         raise source.refuse("a list of nodes with x and y; none has")
-    return Motes("IoT-LAB", found, [f"left out {nowhere:,} nodes without a place"] if nowhere else [])
+    return Motes("IoT-LAB", found, [left_out(nowhere, "node") + " without a place"] if nowhere else [])
 
 
 def _coordinate(value: Any) -> float | None:
