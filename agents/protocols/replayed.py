@@ -47,7 +47,7 @@ class Replayed(netsim.Part):
     """
 
     kinds: ClassVar = (KIND,)
-    draw: ClassVar = {"sent": Number()}
+    draw: ClassVar = {"replayed": Number(lambda a: a.sent)}
 
     def __init__(
         self,

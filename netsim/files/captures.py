@@ -80,6 +80,8 @@ def _of_pcap(source: Source) -> list[tuple[int, int]]:
     data = source.data
     order = "<" if struct.unpack("<I", data[:4])[0] in _MAGIC else ">"
     unit = 1_000_000_000 // _MAGIC[struct.unpack(f"{order}I", data[:4])[0]]
+    if len(data) < 24:
+        raise source.refuse("a whole capture; it is cut short")
     at, found = 24, list[tuple[int, int]]()
     while at < len(data):
         seconds, fraction, captured, size = struct.unpack_from(f"{order}4I", data, at)
