@@ -25,7 +25,8 @@ _END_COLUMNS = (
 # Other columns that are kept, as what links are (`netsim.links.from_graph`).
 _LINK_COLUMNS = {name.lower(): name for name in ("latency", "rate", "loss", "dist", "LinkSpeedRaw", "capacity")}
 
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
+# Each character fits in one way: a cell of a million digits would else take hours.
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+")
 _TIME = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}(:\d{2}.*)?")
 
@@ -69,7 +70,7 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
             raise refuse(
                 where, "a list of edges with one mark between its columns, a comma, semicolon, tab or blank", odd[0]
             )
-        return [(n, re.split(r"\s+#", line)[0].split()) for n, line in lines], delimiter, attributes
+        return [(n, re.split(r"\s#", line)[0].split()) for n, line in lines], delimiter, attributes
     try:
         cells = csv.reader((line for _, line in lines), delimiter=delimiter, skipinitialspace=True, strict=True)
         return [(n, [c.strip() for c in row]) for (n, _), row in zip(lines, cells, strict=True)], delimiter, attributes

@@ -145,7 +145,9 @@ def _of_json(source: Source) -> GraphFile:
         nodes = len(content["nodes"])
         raise BadInput(f"{source.where}: must have distinct node ids; {len(graph)} of {nodes} are distinct")
     if len(graph) > len(content["nodes"]):
-        raise BadInput(f"{source.where}: must have edges between its nodes; node {list(graph)[-1]!r} is not listed")
+        raise BadInput(
+            f"{source.where}: must have edges between its nodes; node {repr(list(graph)[-1])[:80]} is not listed"
+        )
     if any("ecmp_fwd" in data for _, _, data in graph.edges(data=True)):
         return GraphFile("TopoHub's JSON", _of_topohub(graph))
     return GraphFile("JSON", graph)

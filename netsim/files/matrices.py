@@ -70,7 +70,7 @@ def of_npz(where: str, data: bytes) -> GraphFile:
 
 def _check_shape(where: str, shape: Sequence[int]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise BadInput(f"{where}: must be a square matrix; its shape is {tuple(shape)}")
+        raise BadInput(f"{where}: must be a square matrix; its shape is {str(tuple(shape))[:80]}")
     check_fits(where, shape[0])
 
 

@@ -67,7 +67,7 @@ def read_table(source: Source) -> Motes:
         for flag in ("sink", "roaming"):
             text = row.get(flag, "").lower()
             if text not in _YES + _NO:
-                raise BadInput(f"{where}: {flag} = {row[flag]!r}: must be 1 or yes, or 0, no or empty")
+                raise BadInput(f"{where}: {flag} = {row[flag][:40]!r}: must be 1 or yes, or 0, no or empty")
             mote[flag] = text in _YES
         mote |= {key: tables.number(where, row, key) for key in NUMBERS if row.get(key)}
     if pair == ("x", "y") or not found:

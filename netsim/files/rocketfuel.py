@@ -16,7 +16,9 @@ from netsim.files.source import Source
 __all__ = ["is_map", "is_weights", "of_map", "of_weights"]
 
 # uid @loc [+] [bb] (num_neigh) [&ext] -> <nuid-1> <nuid-2> ... {-euid} ... =name[!] rn
-_ROUTER = re.compile(r"(\d+) @(\S*)(?: \+)?( bb)? ?\s*\(\d+\)(?: &\d+)? ->((?: <\d+>)*)((?: \{-\d+\})*)(?: =(\S*))?.*")
+_ROUTER = re.compile(
+    r"(\d{1,15}) @(\S*)(?: \+)?( bb)? ?\s*\(\d+\)(?: &\d+)? ->((?: <\d{1,15}>)*)((?: \{-\d+\})*)(?: =(\S*))?.*"
+)
 _OUTSIDE = re.compile(r"-\d+ =")
 _ROUTER_NAME = r"[^\s,]+,\+?[^\s,]*\d"
 _WEIGHTS = re.compile(rf"{_ROUTER_NAME} {_ROUTER_NAME} [-+.\deE]+")

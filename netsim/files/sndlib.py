@@ -16,8 +16,9 @@ from netsim.files.source import Source
 __all__ = ["is_native", "of_native", "of_xml"]
 
 _SECTION = re.compile(r"([A-Z_]+)\s*\($")
-_NODE = re.compile(r"(\S+)(?:\s*\(\s*(\S+)\s+(\S+)\s*\))?$")
-_LINK = re.compile(r"(\S+)\s*\(\s*(\S+)\s+(\S+)\s*\)((?:\s+\S+)*?)(?:\s*\(([^()]*)\))?$")
+_WORD = r"([^\s()]+)"
+_NODE = re.compile(rf"{_WORD}(?:\s*\(\s*{_WORD}\s+{_WORD}\s*\))?$")
+_LINK = re.compile(rf"{_WORD}\s*\(\s*{_WORD}\s+{_WORD}\s*\)((?:\s+[^\s()]+)*)(?:\s*\(([^()]*)\))?$")
 
 
 def is_native(text: str) -> bool:

@@ -119,12 +119,12 @@ class Source:
         try:
             parser.Parse(self.data.lstrip(), True)
         except expat.ExpatError as error:
-            raise BadInput(f"{self.where}, line {error.lineno}: must be XML ({one_line(error)})") from None
+            raise BadInput(f"{self.where}, line {error.lineno}: must be XML ({one_line(error)[:200]})") from None
         except (ValueError, LookupError) as error:
             # An encoding that the XML declares and Python does not have.
             if isinstance(error, BadInput):
                 raise
-            raise self.refuse(f"XML ({one_line(error)})") from None
+            raise self.refuse(f"XML ({one_line(error)[:200]})") from None
         return re.split("[:}]", root)[-1]
 
     def xml(self) -> ElementTree.Element:

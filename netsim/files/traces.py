@@ -22,7 +22,7 @@ __all__ = ["Leg", "Ways", "is_ns2", "legs_of", "read_ways"]
 Place = tuple[float, ...]
 
 _NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)"
-_NODE = r"\$node_\((\d+)\)"
+_NODE = r"\$node_\((\d{1,15})\)"
 _START = re.compile(rf"{_NODE} set ([XYZ])_ {_NUMBER}$")
 _AT = re.compile(rf'\$ns_? at {_NUMBER} "{_NODE} (?:setdest {_NUMBER} {_NUMBER} {_NUMBER}|set ([XYZ])_ {_NUMBER})"$')
 # SUMO writes how it was called as a comment at the file's beginning.

@@ -291,10 +291,11 @@ def _network(
     return Measured(graph, links)
 
 
-def _sort_key(node: Hashable) -> tuple[bool, float, str]:
+def _sort_key(node: Hashable) -> tuple[bool, int | float, str]:
     """Return a sort key that puts numbers first, by value, and then other names."""
     is_number = isinstance(node, int | float)
-    return not is_number, float(node) if isinstance(node, int | float) else 0.0, str(node)
+    # A whole number may be too large for a float.
+    return not is_number, node if isinstance(node, int | float) else 0, str(node)
 
 
 def _place_of_row(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
@@ -313,14 +314,14 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
         try:
             frame = k7_table(source) if is_k7(source) else tables.frame(source.path)[0]
         except BadInput as error:
-            raise BadInput(f"table = {str(table)!r}: must be a csv file ({error})") from None
+            raise BadInput(f"table = {str(table)!r}: must be a csv file ({str(error)[:400]})") from None
     if not isinstance(frame, pd.DataFrame):
         raise check.refuse("table", table, "a path or a DataFrame")
     for name in columns:
         if name not in frame.columns:
             there = ", ".join(map(str, frame.columns))
             what = f"table = {str(table)!r}" if isinstance(table, str | Path) else "table"
-            raise BadInput(f"{what}: must have a column {name!r}; it has {there[:200] or 'none'}")
+            raise BadInput(f"{what}: must have a column {name!r}; it has {' '.join(there.split())[:200] or 'none'}")
         if frame[name].isna().any():
             row = int(frame[name].isna().to_numpy().argmax())
             raise BadInput(f"{_place_of_row(table, frame, row)}: must have a {name}; it is empty")

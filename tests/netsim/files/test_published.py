@@ -6,6 +6,7 @@ import math
 import struct
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from netsim.files.places import EARTH_RADIUS_M, project
 from netsim.radio import from_rssi
 from netsim.testing import Rounder
 from tests.command import call
-from tests.parts import every, message_of
+from tests.fuzzers import field
+from tests.parts import every, message_of, slow
 
 HERE = Path(__file__).parent / "published"
 OSLO, BERGEN, HAMAR = (10.75, 59.91), (5.32, 60.39), (11.07, 60.79)
@@ -405,13 +407,14 @@ def test_traffic_is_sent_as_it_was_captured(tmp_path: Path) -> None:
     path = tmp_path / "capture.pcap.gz"
     path.write_bytes(gzip.compress(pcap("<", nano=False)))
     network = Network(topology.star(3), Link(latency=0.001))
+    notes = Notes()
     agents: dict[Any, Agent] = {
         0: Replayed(path, 1, start=1.0, speed=2.0),
-        1: Notes(),
+        1: notes,
         2: Replayed([(0.5, 7), (9.0, 0)]),
     }
     run = network.run(agents)
-    assert run.agents[1].got == [(1.001, 60), (1.126, 1500), (2.001, 90)]
+    assert notes.got == [(1.001, 60), (1.126, 1500), (2.001, 90)]
     assert (run.agents[0].sent, run.agents[2].sent, run.ended_at) == (3, 2, 9.0)
     # The sizes are of payloads; each message takes a few bytes more.
     assert 0 < run.ledger.wire_bits - 8 * (60 + 1500 + 90 + 7) < 5 * 8 * 40
@@ -549,3 +552,34 @@ def test_small_files_that_claim_to_be_large_are_refused(tmp_path: Path, monkeypa
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"0 1\n" * 5000))
     for door in (topology.read, mobility.read, Deployment.read, read_packets, from_rssi, links.from_table):
         assert "must be at most 10,000 bytes" in message_of(lambda door=door: door(tmp_path / "bomb.gz"), BadInput)
+
+
+@pytest.mark.parametrize("first", [0, slow(1000), slow(2000)])
+def test_hostile_files_are_read_or_refused_in_one_line_at_every_door(first: int) -> None:
+    for seed in range(first, first + (300 if first else 40)):
+        try:
+            field.check_one(np.random.default_rng(seed))
+        except Exception as error:
+            error.add_note(f"with seed {seed}")
+            raise
+
+
+@every(
+    "content",
+    [
+        *(f"a b {each}x\n".encode() for each in ("9" * 300_000, " " * 300_000 + "#", "1." * 100_000)),
+        b"NODES (\n" + b"(" * 300_000 + b"\n)\nLINKS (\n)\n",
+        b"NODES (\n a ( 1 2 )\n)\nLINKS (\n L ( a a )" + b" 1" * 150_000 + b" x)\n)\n",
+        b"0 @" + b" " * 300_000 + b"(\n",
+        b"a,+" + b"1" * 300_000 + b"\n",
+        b"$node_(0) set X_ " + b"1" * 300_000 + b"x\n",
+        b"graph [\n" + b"node [ id 0 ]\n" * 3 + b" " * 300_000,
+    ],
+)
+def test_long_lines_are_read_or_refused_at_once(content: bytes, tmp_path: Path) -> None:
+    for name in ("long", "long.cch"):
+        (tmp_path / name).write_bytes(content)
+        for door in (topology.read, mobility.read):
+            # A matcher that tried every way to divide a line would take hours, and the suite's timeout would end it.
+            with suppress(BadInput):
+                door(tmp_path / name)
