@@ -168,8 +168,7 @@ def test_degrees_become_metres(name: str) -> None:
     with pytest.warns(RuntimeWarning, match=r"longitude and latitude projected to metres around \("):
         graph = graph_in(name)
     places = [data["pos"] for _, data in graph.nodes(data=True) if "pos" in data]
-    # Over 300 km in Norway a plane is right to one part in a hundred.
-    assert math.dist(*places[:2]) == pytest.approx(great_circle(OSLO, BERGEN), rel=0.01)
+    assert math.dist(*places[:2]) == pytest.approx(great_circle(OSLO, BERGEN), rel=1e-3)
 
 
 def test_the_projection_keeps_small_fields_and_those_at_the_date_line() -> None:
@@ -182,11 +181,27 @@ def test_the_projection_keeps_small_fields_and_those_at_the_date_line() -> None:
         places, _ = project(wrapped)
         for one, other in itertools.combinations("abcd", 2):
             expected = great_circle(wrapped[one], wrapped[other])
-            assert math.dist(places[one], places[other]) == pytest.approx(expected, rel=1e-3)
+            assert math.dist(places[one], places[other]) == pytest.approx(expected, rel=1e-5)
         # East is to the right, north is up.
         east, north = max(degrees, key=lambda n: degrees[n][0]), max(degrees, key=lambda n: degrees[n][1])
         assert places[east] == max(places.values(), key=lambda p: p[0])
         assert places[north] == max(places.values(), key=lambda p: p[1])
+
+
+def test_lengths_grow_as_far_from_the_middle_as_the_docstring_says() -> None:
+    for reach, error in ((500e3, 1.1e-3), (1500e3, 1e-2)):
+        side = math.degrees(reach / EARTH_RADIUS_M)
+        for latitude in (0.0, 50.0):
+            corners = {
+                name: (10.0 + x / math.cos(math.radians(latitude)), latitude + y)
+                for name, (x, y) in zip("nesw", [(0, side), (side, 0), (0, -side), (-side, 0)], strict=True)
+            }
+            places, _ = project(corners)
+            for one, other in itertools.combinations(corners, 2):
+                length = great_circle(corners[one], corners[other])
+                assert abs(math.dist(places[one], places[other]) / length - 1) < 1.5 * error
+    # Places on opposite sides of the earth have some place, too.
+    assert all(map(math.isfinite, project({0: (0, 90), 1: (0, -90), 2: (90, 0), 3: (-90, 0)})[0][1]))
 
 
 # --- motes ------------------------------------------------------------------------------------------------------------
