@@ -258,6 +258,13 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def same_environment() -> Iterator[None]:
+    """What a library sets, as Dask's workers' hash seed stays in the environment, reaches no test of another file."""
+    with mock.patch.dict(os.environ):
+        yield
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[chromium.Page]:
     """A browser for all tests of a module."""

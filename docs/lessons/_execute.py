@@ -140,6 +140,15 @@ def _joined(outputs: list[Any]) -> list[Any]:
     return joined
 
 
+def _rounded(value: Any) -> Any:
+    """Return what JSON holds with nine digits of each number, twelve decimals: the last depend on the processor."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{round(value, 12):.9g}") if isinstance(value, float) else value
+
+
 def _text(output: Any) -> str:
     if output.output_type == "stream":
         return f"{output.name}: {output.text}"
@@ -150,7 +159,8 @@ def _text(output: Any) -> str:
         run = json.loads(output.data[RUN])
         # What is packed is the same; how it is packed is a matter of zlib.
         events = hashlib.sha256(gzip.decompress(base64.b64decode(run["columns"]["data"]))).hexdigest()
-        text += f"\n{json.dumps([run['name'], run['meta'], run['columns']['columns']], sort_keys=True)}\n{events}"
+        shown = _rounded([run["name"], run["meta"], run["columns"]["columns"]])
+        text += f"\n{json.dumps(shown, sort_keys=True)}\n{events}"
     return text + json.dumps(output.data.get(GUESS, ""), sort_keys=True)
 
 

@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -50,9 +52,21 @@ def patience() -> Iterator[None]:
         yield
 
 
-def local(workers: int, **settings: Any) -> Any:
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """A worker that is started again sets the hash seed in the environment, too."""
+    with mock.patch.dict(os.environ):
+        yield
+
+
+@contextmanager
+def local(workers: int, **settings: Any) -> Iterator[Any]:
+    """Start a cluster, without the hash seed that Dask leaves in the environment of all that is started after it."""
     wanted = {"threads_per_worker": 1, "processes": True, "dashboard_address": None} | settings
-    return distributed.LocalCluster(n_workers=workers, silence_logs=50, **wanted)
+    with mock.patch.dict(os.environ):
+        cluster = distributed.LocalCluster(n_workers=workers, silence_logs=50, **wanted)
+    with cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -202,18 +216,18 @@ def test_points_that_wait_behind_many_that_kill_are_done(study: str, tmp_path: P
 
 def test_a_scheduler_that_goes_ends_the_sweep_in_one_line(study: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    cluster = local(2)
-
-    def close() -> None:
-        while not log.exists():
-            time.sleep(0.05)
-        cluster.close()
-
-    closer = threading.Thread(target=close)
-    closer.start()
     words: dict[str, Any] = {"seed": range(4), "slow": 1.0, "log": str(log)}
-    expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address, **words)
-    closer.join()
+    with local(2) as cluster:
+
+        def close() -> None:
+            while not log.exists():
+                time.sleep(0.05)
+            cluster.close()
+
+        closer = threading.Thread(target=close)
+        closer.start()
+        expected = refusal(study, out=tmp_path / "out", dask=cluster.scheduler_address, **words)
+        closer.join()
     assert expected == "dask: its scheduler has gone; what is done is whole, and the same command goes on"
     sweep(study, out=tmp_path / "out", jobs=2, **words)
     sweep(study, out=tmp_path / "here", jobs=2, **words)
