@@ -45,9 +45,10 @@ def _kind_of_table(source: Source) -> Kind:
     head = source.data[:4096].decode("utf-8", errors="replace").splitlines()
     first = next((line for line in head if line.strip() and not line.lstrip().startswith("#")), "").lower()
     cells = {cell.strip().strip('"') for cell in first.replace(";", ",").replace("\t", ",").split(",")}
-    if {"time", "name"} <= cells:
-        return "ways"
-    if "network_address" in cells or ("name" in cells and ({"x", "y"} <= cells or {"longitude", "latitude"} <= cells)):
+    has_places = {"x", "y"} <= cells or {"longitude", "latitude"} <= cells
+    if "name" in cells and has_places:
+        return "ways" if "time" in cells else "motes"
+    if "network_address" in cells:
         return "motes"
     return "links" if is_rssi(cells) else "graph"
 

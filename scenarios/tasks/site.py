@@ -20,7 +20,8 @@ class OwnSite:
     Parameters
     ----------
     site : str
-        A site of your own: a TOML file of motes, walls, interferers and clocks, or a csv file of motes (docs/sites.md).
+        A site of your own: a TOML file of motes, walls, interferers and clocks (docs/sites.md), or a file of motes
+        (docs/files.md).
     set : str
         Values in place of those in the site's file: site.radio.power_dbm=-5,site.interferers.ap.begins=60.
     """
