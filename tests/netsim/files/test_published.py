@@ -7,6 +7,7 @@ import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from netsim import Agent, BadInput, Deployment, Link, Network, Radio, links, mobility, topology
+from netsim import Agent, BadInput, Deployment, Link, Mote, Network, Radio, links, mobility, topology
 from netsim.agents import Replayed
 from netsim.faults import Move
 from netsim.files import source
@@ -423,7 +424,7 @@ def test_traffic_is_sent_as_it_was_captured(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(pcap("<", nano=False)))
     network = Network(topology.star(3), Link(latency=0.001))
     notes = Notes()
-    agents: dict[Any, Agent] = {
+    agents: dict[Any, Any] = {
         0: Replayed(path, 1, start=1.0, speed=2.0),
         1: notes,
         2: Replayed([(0.5, 7), (9.0, 0)]),
@@ -433,12 +434,15 @@ def test_traffic_is_sent_as_it_was_captured(tmp_path: Path) -> None:
     assert (run.agents[0].sent, run.agents[2].sent, run.ended_at) == (3, 2, 9.0)
     # The sizes are of payloads; each message takes a few bytes more.
     assert 0 < run.ledger.wire_bits - 8 * (60 + 1500 + 90 + 7) < 5 * 8 * 40
+    motes: dict[Any, Any] = {0: Mote(app=Replayed([(0.5, 7)], 1)), 1: Mote(app=Replayed([(1.0, 7), (2.0, 8)]))}
+    whole = Network(topology.path(2)).run(motes)
+    assert (whole.ledger.link_messages, motes[1].app.sent) == (3, 2)
     for wrong, message in (
         ([(1.0, 3), (0.5, 3)], "packets: must be in order of time; 0.5 s is after 1 s"),
         ([(0.0, -1)], "packets: size = -1: must be"),
         (HERE / "motes.csv", "must be a capture of pcap or pcapng"),
     ):
-        assert message in message_of(lambda given=wrong: Replayed(given), BadInput)
+        assert message in message_of(partial(Replayed, wrong), BadInput)
 
 
 # --- netsim convert ---------------------------------------------------------------------------------------------------
@@ -566,7 +570,7 @@ def test_small_files_that_claim_to_be_large_are_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr(source, "_MOST_BYTES", 10_000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"0 1\n" * 5000))
     for door in (topology.read, mobility.read, Deployment.read, read_packets, from_rssi, links.from_table):
-        assert "must be at most 10,000 bytes" in message_of(lambda door=door: door(tmp_path / "bomb.gz"), BadInput)
+        assert "must be at most 10,000 bytes" in message_of(partial(door, tmp_path / "bomb.gz"), BadInput)
 
 
 @pytest.mark.parametrize("first", [0, slow(1000), slow(2000)])
