@@ -45,6 +45,7 @@ from netsim.agents.protocols.ftsp import FTSP
 from netsim.agents.protocols.glossy import Glossy
 from netsim.agents.protocols.lpl import LPL, ContikiMAC, XMac
 from netsim.agents.protocols.neighbors import Neighbor, Neighbors
+from netsim.agents.protocols.replayed import Replayed
 from netsim.agents.protocols.requests import Requests
 from netsim.agents.protocols.rpl import RPL
 from netsim.agents.protocols.sampling import Sampler
@@ -135,6 +136,7 @@ __all__ = [
     "RandomFourier",
     "Relative",
     "RelaxedADMM",
+    "Replayed",
     "Requests",
     "RunningSums",
     "Sampler",

@@ -20,7 +20,7 @@ from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance, must_be_connected, name_keys
 from netsim.radio.phy import Phy, doubt_power
 from netsim.radio.settings import MOST_DBM, Radio
-from netsim.site import Site, drawn, motes_in, motes_of
+from netsim.site import Site, drawn
 from netsim.util import check, draws
 
 __all__ = ["Deployment"]
@@ -188,38 +188,33 @@ class Deployment:
             raise check.refuse(name, node, "one that has a position")
 
     @classmethod
-    def from_csv(cls, path: str | Path, **options: Any) -> "Deployment":
-        """Read the positions from a csv file; ``options`` are the other arguments of `Deployment`.
+    def read(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":
+        """Read where motes stand, or a whole site, from a file; ``options`` are arguments in place of its own.
 
-        Its columns are name, x and y, in metres, and if wanted z, sink and roaming (1 or yes; empty, 0 or no), role,
-        power_dbm, drift_ppm, offset and start (empty: as all others). A name that is a whole number is that number.
-        Empty lines and lines that begin with # are left out.
-
-        Raises
-        ------
-        BadInput
-            If the file is missing or a row is none of a mote, in one line that names the row's; or as `Deployment`.
-        """
-        return cls(**(motes_of(motes_in(path)) | options))
-
-    @classmethod
-    def from_toml(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":
-        """Read a site from a TOML file: motes, building, interferers; ``options`` are arguments in place of its own.
-
-        Its tables, each of which may be left out but for the motes (docs/sites.md has an example):
+        A site is a TOML file, ``.toml``, with these tables, each of which may be left out but for the motes
+        (docs/sites.md has an example):
 
         - seed, least, weakest_db, connected, start, warm_up: the arguments of that name; preset: "ieee802154",
           "bluetooth_low_energy", "lora" or "wifi"
         - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
         - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
         - [clocks]: drift_ppm and offset
-        - [motes]: file, the name of a csv file for `from_csv`; [motes.NAME]: at, and what such a file has of one
+        - [motes]: file, the name of a file of motes; [motes.NAME]: at, and what such a file has of one
         - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
           arguments of the class in `netsim.interferers`
         - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for
-          `netsim.mobility.from_csv`, and step
+          `netsim.mobility.read`, and step
 
-        Files are looked for beside this one.
+        Files are looked for beside this one. A file of motes is recognised by its content (docs/files.md):
+
+        - csv: the columns name, x and y, in metres, or longitude and latitude, and if wanted z, sink and roaming (1 or
+          yes; empty, 0 or no), role, power_dbm, drift_ppm, offset and start (empty: as all others). A name that is a
+          whole number is that number. Empty lines and lines that begin with # are left out
+        - Cooja's simulations (``.csc``); nodes of FIT IoT-LAB, as csv or in the JSON of its API
+        - any graph that `netsim.topology.read` reads and whose nodes have places
+        - any trace that `netsim.mobility.read` reads: nodes begin where, and when, they are first, and move
+
+        Degrees are projected to metres; a RuntimeWarning says so, and what was left out.
 
         Parameters
         ----------

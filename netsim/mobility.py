@@ -1,17 +1,19 @@
 """Ways that nodes walk: moves for `netsim.Deployment`, drawn at random or read from a trace."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from netsim.errors import BadInput
 from netsim.faults import Move
-from netsim.util import check, draws, tables
+from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.source import Source
+from netsim.files.traces import read_ways
+from netsim.util import check, draws
 
-__all__ = ["from_csv", "random_waypoint"]
+__all__ = ["random_waypoint", "read"]
 
 
 def random_waypoint(
@@ -81,29 +83,41 @@ def random_waypoint(
     return moves
 
 
-def from_csv(path: str | Path, *, step: float = 1.0) -> list[Move]:
-    """Read the moves of a trace, a csv file with the columns time, name, x, y and, if heights change, z.
+def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
+    """Read the moves of a trace, whose format is recognised by its content (docs/files.md).
 
-    Between two of its rows a node goes straight from place to place. At its first it is put to its place, at its last
-    it stays. Times are in seconds, positions in metres; the rows of a node are in order of time. A name that is a whole
-    number is that number. Empty lines and lines that begin with # are left out.
+    * csv: the columns time (s), name, x and y (m) and, if heights change, z; or longitude and latitude, which are
+      projected. The rows of a node are in order of time. A name that is a whole number is that number
+    * ns-2: ``$ns_ at TIME "$node_(I) setdest X Y SPEED"``, as setdest, BonnMotion and SUMO write it
+    * BonnMotion (``.movements``): a line for each node, of times and places, in the plane or in space
+    * SUMO's floating-car data: XML with ``fcd-export``; places in degrees are projected
+
+    Each may be compressed by gzip or bzip2. Between two points a node goes straight from place to place. At its first
+    it is put to its place, at its last it stays. `netsim.Deployment.read` of such a file returns the nodes with these
+    moves. A RuntimeWarning says what was left out, and how places were projected.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    step : float
+        As `netsim.faults.Move`.
 
     Raises
     ------
     BadInput
-        If the file is missing or a row is none of a trace; the error names its line.
+        If the file is missing or holds no trace; the error names the line, if there is one.
     """
-    moves: list[Move] = []
-    last: dict[Hashable, float] = {}
-    for where, row in tables.rows(path, ("time", "name", "x", "y"), ("z",)):
-        node, time = tables.name(where, row, "name"), tables.number(where, row, "time")
-        place = tuple(tables.number(where, row, column) for column in ("x", "y", "z") if column in row)
-        if time < 0 or time <= last.get(node, -1.0):
-            after = f"above {last[node]:g}, the node's time before" if node in last else "0 or more"
-            raise BadInput(f"{where}: time = {time:g}: must be {after}")
-        moves.append(Move(node, place, last[node], time, step) if node in last else Move(node, place, time))
-        last[node] = time
-    return moves
+    source = Source.read("file", path)
+    if kind_of(source) in ("motes", "links", "packets"):
+        raise wrong_kind(source, "ways")
+    ways = read_ways(source)
+    if ways.notes:
+        check.doubt(f"{source.where}, {ways.form}: {'; '.join(ways.notes)}")
+    return [
+        Move(leg.node, leg.to, leg.at) if leg.until is None else Move(leg.node, leg.to, leg.at, leg.until, step)
+        for leg in ways.legs
+    ]
 
 
 def _ordered(name: str, values: Any, count: int) -> list[float]:

@@ -1,6 +1,6 @@
 """Site files: a place, its motes and what disturbs them, in TOML, with csv files beside it for long lists.
 
-See `netsim.Deployment.from_toml` for what they hold.
+See `netsim.Deployment.read` for what they hold.
 """
 
 import dataclasses
@@ -14,21 +14,19 @@ from typing import Any
 from netsim import mobility
 from netsim.errors import BadInput
 from netsim.faults import Move
+from netsim.files.kinds import kind_of, read_motes
+from netsim.files.motes import COLUMNS, NUMBERS
+from netsim.files.source import Source
 from netsim.interferers import KINDS
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance
 from netsim.radio.walls import Walls
-from netsim.util import check, draws, tables, toml
+from netsim.util import check, draws, toml
 
 __all__ = ["Site", "motes_in", "motes_of"]
 
-_NUMBERS = ("power_dbm", "drift_ppm", "offset", "start")
-COLUMNS = ("z", "sink", "role", "roaming", *_NUMBERS)
-"""What a csv file of motes may have besides name, x and y."""
-
 # What each mote may have of its own, or drawn: under which name, and from which share of the one for all.
 _DRAWN = {"drift_ppm": ("clock drift", -1.0), "offset": ("clock offset", 0.0), "start": ("start", 0.0)}
-_YES, _NO = ("1", "yes", "true"), ("0", "no", "false", "")
 _PRESETS = ("ieee802154", "bluetooth_low_energy", "lora", "wifi")
 _PLAIN = ("seed", "least", "weakest_db", "connected", "start", "warm_up", "preset")
 _TABLES = ("radio", "phy", "path_loss", "building", "clocks", "motes", "interferers", "mobility")
@@ -56,43 +54,36 @@ def drawn(name: str, given: float | Mapping[Any, float], node: Hashable, seed: i
 
 def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the arguments of `netsim.Deployment` of motes, given {mote: what is known of it}."""
-    given: dict[str, Any] = {"positions": {}, "sinks": [], "roaming": [], "roles": {}, **{key: {} for key in _NUMBERS}}
+    given: dict[str, Any] = {"positions": {}, "sinks": [], "roaming": [], "roles": {}, **{key: {} for key in NUMBERS}}
     for node, mote in found.items():
         given["positions"][node] = mote["at"]
         for flag, name in (("sink", "sinks"), ("roaming", "roaming")):
             given[name] += [node] if mote.get(flag) else []
         given["roles"] |= {node: mote["role"]} if mote.get("role") else {}
-        for key in _NUMBERS:
+        for key in NUMBERS:
             given[key] |= {node: mote[key]} if key in mote else {}
     return {name: each for name, each in given.items() if each or name in ("positions", "sinks")}
 
 
 def motes_in(file: str | Path) -> dict[Hashable, dict[str, Any]]:
-    """Return what a csv file tells of motes; an error names the row's line."""
-    found: dict[Hashable, dict[str, Any]] = {}
-    for where, row in tables.rows(file, ("name", "x", "y"), COLUMNS):
-        node = tables.name(where, row, "name")
-        if node in found:
-            raise BadInput(f"{where}: name = {node!r}: must be the only mote of that name")
-        at = tuple(tables.number(where, row, column) for column in ("x", "y", "z") if column in row)
-        mote = found[node] = {"at": at, "role": row.get("role", "")}
-        for flag in ("sink", "roaming"):
-            text = row.get(flag, "").lower()
-            if text not in _YES + _NO:
-                raise BadInput(f"{where}: {flag} = {row[flag]!r}: must be 1 or yes, or 0, no or empty")
-            mote[flag] = text in _YES
-        mote |= {key: tables.number(where, row, key) for key in _NUMBERS if row.get(key)}
-    return found
+    """Return what a file tells of motes, and warn of what it leaves out; an error names the line."""
+    source = Source.read("file", file)
+    found = read_motes(source)
+    if found.notes:
+        check.doubt(f"{source.where}, {found.form}: {'; '.join(found.notes)}")
+    return found.motes
 
 
 class Site:
     """Reads a site file; errors name the line. ``changes`` are values in place of the file's, by their paths."""
 
     def __init__(self, file: str | Path, changes: Mapping[str, Any]) -> None:
-        if Path(file).suffix in (".csv", ".gz"):
-            text, self._tables = "", {"motes": {"file": Path(file).name}}
-        else:
+        if Path(file).suffix == ".toml":
             text, self._tables = toml.read(file)
+        else:
+            text, self._tables = "", {"motes": {"file": Path(file).name}}
+            if kind_of(Source.read("file", file)) == "ways":
+                self._tables["mobility"] = {"file": Path(file).name}
         self._file, self._lines, self._changed = Path(file), toml.lines_of(text), frozenset(changes)
         for path, value in changes.items():
             _change(self._tables, path, value)
@@ -170,7 +161,7 @@ class Site:
                     raise BadInput("at: must be given: (x, y) or (x, y, z) in metres")
                 for flag in ("sink", "roaming"):
                     check.flag(flag, mote.get(flag, False))
-                for key in _NUMBERS:
+                for key in NUMBERS:
                     check.finite(key, mote.get(key, 0.0))
                 check.instance("role", mote.get("role", ""), str, "text")
                 place = check.finite_array("at", mote["at"]) if "at" in mote else None
@@ -234,7 +225,7 @@ class Site:
         with self.at("mobility"):
             given = self._only("mobility", site, ("file", "step"))
             if given:
-                moves += mobility.from_csv(self._file.parent / given.pop("file", ""), **given)
+                moves += mobility.read(self._file.parent / given.pop("file", ""), **given)
         return moves
 
 

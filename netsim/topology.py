@@ -11,11 +11,13 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.accounting.run_metadata import place_of
 from netsim.errors import BadInput
+from netsim.files.graphs import read_graph
+from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.measured import is_k7
+from netsim.files.places import place_nodes
+from netsim.files.source import Source
 from netsim.util import check
-from netsim.util.datafiles import used
-from netsim.util.graph_files import read_graph
 
 _MAX_DRAWS = 1_000
 # Up to so many agents it takes longer to import a search tree than to compare all pairs.
@@ -23,9 +25,6 @@ _FEW = 500
 
 # Lower bounds for the bytes of a node and an edge in networkx; measured were 500, and 140 to 250.
 _NODE, _EDGE = 300, 130
-
-# Attributes with the position of a node in a file; the second pair is that of the Internet Topology Zoo.
-_COORDINATES = (("x", "y"), ("Longitude", "Latitude"))
 
 
 def check_graph(graph: "nx.Graph[Any]") -> None:
@@ -235,11 +234,13 @@ def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
     return nx.random_geometric_graph(len(places), reach, pos=pos)
 
 
-def from_file(file: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
-    """Read a graph from a file of any of these formats, which is recognised by its content.
+def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
+    """Read a graph from a file of any of these formats, which is recognised by its content (docs/files.md).
 
-    * GraphML and GEXF; GML, with nodes named by id where labels repeat; Pajek, LEDA, graph6 and sparse6
-    * JSON as networkx writes it: node-link, with ``edges`` or ``links``, adjacency or Cytoscape's
+    * GraphML and GEXF; GML, as the Internet Topology Zoo's, with nodes named by id where labels repeat; Pajek, LEDA,
+      graph6 and sparse6
+    * SNDlib's networks, native or in XML; Rocketfuel's maps (``.cch``), latencies and weights (``.intra``)
+    * JSON: node-link as networkx, D3 or TopoHub write it, with ``edges`` or ``links``; adjacency or Cytoscape's
     * a list of edges: two names a line, with commas, semicolons, tabs or blanks between them, then numbers, of which
       the first is the ``weight``; or a first line that names the columns ``source`` and ``target`` (or as other
       programs call them), with any other columns
@@ -247,15 +248,17 @@ def from_file(file: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
     * a square matrix, 0 and 1 or weights, as text, with or without names, in ``.npy``, in ``.npz`` of numpy or
       scipy.sparse, or in Matrix Market's format; nodes are 0 … n − 1, or the names
 
-    Each may be compressed by gzip or bzip2. Lines that begin with # are comments. Pickles are refused.
+    Each may be compressed by gzip or bzip2. Lines that begin with # or % are comments. Pickles, and XML with entities,
+    are refused.
 
     Directed and parallel edges between two nodes become one; edges from a node to itself are left out. Nodes get
-    ``pos`` = (x, y) from the first that they have: a pair ``pos``, numbers ``x`` and ``y``, or ``Longitude`` and
-    ``Latitude`` (in degrees). A RuntimeWarning says what was left out.
+    ``pos`` in metres: their ``pos``, their numbers ``x`` and ``y`` (and ``z``), or, if no node has these, their
+    longitude and latitude, projected. What edges say of links becomes links by `netsim.links.from_graph`. A
+    RuntimeWarning says what was left out, and how places were projected.
 
     Parameters
     ----------
-    file : path
+    path : path
         The file.
     connected : bool
         Take the largest part of a graph that is not connected, the first of several. False: take all parts, for
@@ -267,28 +270,27 @@ def from_file(file: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         If the file is missing or unreadable, holds no graph, or a graph without an edge between several nodes. The
         message names the line, if there is one, and the reason.
     """
-    found = read_graph(used(Path(file)))
+    source = Source.read("topology", path)
+    if kind_of(source) in ("motes", "ways", "packets") or is_k7(source):
+        raise wrong_kind(source, "graph")
+    found = read_graph(source)
     graph, notes = found.graph, found.notes
     try:
         check_graph(graph)
     except BadInput as error:
-        raise BadInput(f"topology = {str(file)!r}: {error}") from None
+        raise BadInput(f"topology = {str(path)!r}: {error}") from None
     if check.flag("connected", connected) and not nx.is_connected(graph):
         if not graph.number_of_edges():
-            raise BadInput(f"topology = {str(file)!r}: must have an edge; it has {len(graph)} nodes without any")
+            raise BadInput(f"topology = {str(path)!r}: must have an edge; it has {len(graph)} nodes without any")
         parts = sorted(nx.connected_components(graph), key=len, reverse=True)
         notes.append(
             f"took the largest of {len(parts)} parts, {len(parts[0])} of {len(graph)} nodes (connected=False takes all)"
         )
         # A copy: a subgraph's view has its nodes in the order of the graph.
         graph = nx.Graph(graph.subgraph(parts[0]))
+    notes += place_nodes(data for _, data in graph.nodes(data=True))
     if notes:
-        check.doubt(f"topology = {str(file)!r}, {found.form}: {'; '.join(notes)}")
-    for _, data in graph.nodes(data=True):
-        positions: list[Any] = [data.get("pos"), *((data.get(x), data.get(y)) for x, y in _COORDINATES)]
-        valid = [position for position in positions if place_of(position) is not None]
-        if valid:
-            data["pos"] = tuple(valid[0])
+        check.doubt(f"topology = {str(path)!r}, {found.form}: {'; '.join(notes)}")
     return graph
 
 

@@ -11,6 +11,7 @@ from netsim.links import latency as latencies
 from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.graphs import OwnTopology
 from netsim.studies.seeds import GraphSeeds
 
 
@@ -44,6 +45,7 @@ def averaging(
     loss: float = 0.1,
     latency: float = 0.01,
     rate: float | None = 250e3,
+    own: OwnTopology = OwnTopology(),  # noqa: B008 (frozen)
     seeds: GraphSeeds = GraphSeeds(seed=1),
 ) -> None:
     """Gossip averaging on a random geometric graph of sensors.
@@ -63,7 +65,9 @@ def averaging(
     rate : float
         Bits per second of each link.
     """
-    graph = topology.random_geometric(agents, radius, seed=seeds.graph)
+    graph = own.graph_of(
+        agents, partial(topology.random_geometric, agents, radius, seed=seeds.graph), radius=(radius, 0.4)
+    )
     link = Link(latency=latencies.uniform(latency / 2, latency * 1.5), loss=loss, rate=rate)
     network = Network(graph, link, round_period=0.1, seed=seeds.network)
     study.run("averaging", network, {node: Average(float(node)) for node in graph}, [spread], rounds=50)

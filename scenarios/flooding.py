@@ -12,6 +12,7 @@ from netsim.links import latency as latencies
 from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.graphs import OwnTopology
 from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
@@ -87,6 +88,7 @@ def flooding(
     radius: float = 0.3,
     loss: float = 0.1,
     latency: float = 0.01,
+    own: OwnTopology = OwnTopology(),  # noqa: B008 (frozen)
     seeds: GraphSeeds = GraphSeeds(seed=1),
 ) -> None:
     """Flooding, its spanning tree, and the tree with acknowledgements: who hears the news, and what it costs.
@@ -105,7 +107,9 @@ def flooding(
     latency : float
         Mean time under way in seconds; each frame draws between half and one and a half of it.
     """
-    graph = topology.random_geometric(agents, radius, seed=seeds.graph)
+    graph = own.graph_of(
+        agents, partial(topology.random_geometric, agents, radius, seed=seeds.graph), radius=(radius, 0.3)
+    )
     delay = latencies.uniform(check.finite("latency", latency, above=0) / 2, latency * 1.5)
     first = {node: Flood(node == 0) for node in graph}
     Network(graph, Link(latency=delay), seed=seeds.network).run(first)

@@ -133,7 +133,7 @@ def lifetime(
 
 def _placed(site: OwnSite, setting: Setting) -> Deployment:
     """Return the site of a run; raises BadInput for what it cannot have here."""
-    site.check_left_out(agents=(setting.agents, 10), edges=(setting.edges, None))
+    site.check_left_out(agents=(setting.agents, 10), edges=(setting.edges, None), topology=(setting.topology, None))
     found = site.deployment(collects=False)
     if found.warm_up:
         raise check.refuse("site: warm_up", found.warm_up, "0: batteries are used from the beginning")

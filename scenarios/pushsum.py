@@ -12,6 +12,7 @@ from netsim.draw import Number
 from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.studies import Study
 from netsim.studies.figures import Axis, curves
+from netsim.studies.graphs import OwnTopology
 from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
@@ -89,6 +90,7 @@ def pushsum(
     radius: float = 0.4,
     loss: float = 0.1,
     rounds: int = 100,
+    own: OwnTopology = OwnTopology(),  # noqa: B008 (frozen)
     seeds: GraphSeeds = GraphSeeds(seed=1),
 ) -> None:
     """Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.
@@ -107,7 +109,9 @@ def pushsum(
         Number of rounds.
     """
     rounds = check.integer("rounds", rounds, low=1)
-    graph = topology.random_geometric(agents, radius, seed=seeds.graph)
+    graph = own.graph_of(
+        agents, partial(topology.random_geometric, agents, radius, seed=seeds.graph), radius=(radius, 0.4)
+    )
     mean = (agents - 1) / 2
 
     def wrong(team: Mapping[Any, Any]) -> dict[str, float]:

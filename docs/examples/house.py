@@ -13,7 +13,7 @@ HERE, FIRMWARE = Path(__file__).parent, bytes(range(256)) * 16
 
 def read(*interferers):
     """Return the house with some of its interferers; CTP sends frames again itself, so the radio does not."""
-    site = netsim.Deployment.from_toml(HERE / "house.toml", {"radio.max_frame_retries": 0})
+    site = netsim.Deployment.read(HERE / "house.toml", {"radio.max_frame_retries": 0})
     return replace(site, interferers={name: site.interferers[name] for name in interferers})
 
 

@@ -52,7 +52,7 @@ def house(setup, jammer=40.0, warm_up=180.0, gateway=0.0):
     begins = warm_up + 60
     changes |= {"motes.gateway.power_dbm": gateway}
     changes |= {"interferers.jammer.begins": begins, "interferers.jammer.ends": begins + max(jammer, 1e-3)}
-    site = netsim.Deployment.from_toml(HOUSE, changes)
+    site = netsim.Deployment.read(HOUSE, changes)
     return replace(site, interferers={"jammer": site.interferers["jammer"]}).network(seed=setup.seeds.network)
 
 

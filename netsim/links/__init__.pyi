@@ -3,6 +3,7 @@ from .link import Budget, Link
 from .measured import (
     Measured,
     cellular,
+    from_graph,
     from_reception,
     from_table,
     grenoble,
@@ -19,6 +20,7 @@ __all__ = [
     "Measured",
     "Reliability",
     "cellular",
+    "from_graph",
     "from_reception",
     "from_table",
     "grenoble",

@@ -14,6 +14,8 @@ import numpy as np
 
 from netsim.datasets import SETS, find
 from netsim.errors import BadInput, one_line
+from netsim.files.measured import is_k7, k7_table
+from netsim.files.source import Source
 from netsim.links import loss as losses
 from netsim.links import rate
 from netsim.links.link import Link
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Measured",
     "cellular",
+    "from_graph",
     "from_reception",
     "from_table",
     "grenoble",
@@ -38,6 +41,11 @@ __all__ = [
 ]
 
 Pair = tuple[Any, Any]
+
+# Attributes of edges that give a link's settings, as `netsim.topology.read` keeps them. LinkSpeedRaw is the Topology
+# Zoo's, in bit/s; dist is TopoHub's, in km.
+_RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
+_LONGEST_S = 10.0
 
 
 class Measured(NamedTuple):
@@ -74,7 +82,8 @@ def from_table(
     ----------
     table : path or DataFrame
         A DataFrame, or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
-        directed pair. The reception of a pair without a row is 0; the two directions may differ.
+        directed pair. The reception of a pair without a row is 0; the two directions may differ. Or the path of a K7
+        trace, perhaps compressed by gzip: each pair has the mean of its ``pdr`` over all channels and times.
     link : Link, optional
         The settings of all links, except the loss, which the table gives.
     least : float
@@ -96,6 +105,8 @@ def from_table(
     BadInput
         If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no pair is linked.
     """
+    if isinstance(table, str | Path) and is_k7(Source.read("table", table)):
+        table = _k7_means(_read(table, ("src", "dst", "pdr")))
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
     columns = (frame[name].tolist() for name in ("sender", "receiver", "reception"))
@@ -113,6 +124,12 @@ def from_table(
     return found
 
 
+def _k7_means(rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the mean reception of each pair of a K7 trace."""
+    means = rows.groupby(["src", "dst"], sort=False)["pdr"].mean().reset_index()
+    return means.rename(columns={"src": "sender", "dst": "receiver", "pdr": "reception"})
+
+
 def from_reception(
     reception: Mapping[Pair, float],
     *,
@@ -128,6 +145,69 @@ def from_reception(
     The graph has all ``nodes``, even those without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
+
+
+def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> Measured:
+    """Return the network of a graph whose edges say what their links are, as one that `netsim.topology.read` returns.
+
+    An edge's ``latency`` is in seconds; an edge without one, but with ``dist`` in km, takes that at ``speed``. Its
+    ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be text. What an edge does
+    not say is as in ``link``.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph. An undirected edge becomes two links with equal settings.
+    link : Link, optional
+        The settings of all links in what their edges do not say; default: an ideal link.
+    speed : float
+        How far a signal goes in a second, in metres: 2e8 is some two thirds of the speed of light, as in fibre.
+
+    Raises
+    ------
+    BadInput
+        If an attribute cannot be such a setting.
+    """
+    check.instance("graph", graph, nx.Graph, "a networkx graph")
+    usual, metres = Link() if link is None else link, check.finite("speed", speed, above=0)
+    known: dict[tuple[tuple[str, float], ...], Link] = {}
+    links: dict[Pair, Link] = {}
+    for a, b, data in graph.edges(data=True):
+        own = _settings_of(f"edge ({a!r}, {b!r})", data, metres)
+        # Edges with the same settings share one link, to save memory.
+        key = tuple(own.items())
+        if key not in known:
+            given: dict[str, Any] = dict(own)
+            known[key] = replace(usual, **given) if own else usual
+        links[a, b] = known[key]
+        if not graph.is_directed():
+            links[b, a] = known[key]
+    return Measured(graph, links)
+
+
+def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str, float]:
+    """Return the settings of a link that the attributes of an edge give."""
+    found: dict[str, float] = {}
+    if "latency" in data:
+        found["latency"] = check.finite(f"{where}: latency", _as_number(data["latency"]), low=0)
+        if found["latency"] > _LONGEST_S:
+            check.doubt(f"{where}: latency = {found['latency']:g}: is in seconds; were milliseconds given?")
+    elif _DISTANCE in data:
+        found["latency"] = check.finite(f"{where}: dist", _as_number(data[_DISTANCE]), low=0) * 1e3 / speed
+    rate_name = next((name for name in _RATES if name in data), None)
+    if rate_name is not None:
+        found["rate"] = check.finite(f"{where}: {rate_name}", _as_number(data[rate_name]), above=0)
+    if "loss" in data:
+        found["loss"] = check.probability(f"{where}: loss", _as_number(data["loss"]))
+    return found
+
+
+def _as_number(value: Any) -> Any:
+    """Return the number that a text is; anything else as it is, for the check that follows."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _for_bits(link: Link | None, bits: int | None) -> Link | None:
@@ -213,10 +293,11 @@ def _network(
     return Measured(graph, links)
 
 
-def _sort_key(node: Hashable) -> tuple[bool, float, str]:
+def _sort_key(node: Hashable) -> tuple[bool, int | float, str]:
     """Return a sort key that puts numbers first, by value, and then other names."""
     is_number = isinstance(node, int | float)
-    return not is_number, float(node) if isinstance(node, int | float) else 0.0, str(node)
+    # A whole number may be too large for a float.
+    return not is_number, node if isinstance(node, int | float) else 0, str(node)
 
 
 def _place_of_row(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
@@ -231,19 +312,18 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
 
     frame = table
     if isinstance(frame, str | Path):
-        if not Path(frame).exists():
-            raise BadInput(f"table = {str(table)!r}: must be an existing file")
+        source = Source.read("table", frame)
         try:
-            frame = tables.frame(used(Path(frame)))[0]
+            frame = k7_table(source) if is_k7(source) else tables.frame(source.path)[0]
         except BadInput as error:
-            raise BadInput(f"table = {str(table)!r}: must be a csv file ({error})") from None
+            raise BadInput(f"table = {str(table)!r}: must be a csv file ({str(error)[:400]})") from None
     if not isinstance(frame, pd.DataFrame):
         raise check.refuse("table", table, "a path or a DataFrame")
     for name in columns:
         if name not in frame.columns:
             there = ", ".join(map(str, frame.columns))
             what = f"table = {str(table)!r}" if isinstance(table, str | Path) else "table"
-            raise BadInput(f"{what}: must have a column {name!r}; it has {there[:200] or 'none'}")
+            raise BadInput(f"{what}: must have a column {name!r}; it has {' '.join(there.split())[:200] or 'none'}")
         if frame[name].isna().any():
             row = int(frame[name].isna().to_numpy().argmax())
             raise BadInput(f"{_place_of_row(table, frame, row)}: must have a {name}; it is empty")
@@ -329,7 +409,7 @@ def grenoble(
     Parameters
     ----------
     file : path, optional
-        The path of the table; default: in NETSIM_DATA, or in the cache.
+        The path of the table, or of the K7 trace itself, ``grenoble.k7.gz``; default: in NETSIM_DATA, or in the cache.
     channel : int, optional
         A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
     link, least, both, bits

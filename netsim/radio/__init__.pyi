@@ -3,6 +3,7 @@ from .energy import DutyCycle, Energy
 from .fading import BlockFading, PatternNoise, beta_factor
 from .pathloss import LogDistance, within
 from .phy import Phy, fsk, lora, oqpsk
+from .rssi import Heard, from_rssi
 from .series import LinkSeries
 from .settings import Airtime, LoRaAirtime, Radio
 from .walls import Walls
@@ -12,6 +13,7 @@ __all__ = [
     "BlockFading",
     "DutyCycle",
     "Energy",
+    "Heard",
     "LinkSeries",
     "LoRaAirtime",
     "LogDistance",
@@ -20,6 +22,7 @@ __all__ = [
     "Radio",
     "Walls",
     "beta_factor",
+    "from_rssi",
     "fsk",
     "lora",
     "oqpsk",

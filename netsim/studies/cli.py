@@ -661,6 +661,22 @@ def replay_it(
     _print_made(reporter, path, place, algorithm)
 
 
+@app.command("convert")
+@click.argument("file", metavar="IN")
+@click.argument("out", metavar="OUT")
+def convert_it(file: str, out: str) -> None:
+    """Write a graph, motes, a trace of ways, measured links or a capture as a file that netsim documents.
+
+    IN is recognised by its content; OUT ends in .csv, or of a graph in .graphml or .json, too.
+    """
+    from netsim.files.convert import convert
+
+    made, reporter = convert(file, out), Reporter()
+    reporter.line(f"{made.path}: {made.what}")
+    for note in made.notes:
+        reporter.line(note)
+
+
 @app.command("export")
 @click.argument("place", metavar="RUNDIR|TRACE")
 @click.option("--format", "format_", type=str, required=True, help="pcapng: its frames; graphml or json: its topology.")

@@ -31,6 +31,7 @@ __all__ = ["frame", "line_of", "name", "number", "rows"]
 
 # An integer as Python prints it. So 07 does not match: it stays text, and names another node than 7.
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
+_MOST_DIGITS = 4000
 _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 _ROWS_SEARCHED = 1000  # Number of rows in which `_thousands` looks for thousands separators.
@@ -119,9 +120,8 @@ def rows(
     (line, columns), where = found[0], Path(path).name
     missing = [name for name in needed if name not in columns]
     if missing:
-        raise BadInput(
-            f"{where}, line {line}: must have a column {missing[0]!r}; it has {' '.join(', '.join(columns).split())}"
-        )
+        there = " ".join(", ".join(columns).split())[:200]
+        raise BadInput(f"{where}, line {line}: must have a column {missing[0]!r}; it has {there}")
     for name in columns:
         check.one_of(f"{where}, line {line}: column", name, [*needed, *optional])
         if columns.count(name) > 1:
@@ -139,7 +139,7 @@ def number(where: str, row: Mapping[str, str], column: str) -> float:
     try:
         value = float(row[column])
     except ValueError:
-        raise BadInput(f"{where}: {column} = {row[column]!r}: must be a number") from None
+        raise BadInput(f"{where}: {column} = {row[column][:100]!r}: must be a number") from None
     return check.finite(f"{where}: {column}", value)
 
 
@@ -148,7 +148,8 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
     text = row[column]
     if not text:
         raise BadInput(f"{where}: must have a {column}; it is empty")
-    return int(text) if _WHOLE.fullmatch(text) else text
+    # Python converts no integer of more digits than that.
+    return int(text) if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) else text
 
 
 # --- whole tables -----------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def _curve(
         return
     x, y, band = columns
     if method.kind == GOSSIP:
-        colour = _COLOURS[method.topology]
+        colour = _COLOURS.get(method.topology, _COLOURS["ring"])
         # Coded and uncoded curves mostly lie upon one another: the dashes let the broad one show through.
         style, width = ("-", 3.0) if method.bits is None else ("--", 1.2)
         alpha = 0.35 if method.bits is None else 1.0

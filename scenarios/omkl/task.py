@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import networkx as nx
@@ -27,6 +28,7 @@ from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.scenarios.tasks.settings import Divided, chosen_names, names_in
 from netsim.studies.experiment import Method
+from netsim.studies.graphs import OwnTopology
 from netsim.studies.seeds import DataSeed
 from netsim.util import check
 from netsim.util.typing import Array
@@ -210,7 +212,7 @@ class OnGraph:
     @property
     def name(self) -> str:
         """What it is called in tables."""
-        return f"{self.kind} {self.topology}" + ("" if self.bits is None else f" {self.bits}-bit")
+        return f"{self.kind} {Path(self.topology).stem}" + ("" if self.bits is None else f" {self.bits}-bit")
 
     @property
     def element_bits(self) -> int:
@@ -218,8 +220,10 @@ class OnGraph:
         return 64 if self.bits is None else 1 + self.bits
 
     def graph(self, agents: int) -> "nx.Graph[int]":
-        """Return its graph."""
-        return GRAPHS[self.topology](agents)
+        """Return its graph, one of `GRAPHS` or that of a file."""
+        if self.topology in GRAPHS:
+            return GRAPHS[self.topology](agents)
+        return OwnTopology(topology=self.topology).graph_of(agents, nx.Graph)
 
     def agents(
         self, model: ModelSetting, streams: Streams, rounds: int, eta: float, gamma: float
@@ -236,7 +240,7 @@ class OnGraph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodSetting:
+class MethodSetting(OwnTopology):
     """The methods, their steps, and on which graphs they run.
 
     Parameters
@@ -275,6 +279,11 @@ class MethodSetting:
         bits = check.integer("bits", self.bits, low=1, high=16)
         kinds = chosen_names("algorithms", self.algorithms, KINDS)
         topologies = chosen_names("topologies", self.topologies, GRAPHS)
+        if self.topology is not None:
+            usual = MethodSetting.topologies
+            if self.topologies != usual:
+                raise check.refuse("topologies", self.topologies, f"left out with topology = {self.topology!r}")
+            topologies = [self.topology]
         found = [OnGraph(GOSSIP, graph, each) for graph in topologies for each in (None, bits) if GOSSIP in kinds]
         if SINGLE in kinds:
             found.append(OnGraph(SINGLE, topologies[0], bits))

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from netsim.coders import Uniform
 from netsim.links import loss
@@ -19,6 +19,7 @@ from netsim.studies.experiment import Experiment, Method, Results, Seeds, Setup,
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import study_of
 from netsim.studies.experiment.tuning import settled
+from netsim.studies.graphs import OwnTopology
 from netsim.util import check
 
 _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
@@ -26,7 +27,7 @@ _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossSize(Published):
+class LossSize(OwnTopology, Published):
     """The size of the network and of the model; smaller for the synthetic data, so that all converge.
 
     Parameters
@@ -58,6 +59,11 @@ class LossSize(Published):
     features: int | None = None
     sigma: float | None = None
     regularizer: float | None = None
+
+    def resolved(self, data: str, conventions: str = TEXT) -> Self:
+        """Return the size with nothing left open but the edges of a graph from a file."""
+        found = super().resolved(data, conventions)
+        return found if self.topology is None else dataclasses.replace(found, edges=self.edges)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import networkx as nx
@@ -24,6 +25,7 @@ from netsim.scenarios.tasks.models import AgentProbe, Readings
 from netsim.scenarios.tasks.settings import Bandwidth, Channel, Divided
 from netsim.scenarios.tasks.theory import Promises
 from netsim.studies import Study
+from netsim.studies.graphs import OwnTopology
 from netsim.studies.seeds import Seeds
 from netsim.util import check, draws
 
@@ -56,7 +58,7 @@ def _known(data: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemSetting(Divided, Bandwidth):
+class ProblemSetting(OwnTopology, Divided, Bandwidth):
     """Who learns from how much, with which kernel.
 
     Parameters
@@ -212,7 +214,9 @@ class ClassProblem:
 def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> ClassProblem:
     """Draw the samples and the graph, by a setting with nothing left open."""
     sigma = check.finite("sigma", setting.sigma, above=0.0)
-    graph = topology.erdos_renyi(check.integer("agents", setting.agents, low=1), p=setting.density, seed=seeds.graph)
+    agents = check.integer("agents", setting.agents, low=1)
+    draw = partial(topology.erdos_renyi, agents, p=setting.density, seed=seeds.graph)
+    graph = setting.graph_of(agents, draw, density=(setting.density, ProblemSetting.density))
     split = source.draw(check.integer("samples", setting.samples, low=1), seeds.data)
     dealt = None
     if setting.partition != SHARED:

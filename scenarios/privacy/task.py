@@ -32,6 +32,7 @@ from netsim.scenarios.tasks.online_task import OnlineSteps, methods
 from netsim.scenarios.tasks.settings import Bandwidth, Divided
 from netsim.studies import Study
 from netsim.studies.experiment.paths import Given
+from netsim.studies.graphs import OwnTopology
 from netsim.util import check, draws
 from netsim.util.typing import Array, Vector
 
@@ -44,7 +45,7 @@ FIELD = "field"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedSamples(Columns, Divided, Bandwidth, Problem):
+class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
     """The samples of each agent, of which each method has a cost of its kind, and the sizes of models.
 
     On a network with a graph of its own there are as many agents as nodes.
@@ -101,7 +102,8 @@ class SharedSamples(Columns, Divided, Bandwidth, Problem):
         tell_division(told, parts, whole)
         if graph is None:
             edges = min(max(count - 1, 3 * count // 2), count * (count - 1) // 2)
-            graph = topology.erdos_renyi(count, edges=edges, seed=seeds.graph)
+            draw = partial(topology.erdos_renyi, count, edges=edges, seed=seeds.graph)
+            graph = self.graph_of(count, draw)
         return PrivacyTask(parts, whole, graph, setup, told)
 
     def table(self, seed: int) -> Table:

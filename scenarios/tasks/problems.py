@@ -78,7 +78,7 @@ class KernelRegression(Features, Problem):
 
     def on(self, graph: "nx.Graph[Any]") -> "KernelRegression":
         """Return the problem for a graph's nodes."""
-        return dataclasses.replace(self, agents=len(graph), edges=graph.number_of_edges())
+        return dataclasses.replace(self, agents=len(graph), edges=graph.number_of_edges(), topology=None)
 
     def make(self, setup: Setup) -> BatchTask:
         """Return the task of a run."""

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
@@ -16,6 +16,7 @@ from netsim.network import Compute, Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition
 from netsim.scenarios.published import published
+from netsim.studies.graphs import OwnTopology
 from netsim.util import check
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(Bandwidth, Published):
+class Setting(OwnTopology, Bandwidth, Published):
     """The size of a study's network and of its model; what is left open is as published for the data set.
 
     Parameters
@@ -292,6 +293,8 @@ class Setting(Bandwidth, Published):
         check.integer("features", found.features, low=1)
         check.finite("sigma", found.sigma, above=0.0)
         check.finite("regularizer", found.regularizer, low=0.0)
+        if found.topology is not None:
+            return dataclasses.replace(found, edges=found.edges_of(agents, found.edges))
         if found.edges is not None:
             return found
         paper = published_row(self.TABLE, data, conventions)
@@ -305,13 +308,14 @@ class Setting(Bandwidth, Published):
         return "cos"
 
     def graph(self, seed: int) -> "nx.Graph[int]":
-        """Return a connected random graph with that many agents and edges."""
+        """Return a connected random graph with that many agents and edges, or that of the file."""
         agents = check.integer("agents", self.agents, low=1)
-        return topology.erdos_renyi(agents, edges=check.integer("edges", self.edges, low=0), seed=seed)
+        edges = check.integer("edges", self.edges, low=0)
+        return self.graph_of(agents, partial(topology.erdos_renyi, agents, edges=edges, seed=seed))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkSize:
+class NetworkSize(OwnTopology):
     """The size of a random network, and how long it learns.
 
     Parameters
@@ -332,12 +336,15 @@ class NetworkSize:
         """Return it with two edges for each agent, as far as there are pairs, if they were left open."""
         agents = check.integer("agents", self.agents, low=1)
         check.integer("rounds", self.rounds, low=1)
+        if self.topology is not None:
+            return dataclasses.replace(self, edges=self.edges_of(agents, self.edges))
         usual = min(agents * (agents - 1) // 2, max(agents - 1, 2 * agents))
         return dataclasses.replace(self, edges=usual) if self.edges is None else self
 
     def graph(self, seed: int) -> "nx.Graph[int]":
-        """Return a connected random graph of that size, nothing left open."""
-        return topology.erdos_renyi(self.agents, edges=self.edges, seed=seed)
+        """Return a connected random graph of that size, nothing left open, or that of the file."""
+        draw = partial(topology.erdos_renyi, self.agents, edges=self.edges, seed=seed)
+        return self.graph_of(self.agents, draw)
 
 
 def names_in(text: str | None) -> list[str]:

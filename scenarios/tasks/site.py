@@ -20,7 +20,8 @@ class OwnSite:
     Parameters
     ----------
     site : str
-        A site of your own: a TOML file of motes, walls, interferers and clocks, or a csv file of motes (docs/sites.md).
+        A site of your own: a TOML file of motes, walls, interferers and clocks (docs/sites.md), or a file of motes
+        (docs/files.md).
     set : str
         Values in place of those in the site's file: site.radio.power_dbm=-5,site.interferers.ap.begins=60.
     """
@@ -32,7 +33,7 @@ class OwnSite:
         """Return the site; raises BadInput if one that collects has not one sink."""
         assert self.site is not None
         used(Path(self.site))
-        found = Deployment.from_toml(self.site, self._changes())
+        found = Deployment.read(self.site, self._changes())
         if collects and len(found.sinks) != 1:
             raise BadInput(f"site = {self.site!r}: must have one mote with sink = 1; it has {len(found.sinks)}")
         return found

@@ -135,7 +135,7 @@ def read(data: bytes, name: str) -> "nx.Graph[Any] | str":
         path = Path(folder, name)
         path.write_bytes(data)
         try:
-            graph = topology.from_file(path)
+            graph = topology.read(path)
         except BadInput as error:
             line = str(error)
             assert "\n" not in line, line
@@ -209,7 +209,7 @@ def check_table(rng: Rng) -> None:
         for read_table in (
             lambda: choose(str(path), TableChoice(missing=missing)).frame,
             lambda: load_table(str(path), Columns(drop="kind", missing=missing)).inputs,
-            lambda: Deployment.from_csv(path),
+            lambda: Deployment.read(path),
             lambda: from_table(path),
         ):
             try:

@@ -63,13 +63,13 @@ def heard(run: Run, receiver: Any, sender: Any) -> list[int]:
 def test_positions_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "positions.csv"
     path.write_text("name, x, y, sink\n7, 0, 0, yes\nroof, 10, 20.5,\n007, 1, 2, 0\n")
-    found = Deployment.from_csv(path)
+    found = Deployment.read(path)
     assert found.positions == {7: (0.0, 0.0), "roof": (10.0, 20.5), "007": (1.0, 2.0)}
     assert found.sink == 7
     assert list(found.graph) == [7, "roof", "007"]
     assert found.graph.nodes["roof"]["pos"] == (10.0, 20.5)
     path.write_text("name,x,y,z\na,0,0,1\nb,0,0,3\n")
-    assert Deployment.from_csv(path).positions == {"a": (0.0, 0.0, 1.0), "b": (0.0, 0.0, 3.0)}
+    assert Deployment.read(path).positions == {"a": (0.0, 0.0, 1.0), "b": (0.0, 0.0, 3.0)}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_positions_that_are_none(tmp_path: Path, text: str, message: str) -> Non
     path = tmp_path / "positions.csv"
     path.write_text(text)
     with pytest.raises(BadInput, match=message):
-        Deployment.from_csv(path)
+        Deployment.read(path)
 
 
 @every(

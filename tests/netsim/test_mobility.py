@@ -72,7 +72,7 @@ def test_moves_are_printed_and_saved(tmp_path: Path) -> None:
 def test_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "walk.csv"
     path.write_text("time,name,x,y\n0,3,1,2\n10,bus,0,0\n5,3,6,2\n20,bus,50,0\n30,bus,50,0\n")
-    assert mobility.from_csv(path, step=0.5) == [
+    assert mobility.read(path, step=0.5) == [
         Move(3, (1.0, 2.0), 0.0),
         Move("bus", (0.0, 0.0), 10.0),
         Move(3, (6.0, 2.0), 0.0, 5.0, 0.5),
@@ -94,7 +94,7 @@ def test_a_trace_that_is_none(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "walk.csv"
     path.write_text(text)
     with pytest.raises(BadInput, match=message):
-        mobility.from_csv(path)
+        mobility.read(path)
 
 
 @pytest.mark.parametrize(

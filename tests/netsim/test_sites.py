@@ -95,7 +95,7 @@ def write(folder: Path, text: str = TEXT) -> Path:
 
 
 def test_a_file_becomes_a_deployment(tmp_path: Path) -> None:
-    site = Deployment.from_toml(write(tmp_path))
+    site = Deployment.read(write(tmp_path))
     assert site.positions == {7: (6.0, 3.0, 1.0), 8: (12.0, 3.0, 1.0), "gateway": (2.0, 2.0, 1.0)}
     assert (site.sink, site.seed, site.least, site.connected, site.warm_up) == ("gateway", 3, 0.2, False, 60.0)
     assert site.roles == {7: "sensor", 8: "relay"}
@@ -113,7 +113,7 @@ def test_a_file_becomes_a_deployment(tmp_path: Path) -> None:
 
 
 def test_a_mote_may_have_its_own_of_what_is_drawn_for_the_others(tmp_path: Path) -> None:
-    site = Deployment.from_toml(write(tmp_path))
+    site = Deployment.read(write(tmp_path))
     drifts = {clock.agent: clock.drift * 1e6 for clock in site.clocks}
     assert drifts[8] == pytest.approx(7.5)
     plain = Deployment(site.positions, drift_ppm=40, offset=2, start=10, seed=3)
@@ -128,7 +128,7 @@ def test_the_house_of_the_docs_is_that_of_the_page() -> None:
 
 def test_changes_take_the_place_of_what_the_file_has(tmp_path: Path) -> None:
     changes = {"radio.power_dbm": -3, "interferers.ap.begins": 5, "motes.gateway.at": [1, 1, 1], "phy.lock_db": 2.0}
-    site = Deployment.from_toml(write(tmp_path), changes, seed=9)
+    site = Deployment.read(write(tmp_path), changes, seed=9)
     assert site.preset.radio is not None
     assert site.preset.radio.phy is not None
     assert (site.preset.radio.phy.transmit_dbm, site.preset.radio.phy.lock_db) == (-3.0, 2.0)
@@ -136,7 +136,7 @@ def test_changes_take_the_place_of_what_the_file_has(tmp_path: Path) -> None:
     assert site.positions["gateway"] == (1.0, 1.0, 1.0)
     assert site.seed == 9
     more = {"interferers.jam.kind": "jammer", "interferers.jam.at": [0, 0, 0]}
-    assert Deployment.from_toml(HOUSE, more).interferers["jam"] == Jammer(at=(0, 0, 0))
+    assert Deployment.read(HOUSE, more).interferers["jam"] == Jammer(at=(0, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_changes_take_the_place_of_what_the_file_has(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert TEXT.count(old) >= 1
     with pytest.raises(BadInput, match=says) as error:
-        Deployment.from_toml(write(tmp_path, TEXT.replace(old, new, 1)))
+        Deployment.read(write(tmp_path, TEXT.replace(old, new, 1)))
     assert "\n" not in str(error.value)
 
 
@@ -192,14 +192,14 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str,
 )
 def test_what_is_wrong_in_changes_is_told_without_a_line(tmp_path: Path, changes: Any, says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        Deployment.from_toml(write(tmp_path), changes)
+        Deployment.read(write(tmp_path), changes)
 
 
 def test_a_csv_file_of_motes_is_a_site(tmp_path: Path) -> None:
     (tmp_path / "motes.csv").write_text("name,x,y,sink,roaming,drift_ppm,start\n1,0,0,1,,,\na,9,0,,yes,-3,2.5\n")
     plain, read = (
-        Deployment.from_csv(tmp_path / "motes.csv", drift_ppm={"a": -3.0}),
-        Deployment.from_toml(tmp_path / "motes.csv"),
+        Deployment.read(tmp_path / "motes.csv", drift_ppm={"a": -3.0}),
+        Deployment.read(tmp_path / "motes.csv"),
     )
     for name in ("positions", "sinks", "roaming", "start", "drift_ppm", "path_loss", "connected", "interferers"):
         assert getattr(plain, name) == getattr(read, name)
@@ -207,7 +207,7 @@ def test_a_csv_file_of_motes_is_a_site(tmp_path: Path) -> None:
     assert math.isclose(read.clocks[0].drift, -3e-6)
     (tmp_path / "motes.csv").write_text("name,x,y\n1,0,0\n1,9,0\n")
     with pytest.raises(BadInput, match=r"motes\.csv, line 3: name = 1: must be the only mote of that name"):
-        Deployment.from_csv(tmp_path / "motes.csv")
+        Deployment.read(tmp_path / "motes.csv")
 
 
 def test_lines_of_keys_are_found() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from netsim import Deployment, Profile
+from netsim import Deployment, Profile, mobility
 from netsim.errors import BadInput
 from netsim.links import from_table
-from netsim.mobility import from_csv
 from netsim.radio import Walls
 from netsim.util import tables
 from tests.parts import every
@@ -37,12 +36,12 @@ def test_positions_in_many_ways(mark: str, point: str, way: int, end: str, packe
     data = text.replace("\n", end).encode()
     path = tmp_path / "motes.csv"
     path.write_bytes(gzip.compress(data) if packed else data)
-    assert Deployment.from_csv(path).positions == {0: (1.5, 2.0), 1: (2.5, -3.0)}
+    assert Deployment.read(path).positions == {0: (1.5, 2.0), 1: (2.5, -3.0)}
 
 
 READERS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
-    "positions": (Deployment.from_csv, "name,x,y\n", "0,1,2\n"),
-    "moves": (from_csv, "time,name,x,y\n", "0,0,1,2\n"),
+    "positions": (Deployment.read, "name,x,y\n", "0,1,2\n"),
+    "moves": (mobility.read, "time,name,x,y\n", "0,0,1,2\n"),
     "walls": (Walls.from_csv, "x1,y1,x2,y2,loss_db\n", "0,0,1,1,3\n"),
     "profile": (Profile.read, "node,seconds\n", "0,0.5\n"),
     "links": (from_table, "sender,receiver,reception\n", "0,1,0.5\n"),

@@ -360,7 +360,7 @@ def test_a_graph_that_was_written_is_read_back_the_same(run: Run, tmp_path: Path
 def test_a_network_can_be_made_of_what_was_written(ending: str, tmp_path: Path) -> None:
     graph = topology.random_geometric(9, 0.5, seed=1)
     run = Network(graph, Link(loss=0.1), seed=3).run({i: Rounder(3) for i in graph}, trace=True)
-    again = topology.from_file(run.export(tmp_path / f"g.{ending}"))
+    again = topology.read(run.export(tmp_path / f"g.{ending}"))
     kind = str if ending == "graphml" else int
     assert {frozenset(edge) for edge in again.edges} == {frozenset(map(kind, edge)) for edge in graph.edges}
     assert dict(again.nodes(data="pos")) == {kind(name): tuple(pos) for name, pos in graph.nodes(data="pos")}

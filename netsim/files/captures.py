@@ -1,0 +1,142 @@
+"""Captured packets: when they were seen and how long they were, from files of pcap and pcapng.
+
+Sources: the IETF's drafts "PCAP Capture File Format" (draft-ietf-opsawg-pcap) and "PCAP Now Generic (pcapng) Capture
+File Format" (draft-ietf-opsawg-pcapng).
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from netsim.errors import BadInput
+from netsim.files.source import Source
+from netsim.util import check
+
+__all__ = ["Packet", "is_capture", "read_packets"]
+
+# The first four bytes, read as little-endian, and what a fraction of a second counts: 1e6 or 1e9.
+_MAGIC = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
+_SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
+_RESOLUTION, _OFFSET = 9, 14
+
+
+class Packet(NamedTuple):
+    """A packet of a capture: seconds after the first one, and its bytes as they were on the wire."""
+
+    time: float
+    size: int
+
+
+@dataclass
+class _Clock:
+    """What a time of an interface counts: so many ticks in a second, and seconds to add."""
+
+    ticks: int = 1_000_000
+    offset: int = 0
+
+
+def is_capture(data: bytes) -> bool:
+    """Return whether some bytes begin as a capture does."""
+    if len(data) < 4:
+        return False
+    little, big = struct.unpack("<I", data[:4])[0], struct.unpack(">I", data[:4])[0]
+    return little in _MAGIC or big in _MAGIC or little == _SECTION
+
+
+def read_packets(path: str | Path) -> list[Packet]:
+    """Return the packets of a capture, in order of time; their content is not read.
+
+    Times count from the first packet. In pcapng several interfaces may have captured: their packets are merged; blocks
+    without a time (the simple packet block) are left out, and a RuntimeWarning says how many.
+
+    Parameters
+    ----------
+    path : path
+        A file of pcap or pcapng, perhaps compressed by gzip or bzip2.
+
+    Raises
+    ------
+    BadInput
+        If the file is missing, is no capture, is cut short, or has no packet.
+    """
+    source = Source.read("packets", path)
+    if not is_capture(source.data):
+        raise source.refuse("a capture of pcap or pcapng")
+    try:
+        little = struct.unpack("<I", source.data[:4])[0]
+        found = _of_pcapng(source) if little == _SECTION else _of_pcap(source)
+    except struct.error:
+        raise source.refuse("a whole capture; it is cut short") from None
+    if not found:
+        raise source.refuse("a capture with a packet; it has none")
+    # Whole nanoseconds: a float of seconds since 1970 is right to a quarter of a microsecond only.
+    found.sort()
+    return [Packet((at - found[0][0]) / 1e9, size) for at, size in found]
+
+
+def _of_pcap(source: Source) -> list[tuple[int, int]]:
+    """Return the time (ns) and the size of each packet of pcap."""
+    data = source.data
+    order = "<" if struct.unpack("<I", data[:4])[0] in _MAGIC else ">"
+    unit = 1_000_000_000 // _MAGIC[struct.unpack(f"{order}I", data[:4])[0]]
+    if len(data) < 24:
+        raise source.refuse("a whole capture; it is cut short")
+    at, found = 24, list[tuple[int, int]]()
+    while at < len(data):
+        seconds, fraction, captured, size = struct.unpack_from(f"{order}4I", data, at)
+        at += 16 + captured
+        if at > len(data):
+            raise source.refuse("a whole capture; it is cut short")
+        found.append((seconds * 1_000_000_000 + fraction * unit, size))
+    return found
+
+
+def _of_pcapng(source: Source) -> list[tuple[int, int]]:
+    """Return the time (ns) and the size of each packet of pcapng."""
+    data, at, order = source.data, 0, "<"
+    clocks: list[_Clock] = []
+    found: list[tuple[int, int]] = []
+    untimed = 0
+    while at < len(data):
+        kind = struct.unpack_from(f"{order}I", data, at)[0]
+        if kind == _SECTION:
+            # Each section has its own byte order, and its own interfaces.
+            order, clocks = ("<" if struct.unpack_from("<I", data, at + 8)[0] == 0x1A2B3C4D else ">"), []
+        length = struct.unpack_from(f"{order}I", data, at + 4)[0]
+        if length < 12 or length % 4 or at + length > len(data):
+            raise source.refuse(f"a whole capture; the block at byte {at:,} is not")
+        body = data[at + 8 : at + length - 4]
+        if kind == _INTERFACE:
+            clocks.append(_clock_of(source, body[8:], order))
+        elif kind == _ENHANCED:
+            found.append(_packet_of(source, body, order, clocks))
+        untimed += kind == _SIMPLE
+        at += length
+    if untimed:
+        check.doubt(f"{source.where}: left out {untimed:,} packets without a time")
+    return found
+
+
+def _clock_of(source: Source, options: bytes, order: str) -> _Clock:
+    clock, at = _Clock(), 0
+    while at + 4 <= len(options):
+        code, length = struct.unpack_from(f"{order}2H", options, at)
+        value = options[at + 4 : at + 4 + length]
+        if code == _RESOLUTION and length == 1:
+            power = value[0] & 0x7F
+            clock.ticks = 2**power if value[0] & 0x80 else 10**power
+        elif code == _OFFSET and length == 8:
+            clock.offset = struct.unpack(f"{order}q", value)[0]
+        elif code == 0:
+            break
+        at += 4 + length + -length % 4
+    return clock
+
+
+def _packet_of(source: Source, body: bytes, order: str, clocks: list[_Clock]) -> tuple[int, int]:
+    interface, high, low, _, size = struct.unpack_from(f"{order}5I", body)
+    if interface >= len(clocks):
+        raise BadInput(f"{source.where}: must have an interface for each packet; {interface} is not described")
+    clock = clocks[interface]
+    return clock.offset * 1_000_000_000 + ((high << 32) + low) * 1_000_000_000 // clock.ticks, size

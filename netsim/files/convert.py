@@ -1,0 +1,201 @@
+"""Write a file of the field as one of the formats that netsim documents: what was read, in plain columns."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from netsim.errors import BadInput
+from netsim.files.captures import read_packets
+from netsim.files.graph_file import left_out
+from netsim.files.graphs import read_graph
+from netsim.files.kinds import Kind, kind_of, read_motes
+from netsim.files.measured import is_k7, k7_table, rssi_powers
+from netsim.files.motes import NUMBERS
+from netsim.files.places import place_nodes
+from netsim.files.source import Source
+from netsim.files.traces import Leg, read_ways
+from netsim.util.files import write_pieces
+
+__all__ = ["Converted", "convert"]
+
+_SCALARS = (bool, int, float, str)
+
+
+class Converted(NamedTuple):
+    """A file that was written: its path, what it holds, and notes on what was left out."""
+
+    path: Path
+    what: str
+    notes: list[str]
+
+
+def convert(path: str | Path, out: str | Path) -> Converted:
+    """Read a file of any format that netsim reads, and write what it holds; the ending of ``out`` tells how.
+
+    * a graph: ``.graphml``, ``.json`` (networkx's node-link), or ``.csv``, whose rows are edges with what is known of
+      each; all parts of the graph are kept, and places are in metres
+    * motes: ``.csv`` for `netsim.Deployment.read`
+    * ways of nodes: ``.csv`` for `netsim.mobility.read`
+    * measured links: ``.csv`` with sender, receiver and reception (of K7) or rssi
+    * captured packets: ``.csv`` with time (s) and size (bytes)
+
+    `netsim.topology.read`, `netsim.links.from_table` and `netsim.radio.from_rssi` read these files again.
+
+    Raises
+    ------
+    BadInput
+        If the file cannot be read, or holds what such a file cannot have.
+    NetsimError
+        If the file cannot be written.
+    """
+    source, target = Source.read("file", path), Path(out)
+    kind = kind_of(source)
+    writers: dict[str, Callable[[Source], tuple[str, bytes, list[str]]]] = _WRITERS[kind]
+    if target.suffix not in writers:
+        allowed = " or ".join(writers)
+        raise BadInput(f"out = {str(out)!r}: must end in {allowed}: {source.path.name} holds {_NAMES[kind]}")
+    what, content, notes = writers[target.suffix](source)
+    return Converted(write_pieces(target, [content]), what, notes)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return csv; numbers are written so that they are read back as they were."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(each) for each in row] for row in rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def _graph(source: Source) -> "tuple[nx.Graph[Any], str, list[str]]":
+    """Return a file's graph, whose attributes are numbers and texts, and places also ``x``, ``y`` and ``z``."""
+    found = read_graph(source)
+    notes = [*found.notes, *place_nodes(data for _, data in found.graph.nodes(data=True))]
+    graph, dropped = found.graph, 0
+    for _, data in graph.nodes(data=True):
+        if "pos" in data:
+            data.update(zip("xyz", map(float, data.pop("pos")), strict=False))
+    # networkx keeps there what it needs to write the format that was read.
+    graph.graph.clear()
+    for data in (*dict(graph.nodes(data=True)).values(), *(data for _, _, data in graph.edges(data=True))):
+        for name in [name for name, value in data.items() if not isinstance(value, _SCALARS)]:
+            dropped += data.pop(name) is not None
+    if dropped:
+        notes.append(left_out(dropped, "attribute") + " that are neither numbers nor texts")
+    what = f"a graph of {len(graph):,} nodes and {graph.number_of_edges():,} edges ({found.form})"
+    return graph, what, notes
+
+
+def _to_graphml(source: Source) -> tuple[str, bytes, list[str]]:
+    graph, what, notes = _graph(source)
+    content = io.BytesIO()
+    nx.write_graphml_xml(graph, content, named_key_ids=True)
+    return what, content.getvalue(), notes
+
+
+def _to_json(source: Source) -> tuple[str, bytes, list[str]]:
+    graph, what, notes = _graph(source)
+    return what, json.dumps(nx.node_link_data(graph, edges="edges"), indent=1).encode() + b"\n", notes
+
+
+def _to_edges(source: Source) -> tuple[str, bytes, list[str]]:
+    graph, what, notes = _graph(source)
+    names = list(
+        dict.fromkeys(
+            name for _, _, data in graph.edges(data=True) for name in data if name not in ("source", "target")
+        )
+    )
+    alone = sum(not graph.degree(node) for node in graph)
+    if alone:
+        notes.append(left_out(alone, "node") + " without an edge")
+    if any(data for _, data in graph.nodes(data=True)):
+        notes.append("left out what is known of nodes: .graphml and .json keep it")
+    rows = ([a, b, *(data.get(name, "") for name in names)] for a, b, data in graph.edges(data=True))
+    return what, _table(["source", "target", *names], rows), notes
+
+
+# --- motes, ways, links and packets -----------------------------------------------------------------------------------
+
+
+def _to_motes(source: Source) -> tuple[str, bytes, list[str]]:
+    found = read_motes(source)
+    heights = any(len(mote["at"]) > 2 for mote in found.motes.values())
+    known = [
+        name for name in ("sink", "role", "roaming", *NUMBERS) if any(mote.get(name) for mote in found.motes.values())
+    ]
+    rows = ([name, *mote["at"], *(mote.get(each, "") for each in known)] for name, mote in found.motes.items())
+    content = _table(["name", "x", "y", *(["z"] if heights else []), *known], rows)
+    return f"{len(found.motes):,} motes ({found.form})", content, found.notes
+
+
+def _to_ways(source: Source) -> tuple[str, bytes, list[str]]:
+    found = read_ways(source)
+    nodes: dict[Any, list[Leg]] = {}
+    for leg in found.legs:
+        nodes.setdefault(leg.node, []).append(leg)
+    rows = sorted((row for legs in nodes.values() for row in _rows_of(source, legs)), key=lambda row: row[0])
+    heights = any(len(leg.to) > 2 for leg in found.legs)
+    content = _table(["time", "name", "x", "y", *(["z"] if heights else [])], rows)
+    return f"ways of {len(nodes):,} nodes ({found.form})", content, found.notes
+
+
+def _rows_of(source: Source, legs: Sequence[Leg]) -> list[list[Any]]:
+    """Return the rows of a node: where it is when it begins and ends to walk."""
+    first = legs[0]
+    rows: list[list[Any]] = [[first.at, first.node, *first.to]]
+    for leg in legs[1:]:
+        if leg.until is None:
+            raise source.refuse(f"a trace without jumps, to be written as csv; node {leg.node!r} jumps at {leg.at:g} s")
+        if leg.at > rows[-1][0]:
+            rows.append([leg.at, *rows[-1][1:]])
+        rows.append([leg.until, leg.node, *leg.to])
+    return rows
+
+
+def _to_links(source: Source) -> tuple[str, bytes, list[str]]:
+    if is_k7(source):
+        means = k7_table(source).groupby(["src", "dst"], sort=False)["pdr"].mean()
+        rows = [[*pair, float(value)] for pair, value in means.items()]  # type: ignore[misc]
+        notes = ["receptions are means over all channels and times"]
+        return f"{len(rows):,} links (K7)", _table(["sender", "receiver", "reception"], rows), notes
+    powers, notes = rssi_powers(source)
+    content = _table(["sender", "receiver", "rssi"], ([*pair, power] for pair, power in powers.items()))
+    return f"{len(powers):,} links (csv)", content, notes
+
+
+def _to_packets(source: Source) -> tuple[str, bytes, list[str]]:
+    packets = read_packets(source.path)
+    return f"{len(packets):,} packets", _table(["time", "size"], packets), []
+
+
+_WRITERS: dict[Kind, dict[str, Callable[[Source], tuple[str, bytes, list[str]]]]] = {
+    "graph": {".graphml": _to_graphml, ".json": _to_json, ".csv": _to_edges},
+    "motes": {".csv": _to_motes},
+    "ways": {".csv": _to_ways},
+    "links": {".csv": _to_links},
+    "packets": {".csv": _to_packets},
+}
+_NAMES: dict[Kind, str] = {
+    "graph": "a graph",
+    "motes": "motes",
+    "ways": "ways of nodes",
+    "links": "measured links",
+    "packets": "captured packets",
+}

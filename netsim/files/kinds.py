@@ -1,0 +1,108 @@
+"""What kind of file a file is: a graph, motes, ways of nodes, measured links, or captured packets."""
+
+from typing import Any, Literal
+
+from netsim.errors import BadInput
+from netsim.files.captures import is_capture
+from netsim.files.graphs import read_graph
+from netsim.files.measured import is_k7, is_rssi
+from netsim.files.motes import Motes, is_iotlab, of_cooja, of_iotlab, read_table
+from netsim.files.places import place_nodes
+from netsim.files.source import Source
+from netsim.files.traces import is_ns2, read_ways
+
+__all__ = ["Kind", "kind_of", "read_motes", "wrong_kind"]
+
+Kind = Literal["graph", "motes", "ways", "links", "packets"]
+
+_READERS = {
+    "graph": ("a graph", "netsim.topology.read"),
+    "motes": ("places of motes", "netsim.Deployment.read"),
+    "ways": ("ways of nodes", "netsim.mobility.read"),
+    "links": ("measured links", "netsim.links.from_table, or netsim.radio.from_rssi"),
+    "packets": ("captured packets", "netsim.agents.Replayed"),
+}
+_ROOTS: dict[str, Kind] = {"simconf": "motes", "fcd-export": "ways"}
+
+
+def kind_of(source: Source) -> Kind:
+    """Return the kind of a file by its content; what is no other kind is a graph, or none."""
+    if is_capture(source.data):
+        return "packets"
+    if source.is_xml:
+        return _ROOTS.get(source.xml_root, "graph")
+    if is_k7(source):
+        return "links"
+    if source.start[:1] in (b"{", b"["):
+        return "motes" if is_iotlab(source.json()) else "graph"
+    if source.suffix == ".movements" or is_ns2(source):
+        return "ways"
+    return _kind_of_table(source)
+
+
+def _kind_of_table(source: Source) -> Kind:
+    """Return the kind of a csv file by its first line, which names the columns."""
+    head = source.data[:4096].decode("utf-8", errors="replace").splitlines()
+    first = next((line for line in head if line.strip() and not line.lstrip().startswith("#")), "").lower()
+    cells = {cell.strip().strip('"') for cell in first.replace(";", ",").replace("\t", ",").split(",")}
+    has_places = {"x", "y"} <= cells or {"longitude", "latitude"} <= cells
+    if "name" in cells and has_places:
+        return "ways" if "time" in cells else "motes"
+    if "network_address" in cells:
+        return "motes"
+    return "links" if is_rssi(cells) else "graph"
+
+
+def wrong_kind(source: Source, wanted: Kind) -> BadInput:
+    """Return the error for a file of another kind, with what reads it."""
+    what, reader = _READERS[kind_of(source)]
+    return source.refuse(f"{_READERS[wanted][0]}; it has {what}, which {reader} reads")
+
+
+def read_motes(source: Source) -> Motes:
+    """Return the motes of a file of any format that has places of nodes, with ``at`` in metres.
+
+    Of a graph the nodes that have a place; of ways of nodes where each begins, and when if that is not at once.
+
+    Raises
+    ------
+    BadInput
+        If the file has no places; the message names the file, the reason and, if known, the line.
+    """
+    # A csv file is one of motes even if its first line is wrong: the error says which columns are missing.
+    kind = "motes" if source.suffix == ".csv" and kind_of(source) == "graph" else kind_of(source)
+    if kind == "motes":
+        return of_cooja(source) if source.is_xml else of_iotlab(source) if _is_json(source) else read_table(source)
+    if kind == "graph":
+        return _motes_of_graph(source)
+    if kind == "ways":
+        return _motes_of_ways(source)
+    raise wrong_kind(source, "motes")
+
+
+def _is_json(source: Source) -> bool:
+    return source.start[:1] in (b"{", b"[")
+
+
+def _motes_of_graph(source: Source) -> Motes:
+    found = read_graph(source)
+    notes = place_nodes(data for _, data in found.graph.nodes(data=True))
+    places = {node: data["pos"] for node, data in found.graph.nodes(data=True) if "pos" in data}
+    if not places:
+        raise source.refuse("a file with places of motes: x and y, or longitude and latitude; its nodes have none")
+    if len(places) < len(found.graph):
+        notes.append(f"left out {len(found.graph) - len(places):,} of {len(found.graph):,} nodes, without a place")
+    size = min(len(place) for place in places.values())
+    motes: dict[Any, dict[str, Any]] = {
+        node: {"at": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()
+    }
+    return Motes(found.form, motes, [*notes, "left out its edges: path loss decides who hears whom"])
+
+
+def _motes_of_ways(source: Source) -> Motes:
+    found = read_ways(source)
+    motes: dict[Any, dict[str, Any]] = {}
+    for leg in found.legs:
+        if leg.node not in motes:
+            motes[leg.node] = {"at": leg.to} | ({"start": leg.at} if leg.at > 0 else {})
+    return Motes(found.form, motes, found.notes)

@@ -1,0 +1,111 @@
+"""Graphs from matrices: numpy's and scipy's files, Matrix Market's, and numbers as text."""
+
+import io
+import math
+import warnings
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from netsim.errors import BadInput
+from netsim.files.graph_file import Graph, GraphFile, check_fits, unequal_weights
+
+__all__ = ["of_matrix", "of_matrix_market", "of_npy", "of_npz"]
+
+# Limit of the uncompressed bytes of the arrays in a file.
+_MOST_BYTES = 2**28
+
+
+def of_matrix_market(where: str, text: str) -> GraphFile:
+    """Return the graph of a matrix in the exchange format of the Matrix Market, math.nist.gov/MatrixMarket."""
+    from scipy.io import mmread
+
+    rows, columns = next(line.split()[:2] for line in text.split("\n") if line.strip() and not line.startswith("%"))
+    _check_shape(where, (int(rows), int(columns)))
+    kind = text.split("\n", 1)[0].lower().split()
+    if "array" in kind and "symmetric" in kind:
+        # scipy would silently fill missing numbers with zeros.
+        given = sum(len(line.split()) for line in text.split("\n") if line.strip() and not line.startswith("%")) - 2
+        if given != (needed := int(rows) * (int(rows) + 1) // 2):
+            raise BadInput(f"{where}: must have {needed} numbers for {rows} rows of a symmetric matrix; it has {given}")
+    with warnings.catch_warnings():
+        # Newer versions of scipy warn that the returned class will change; only its entries are read here.
+        warnings.simplefilter("ignore")
+        return _of_sparse(where, mmread(io.BytesIO(text.encode())))
+
+
+def of_npy(where: str, data: bytes) -> GraphFile:
+    """Return the graph of a matrix in an ``.npy`` file of numpy."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    read: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is not None:
+        # numpy takes the memory of the shape that the header claims before it reads the numbers.
+        shape, _, kind = read(file)
+        if not kind.hasobject and math.prod(shape) * kind.itemsize > len(data) - file.tell():
+            raise BadInput(f"{where}: must have the {math.prod(shape):,} numbers of its shape; it is cut short")
+    return of_matrix("a matrix", where, np.load(io.BytesIO(data), allow_pickle=False))
+
+
+def of_npz(where: str, data: bytes) -> GraphFile:
+    """Return the graph of the one matrix in an ``.npz`` file of numpy or scipy.sparse."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+    if size > _MOST_BYTES:
+        raise BadInput(f"{where}: must be at most {_MOST_BYTES:,} bytes, uncompressed")
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        names = list(file.files)
+        if {"format", "shape", "data"} <= set(names):
+            from scipy.sparse import load_npz
+
+            _check_shape(where, file["shape"].tolist())
+            return _of_sparse(where, load_npz(io.BytesIO(data)))
+        if len(names) != 1:
+            raise BadInput(f"{where}: must hold one matrix; it holds {', '.join(names[:6]) or 'nothing'}")
+        return of_matrix("a matrix", where, file[names[0]])
+
+
+def _check_shape(where: str, shape: Sequence[int]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise BadInput(f"{where}: must be a square matrix; its shape is {str(tuple(shape))[:80]}")
+    check_fits(where, shape[0])
+
+
+def _of_sparse(where: str, matrix: Any) -> GraphFile:
+    from scipy.sparse import coo_array
+
+    if not hasattr(matrix, "tocoo"):
+        return of_matrix("a matrix", where, matrix)
+    found = coo_array(matrix)
+    found.sum_duplicates()
+    return _of_entries(where, int(found.shape[0]), found.row, found.col, found.data)
+
+
+def of_matrix(form: str, where: str, matrix: Any, labels: Sequence[str] | None = None) -> GraphFile:
+    """Return the graph with an edge for each number of a square matrix that is not 0."""
+    array = np.asarray(matrix)
+    _check_shape(where, array.shape)
+    rows, columns = np.nonzero(array)
+    return _of_entries(where, len(array), rows, columns, array[rows, columns], labels)
+
+
+def _of_entries(
+    where: str, count: int, rows: Any, columns: Any, values: Any, labels: Sequence[str] | None = None
+) -> GraphFile:
+    if values.dtype.kind not in "biuf":
+        raise BadInput(f"{where}: must be a matrix of numbers; it is of {values.dtype}")
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(bad):
+        at = int(rows[bad[0]]), int(columns[bad[0]])
+        raise BadInput(f"{where}: must be a matrix of finite numbers >= 0; {at} is {values[bad[0]]}")
+    graph: Graph = nx.Graph()
+    graph.add_nodes_from(range(count) if labels is None else labels)
+    names = list(graph)
+    plain = bool((values == 1).all())
+    entries = [each for each in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True) if each[2]]
+    for row, column, value in entries:
+        graph.add_edge(names[row], names[column], **({} if plain else {"weight": float(value)}))
+    return GraphFile("a matrix", graph, unequal_weights(entries))

@@ -1,0 +1,197 @@
+"""A file's bytes, decompressed and limited in size, as text, as XML without entities, or as lines."""
+
+import bz2
+import gzip
+import io
+import json
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+from netsim.errors import BadInput, one_line
+from netsim.util.datafiles import used
+from netsim.util.files import text_of
+
+__all__ = ["Source"]
+
+# Limit of a file's uncompressed size in bytes: what it holds would be too large to emulate, and a compressed file of a
+# few kilobytes may hold any number of bytes.
+_MOST_BYTES = 2**28
+# Deeper XML belongs to no format here; a tree of millions of levels would take the memory of its elements.
+_DEEPEST = 64
+_PACKED = (".gz", ".bz2")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that was read.
+
+    Attributes
+    ----------
+    where : str
+        How messages about the file begin: the argument's name and the path.
+    path : Path
+        The file.
+    data : bytes
+        Its content, uncompressed.
+    """
+
+    where: str
+    path: Path
+    data: bytes
+
+    @classmethod
+    def read(cls, name: str, path: str | Path) -> "Source":
+        """Read a file, which may be compressed by gzip or bzip2; ``name`` is the argument that gave its path.
+
+        Raises
+        ------
+        BadInput
+            If the file is missing, no regular file, too large, or compressed but damaged.
+        """
+        where, path = f"{name} = {str(path)!r}", used(Path(path))
+        return cls(where, path, _uncompressed(where, _bytes_of(where, path)))
+
+    def refuse(self, allowed: str, line: int | None = None) -> BadInput:
+        """Return the error for a file that is not as allowed."""
+        return BadInput(f"{self.where}{'' if line is None else f', line {line}'}: must be {allowed}")
+
+    @cached_property
+    def suffix(self) -> str:
+        """The ending of the file's name in lower case, without that of a compressed file."""
+        ends = [each.lower() for each in self.path.suffixes if each.lower() not in _PACKED]
+        return ends[-1] if ends else ""
+
+    @cached_property
+    def start(self) -> bytes:
+        """The first bytes that are not blank."""
+        return self.data[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()[:64]
+
+    @cached_property
+    def text(self) -> str:
+        """The content as text, with line feeds at the ends of lines; raises BadInput for bytes that are no text."""
+        return text_of(self.data, self.where).replace("\r\n", "\n").replace("\r", "\n")
+
+    def lines(self, comment: str = "#") -> Iterator[tuple[int, str]]:
+        """Yield the number and the text of each line that is neither empty nor a comment."""
+        for number, line in enumerate(self.text.split("\n"), 1):
+            if (kept := line.strip()) and not kept.startswith(comment):
+                yield number, kept
+
+    @cached_property
+    def is_xml(self) -> bool:
+        """Whether the content begins as XML does."""
+        return self.start[:1] == b"<"
+
+    @cached_property
+    def xml_root(self) -> str:
+        """The name of the first element without its namespace, once all of the XML is known to be harmless.
+
+        Raises
+        ------
+        BadInput
+            If the content is no XML, declares an entity, or is too deep. A few declared entities can stand for
+            gigabytes of text ("billion laughs"), or for other files; the formats here have none.
+        """
+        parser, depth, root = expat.ParserCreate(), 0, ""
+
+        def begin(name: str, _: Any) -> None:
+            nonlocal depth, root
+            depth, root = depth + 1, root or name
+            if depth > _DEEPEST:
+                raise self.refuse(f"XML of at most {_DEEPEST} levels", parser.CurrentLineNumber)
+
+        def end(_: str) -> None:
+            nonlocal depth
+            depth -= 1
+
+        def entity(name: str, *_: Any) -> None:
+            raise self.refuse(f"XML without entities; it declares {name[:40]!r}", parser.CurrentLineNumber)
+
+        parser.StartElementHandler, parser.EndElementHandler, parser.EntityDeclHandler = begin, end, entity
+        try:
+            parser.Parse(self.data.lstrip(), True)
+        except expat.ExpatError as error:
+            raise BadInput(f"{self.where}, line {error.lineno}: must be XML ({one_line(error)[:200]})") from None
+        except (ValueError, LookupError) as error:
+            # An encoding that the XML declares and Python does not have.
+            if isinstance(error, BadInput):
+                raise
+            raise self.refuse(f"XML ({one_line(error)[:200]})") from None
+        return re.split("[:}]", root)[-1]
+
+    def xml(self) -> ElementTree.Element:
+        """Return the root of the XML, whose elements' names have no namespaces."""
+        assert self.xml_root
+        root = ElementTree.fromstring(self.data.lstrip())
+        for element in root.iter():
+            element.tag = str(element.tag).rpartition("}")[2]
+        return root
+
+    def json(self) -> Any:
+        """Return the JSON that the content is."""
+        try:
+            return json.loads(self.text)
+        except json.JSONDecodeError as error:
+            raise BadInput(f"{self.where}, line {error.lineno}: must be JSON ({error.msg})") from None
+        except (ValueError, RecursionError) as error:
+            raise self.refuse(f"JSON ({one_line(error)[:80]})") from None
+
+    def number(self, text: str | None, name: str, line: int | None = None) -> float:
+        """Return a text as a finite number; raises BadInput that names it and its line for others."""
+        try:
+            value = float(text or "")
+        except ValueError:
+            value = float("nan")
+        if abs(value) == float("inf") or value != value:
+            given = "missing" if text is None else repr(text[:40])
+            raise self.refuse(f"a file whose {name} is a finite number; it is {given}", line)
+        return value
+
+
+def _bytes_of(where: str, path: Path) -> bytes:
+    try:
+        kind = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadInput(f"{where}: must be an existing file") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{where}: must be a file that can be read ({one_line(error)})") from None
+    if not stat.S_ISREG(kind.st_mode):
+        # Reading a pipe would block until another process writes to it.
+        raise BadInput(
+            f"{where}: must be a regular file; it is {'a folder' if stat.S_ISDIR(kind.st_mode) else 'a device or pipe'}"
+        )
+    if kind.st_size > _MOST_BYTES:
+        raise BadInput(f"{where}: must be at most {_MOST_BYTES:,} bytes; it has {kind.st_size:,}")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{where}: must be a file that can be read ({one_line(error)})") from None
+
+
+def _uncompressed(where: str, data: bytes) -> bytes:
+    """Decompress gzip or bzip2; return other data unchanged."""
+    module: Any
+    if data[:2] == b"\x1f\x8b":
+        name, module = "gzip", gzip
+    elif data[:3] == b"BZh":
+        name, module = "bzip2", bz2
+    else:
+        return data
+    try:
+        with module.open(io.BytesIO(data)) as file:
+            found: bytes = file.read(_MOST_BYTES + 1)
+    except EOFError:
+        raise BadInput(f"{where}: must be a whole {name} file; it is cut short") from None
+    except (zlib.error, OSError, ValueError) as error:
+        raise BadInput(f"{where}: must be a whole {name} file ({one_line(error)})") from None
+    if len(found) > _MOST_BYTES:
+        raise BadInput(f"{where}: must be at most {_MOST_BYTES:,} bytes, uncompressed")
+    return found

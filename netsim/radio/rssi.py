@@ -1,0 +1,74 @@
+"""A radio network from the received powers that were measured on its links."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from netsim.errors import BadInput
+from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.measured import is_k7, rssi_powers
+from netsim.files.source import Source
+from netsim.links.link import Link
+from netsim.radio import presets
+from netsim.radio.settings import MOST_DBM, Radio
+from netsim.util import check
+
+__all__ = ["Heard", "from_rssi"]
+
+_BITS = 8 * 50  # The frame by which it is decided who are neighbours, as of `netsim.Deployment`.
+
+
+class Heard(NamedTuple):
+    """What ``Network(graph, link, medium=radio)`` takes: who hears whom, and with which powers."""
+
+    graph: "nx.Graph[Any]"
+    link: Link
+    radio: Radio
+
+
+def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: float = 0.1) -> Heard:
+    """Return the network that received powers describe, as a csv file of measurements has them.
+
+    The columns are ``sender, receiver, rssi`` (dBm), or as other programs call them (src, dst; tx, rx; mean_rssi,
+    rssi_dbm), with any others; of several rows of a link, as for channels or times, the mean is taken. A direction
+    without a row is never heard. Two nodes are neighbours if one receives a frame of 50 bytes of the other with
+    probability ``least`` or more when nobody else sends; all others that were measured disturb. An RSSI is the power of
+    frames that were received, so that the mean of a poor link is too high.
+
+    Parameters
+    ----------
+    path : path
+        The file, perhaps compressed by gzip.
+    preset : Preset, optional
+        Link and radio; default: `netsim.presets.ieee802154`. Its radio has a phy.
+    least : float
+        The probability from which on two nodes are neighbours, in (0, 1).
+
+    Raises
+    ------
+    BadInput
+        If the file has no such columns, a power is no number from −200 to 50, or no two nodes are neighbours.
+    """
+    check.instance("preset", preset, presets.Preset, "a Preset, as netsim.presets.ieee802154()", optional=True)
+    given = presets.ieee802154() if preset is None else preset
+    radio = given.radio
+    if radio is None or radio.phy is None:
+        raise check.refuse("preset", preset, "a Preset whose radio has a phy, as netsim.presets.ieee802154()")
+    if not 0 < check.finite("least", least) < 1:
+        raise check.refuse("least", least, "a probability in (0, 1)")
+    source = Source.read("path", path)
+    if kind_of(source) != "links" or is_k7(source):
+        raise wrong_kind(source, "links") if kind_of(source) != "graph" else source.refuse("a csv file with rssi")
+    measured, notes = rssi_powers(source)
+    if notes:
+        check.doubt(f"{source.where}: {'; '.join(notes)}")
+    enough = radio.phy.receives_from(least, _BITS)
+    graph: nx.Graph[Any] = nx.Graph()
+    graph.add_nodes_from(dict.fromkeys(node for pair in measured for node in pair))
+    graph.add_edges_from(pair for pair, power in measured.items() if power >= enough)
+    if not graph.number_of_edges():
+        raise BadInput(f"{source.where}: must have a link of {enough:.1f} dBm or more, from which frames are received")
+    powers = dict.fromkeys(((b, a) for a, b in measured), -MOST_DBM) | measured
+    return Heard(graph, given.link, replace(radio, powers=powers))
