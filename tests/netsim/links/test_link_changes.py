@@ -106,8 +106,8 @@ def test_a_picture_says_what_links_do(tmp_path: Path) -> None:
     network = Network(topology.path(2), Link(latency=0.25), faults=faults)
     run = network.run({0: Talker(EACH_SECOND), 1: Listener()}, trace=True)
     picture = run.picture(tmp_path / "run.svg", end=29.0).read_text()
-    assert "on hold 0–1" in picture
-    assert "changed 0–1" in picture
+    assert "frames on link 0 ↔ 1 wait" in picture
+    assert "link 0 ↔ 1 has loss 0.5" in picture
 
 
 # --- draws ------------------------------------------------------------------------------------------------------------

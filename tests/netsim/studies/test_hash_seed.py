@@ -99,7 +99,7 @@ def test_status_and_interrupt_are_those_of_the_command(tmp_path: Path) -> None:
 
 
 def test_every_command_either_runs_agents_or_does_not() -> None:
-    others = {"list", "show", "replay", "convert", "export", "compare", "pack"}
+    others = {"list", "show", "data", "replay", "convert", "export", "compare", "pack"}
     assert {*cli.app.commands} == command._RUNNING | others
 
 
