@@ -43,6 +43,7 @@ from netsim.agents.protocols.dissemination import Dissemination
 from netsim.agents.protocols.estimator import LinkEstimator
 from netsim.agents.protocols.ftsp import FTSP
 from netsim.agents.protocols.glossy import Glossy
+from netsim.agents.protocols.learner import Learner
 from netsim.agents.protocols.lpl import LPL, ContikiMAC, XMac
 from netsim.agents.protocols.neighbors import Neighbor, Neighbors
 from netsim.agents.protocols.replayed import Replayed
@@ -113,6 +114,7 @@ __all__ = [
     "Hinge",
     "Layered",
     "Lazy",
+    "Learner",
     "LeastSquares",
     "LinkEstimator",
     "LocalProblem",

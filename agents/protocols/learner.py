@@ -1,0 +1,108 @@
+"""Learning on a mote: a method in rounds, with the common time of the motes in place of the network's rounds."""
+
+import asyncio
+from typing import Any, ClassVar
+
+import netsim
+from netsim.agent import attach
+from netsim.agents.consensus.base import SharingAgent
+from netsim.agents.consensus.coded_sums import REPAIR
+from netsim.agents.consensus.sharing import KEY
+from netsim.draw import Number
+from netsim.util import check
+
+__all__ = ["Learner"]
+
+
+class Learner(netsim.Part):
+    """Takes a method in rounds, such as `netsim.agents.COKE`, through its rounds by the common time of the motes.
+
+    It is a part of a `netsim.Mote` that has a part ``time``, such as `netsim.agents.FTSP`:
+    ``Mote(time=FTSP(), routing=CTP(), learn=Learner(COKE(problem, 100), period=20))``. Round k opens when the common
+    time is ``begin`` + (k − 1)·``period``. The mote takes its local step, and broadcasts a random time later, so that
+    neighbours do not all speak at once. As the next round opens it hears what has arrived. A mote that does not know
+    the common time, or is down, is silent in that round, and takes part in the next one.
+
+    Parameters
+    ----------
+    method : SharingAgent
+        The method, with its local cost; its ``count`` is the number of rounds.
+    period : float
+        Seconds from one round to the next, by the common time.
+    begin : float
+        The common time (s) at which round 1 opens. All motes must have the same.
+    spread : float, optional
+        Broadcasts are spread evenly over so many seconds; by default half of the period.
+
+    Attributes
+    ----------
+    rounds : int
+        The rounds in which the mote has taken a step.
+    late : int
+        Frames that arrived while no round of the mote was open; they are dropped.
+
+    Raises
+    ------
+    BadInput
+        If the method is no `SharingAgent`, or is one with a server or without rounds; or for a number outside its
+        range.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ("state", "change", "sum", "edge", KEY, REPAIR)
+    draw: ClassVar = {"rounds": Number(), "theta": Number(lambda a: float((a.theta**2).sum() ** 0.5))}
+
+    def __init__(self, method: SharingAgent, *, period: float, begin: float = 0.0, spread: float | None = None) -> None:
+        check.instance("method", method, SharingAgent, "a method in rounds, such as netsim.agents.COKE")
+        if method.has_server or type(method).run is not SharingAgent.run:
+            raise check.refuse("method", type(method).__name__, "one in rounds, between neighbours")
+        self.method = method
+        self.period = check.finite("period", period, above=0)
+        self.begin = check.finite("begin", begin)
+        self.spread = self.period / 2 if spread is None else check.finite("spread", spread, low=0, high=period)
+        self.rounds = self.late = 0
+        # What has arrived in the open round; None between rounds.
+        self._heard: list[Any] | None = None
+
+    @property
+    def theta(self) -> Any:
+        """The method's state θ_i, shape as its cost's ``size``."""
+        return self.method.theta
+
+    async def run(self) -> None:
+        """Learn until the last round has closed."""
+        time = getattr(getattr(self, "mote", None), "time", None)
+        if time is None:
+            raise netsim.BadInput("Learner: must be in a mote with the part time")
+        attach(self.method, self._netsim)
+        self.method.begin()
+        listening = asyncio.create_task(self._listen())
+        try:
+            await self._learn(time)
+        finally:
+            listening.cancel()
+
+    async def _learn(self, time: Any) -> None:
+        while True:
+            k = max(int((time.global_time() - self.begin) // self.period) + 2, 1)
+            if k > self.method.count:
+                return
+            await time.until(self.begin + (k - 1) * self.period)
+            if not time.is_synchronised:
+                await asyncio.sleep(min(1.0, self.period))
+                continue
+            while k <= self.method.count and time.is_synchronised:
+                self._heard = []
+                await asyncio.sleep(self.rng.uniform(0, self.spread))
+                await self.method.say(k)
+                await time.until(self.begin + k * self.period)
+                heard, self._heard = self._heard, None
+                self.method.hear(heard, k)
+                self.rounds += 1
+                k += 1
+
+    async def _listen(self) -> None:
+        async for frame in self.inbox:
+            if self._heard is None:
+                self.late += 1
+            else:
+                self._heard.append(frame)
