@@ -36,7 +36,7 @@ class Learner(netsim.Part):
 
     Attributes
     ----------
-    rounds : int
+    steps : int
         The rounds in which the mote has taken a step.
     late : int
         Frames that arrived while no round of the mote was open; they are dropped.
@@ -49,7 +49,7 @@ class Learner(netsim.Part):
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("state", "change", "sum", "edge", KEY, REPAIR)
-    draw: ClassVar = {"rounds": Number(), "theta": Number(lambda a: float((a.theta**2).sum() ** 0.5))}
+    draw: ClassVar = {"steps": Number(), "theta": Number(lambda a: float((a.theta**2).sum() ** 0.5))}
 
     def __init__(self, method: SharingAgent, *, period: float, begin: float = 0.0, spread: float | None = None) -> None:
         check.instance("method", method, SharingAgent, "a method in rounds, such as netsim.agents.COKE")
@@ -59,7 +59,7 @@ class Learner(netsim.Part):
         self.period = check.finite("period", period, above=0)
         self.begin = check.finite("begin", begin)
         self.spread = self.period / 2 if spread is None else check.finite("spread", spread, low=0, high=period)
-        self.rounds = self.late = 0
+        self.steps = self.late = 0
         # What has arrived in the open round; None between rounds.
         self._heard: list[Any] | None = None
 
@@ -97,7 +97,7 @@ class Learner(netsim.Part):
                 await time.until(self.begin + k * self.period)
                 heard, self._heard = self._heard, None
                 self.method.hear(heard, k)
-                self.rounds += 1
+                self.steps += 1
                 k += 1
 
     async def _listen(self) -> None:

@@ -6,23 +6,10 @@ from functools import partial
 import numpy as np
 
 import netsim
-from netsim import Experiment, coders, interferers, sweep
-from netsim.agents import (
-    COKE,
-    CTP,
-    FTSP,
-    CodedSums,
-    Geometric,
-    Learner,
-    LeastSquares,
-    RandomFourier,
-    RunningSums,
-    Sampler,
-    Squared,
-)
+from netsim import Experiment, agents, coders, interferers, results, sweep
 
 ROUNDS, PERIOD, BEGIN = 100, 20.0, 300.0  # FTSP has all motes on one time before the first round
-MAP = RandomFourier(2, 48, sigma=1.0, seed=1)
+MAP = agents.RandomFourier(2, 48, sigma=1.0, seed=1)
 EVERYWHERE = np.stack(np.meshgrid(*2 * [np.linspace(0, 4, 19)]), -1).reshape(-1, 2)
 
 
@@ -34,14 +21,14 @@ def cost(node, seed):
     """Return the least squares of a mote over forty noisy readings around it, which never leave it."""
     rng = np.random.default_rng([seed, node])
     x = rng.normal((node % 5, node // 5), 0.5, (40, 2))
-    return LeastSquares(MAP(x), warmth(x) + 0.1 * rng.normal(size=40), loss=Squared(), regularizer=4e-4)
+    return agents.LeastSquares(MAP(x), warmth(x) + 0.1 * rng.normal(size=40), loss=agents.Squared(), regularizer=4e-4)
 
 
 def motes(setup, **settings):
     def mote(node):
-        method = COKE(cost(node, setup.seeds.data), ROUNDS, rho=5e-3, **settings)
-        learner = Learner(method, period=PERIOD, begin=BEGIN, spread=15)
-        return netsim.Mote(time=FTSP(10), routing=CTP(is_sink=node == 0), app=Sampler(30), learn=learner)
+        method = agents.COKE(cost(node, setup.seeds.data), ROUNDS, rho=5e-3, **settings)
+        learner = agents.Learner(method, period=PERIOD, begin=BEGIN, spread=15)
+        return netsim.Mote(time=agents.FTSP(10), routing=agents.CTP(node == 0), app=agents.Sampler(30), learn=learner)
 
     return {node: mote(node) for node in setup.graph}
 
@@ -57,8 +44,8 @@ def site(setup, jammed=60.0):
     return grid.network(radio=radio, seed=setup.seeds.network)
 
 
-def error(agents):
-    errors = [(MAP(EVERYWHERE) @ each.learn.theta - warmth(EVERYWHERE)) ** 2 for each in agents.values()]
+def error(motes):
+    errors = [(MAP(EVERYWHERE) @ each.learn.theta - warmth(EVERYWHERE)) ** 2 for each in motes.values()]
     return {"test_mse": np.mean(errors)}
 
 
@@ -68,13 +55,13 @@ def spent(run):
     return {"lost_%": lost, "sending_mj": 1e3 * run.energy["transmit_j"].mean(), "radio_j": run.energy["used_j"].mean()}
 
 
-censor = Geometric(1.0, 0.95)
+censor = agents.Geometric(1.0, 0.95)
 settings = {"DKLA": {}, "COKE": {"censor": censor}, "COKE, 4 bits": {"censor": censor, "coder": coders.Uniform(4)}}
-settings |= {"running sums": {"duals": RunningSums()}, "coded sums": {"duals": CodedSums()}}
+settings |= {"running sums": {"duals": agents.RunningSums()}, "coded sums": {"duals": agents.CodedSums()}}
 experiment = Experiment(
     methods={name: partial(motes, **given) for name, given in settings.items()},
     networks=site,
-    grid=sweep("network.jammed", [1e-3, 60.0, 300.0, 900.0]),
+    grid=sweep("network.jammed", [60.0, 300.0, 900.0]),
     names={"jammed": "network.jammed"},
     measure=[error],
     after=[spent],
@@ -83,3 +70,11 @@ experiment = Experiment(
     sample=PERIOD,
     seeds=range(1, 11),
 )
+
+if __name__ == "__main__":
+    found = experiment.run("runs/learning_on_motes", jobs=2)
+    found.only("jammed", 60.0).figure(x="time_s").savefig("learning_on_motes_time.png")
+    found.figure(x="jammed").savefig("learning_on_motes_loss.png")
+    for measure in ("test_mse", "sending_mj"):
+        table = results.interval(found.tidy(), measure, ["algorithm", "jammed"])
+        print(measure, results.markdown(table, digits=3), sep="\n")

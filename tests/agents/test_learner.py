@@ -68,14 +68,14 @@ def test_without_losses_it_is_the_method_to_the_bit(method: Any) -> None:
     learned = frames.loc[[kind for kind in frames.index if kind in Learner.kinds]]
     assert learned["offered"].sum() == learned["delivered"].sum() > 0
     for node, agent in in_rounds(method).items():
-        assert motes[node].learn.rounds == ROUNDS
+        assert motes[node].learn.steps == ROUNDS
         assert motes[node].learn.late == 0
         assert np.array_equal(motes[node].learn.theta, agent.theta)
 
 
 def test_motes_that_do_not_know_the_time_yet_miss_rounds_and_count_them_as_the_others_do() -> None:
     _, motes = played(begin=0.0)
-    assert all(0 < each.learn.rounds < ROUNDS for each in motes.values())
+    assert all(0 < each.learn.steps < ROUNDS for each in motes.values())
     models = np.array([each.learn.theta for each in motes.values()])
     best = np.array([each.theta for each in in_rounds().values()])
     # As far as they came they go the same way.
@@ -88,9 +88,9 @@ def test_a_mote_that_was_down_takes_part_again(keeps: bool) -> None:
     run, motes = played(happens=[faults.Crash(2, at=down, until=up, keeps_state=keeps)])
     spoken = run.ledger.table(["sender", "kind"]).set_index(["sender", "kind"])["offered"]
     assert 0 < spoken[2, "state"] < spoken[1, "state"]
-    assert 0 < motes[2].learn.rounds < ROUNDS
+    assert 0 < motes[2].learn.steps < ROUNDS
     # What it has learned before is there again, or not; the rounds count what it did since.
-    assert (motes[2].learn.rounds > ROUNDS // 2) == keeps
+    assert (motes[2].learn.steps > ROUNDS // 2) == keeps
     assert np.isfinite(motes[2].learn.theta).all()
 
 
