@@ -395,6 +395,8 @@ class Network:
         if drops or held is not None:
             changes.check_wired("Network.set_link")
         if settings:
+            changes.check("Network.set_link", links, settings)
+            changes.check_queue(links, settings)
             changes.change("Network.set_link", links, settings)
             runtime.injector.record.change_links(links, settings, now)
         if held is not None:

@@ -31,10 +31,15 @@ class FaultInjector:
     """Applies the faults of a script to a run.
 
     The constructor raises BadInput if a fault resets an agent's state, and this state cannot be copied.
+
+    Attributes
+    ----------
+    faults : Faults
+        The script.
     """
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
-        self.graph = graph
+        self.faults, self.graph = faults, graph
         self._run = run
         # {link: number of faults that currently cut it}, where a sender that is down counts as one fault.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
