@@ -382,7 +382,7 @@ class Network:
         """
         runtime, both = self._runtime(), check.flag("both", both)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
-        if not self.graph.has_edge(sender, receiver):
+        if not (sender in self.graph and receiver in self.graph and self.graph.has_edge(sender, receiver)):
             raise check.refuse("link", there, "an edge of the graph")
         links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
         given = dict(zip(CHANGEABLE, (latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc), strict=True))
