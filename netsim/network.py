@@ -405,8 +405,7 @@ class Network:
         if up is not None:
             if drops:
                 changes.drop(links)
-            for link in links:
-                runtime.set_link(*link, check.flag("up", up))
+            runtime.injector.set_links(links, check.flag("up", up))
             runtime.injector.record.set_links(links, up, now)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
@@ -429,7 +428,7 @@ class Network:
         runtime, up = self._runtime(), check.flag("up", up)
         if agent not in self.graph:
             raise check.refuse("agent", agent, "a node of the graph")
-        runtime.set_receiver(agent, up)
+        runtime.injector.set_receiver(agent, up)
 
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
         """Put an agent's node to another place while the network runs; it ends a `netsim.faults.Move` under way.

@@ -359,6 +359,15 @@ def test_a_name_that_no_node_can_have_is_refused(routing: Any) -> None:
     Network(topology.path(2), routing=routing).run({0: Actor(sends), 1: Listener()})
 
 
+def test_a_request_names_the_hop_limit_that_no_reply_can_keep() -> None:
+    async def asks(agent: Actor) -> None:
+        with pytest.raises(netsim.AgentError, match="cannot request from 2: no route leads back within the hop limit"):
+            await agent.request(2, "m")
+
+    agents = {0: Actor(asks), 1: Listener(), 2: Listener()}
+    Network(topology.path(3), routing="shortest", hop_limit=1).run(agents)
+
+
 def test_what_cannot_be_routed_is_refused_in_one_line() -> None:
     path, ring = topology.path(3), topology.directed_ring(4)
     parts = nx.Graph([(0, 1), (2, 3)])
