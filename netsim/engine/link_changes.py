@@ -216,7 +216,9 @@ class LinkChanges:
 
 def _changed(link: Link, settings: Mapping[str, Any]) -> Link:
     """Return a link with other settings; without a rate or a budget it has no queue, as nothing waits."""
-    given = {name: None if name == "rate" and value == math.inf else value for name, value in settings.items()}
+    given: dict[str, Any] = dict(settings)
+    if given.get("rate") == math.inf:
+        given["rate"] = None
     if given.get("rate", link.rate) is None and link.budget is None:
         given |= {"queue": None, "queue_bits": None}
     return replace(link, **given)
