@@ -234,10 +234,54 @@ function setText(place, text) {
   if (place.textContent !== text) place.textContent = text;
 }
 
-// Elements with text in them: names come from the run's author, and are never read as HTML.
-function element(tag, text = "", attributes = {}) {
+// Elements with a text or a list of parts in them: names come from the run's author, and are never read as HTML.
+function element(tag, content = "", attributes = {}) {
   const made = document.createElement(tag);
-  made.textContent = text;
+  made.append(...[content].flat());
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;
+}
+
+// Let a click on a button act. The space bar is to play and pause, not to press the last button again.
+function press(button, act) {
+  button.addEventListener("click", (event) => {
+    act();
+    if (event.detail) button.blur();
+  });
+  return button;
+}
+
+const newButton = (content, act, attributes = {}) => press(element("button", content, { type: "button", ...attributes }), act);
+
+// Words at the pointer over a canvas.
+class Tip {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.box = element("div", "", { class: "tip", "aria-hidden": "true", hidden: "" });
+    canvas.after(this.box);
+    canvas.addEventListener("pointerleave", () => this.show(""));
+  }
+
+  // Show a text at a point of the canvas, without one nothing.
+  show(text, x, y) {
+    const { box, canvas: { offsetLeft, offsetTop, clientWidth, clientHeight } } = this;
+    box.hidden = !text;
+    if (!text) return;
+    setText(box, text);
+    box.style.left = `${offsetLeft + Math.max(4, Math.min(x + 14, clientWidth - box.offsetWidth - 4))}px`;
+    box.style.top = `${offsetTop + (y + 18 + box.offsetHeight > clientHeight ? Math.max(y - box.offsetHeight - 8, 0) : y + 18)}px`;
+  }
+}
+
+// A small picture, of a sign of so many pixels, and a function that paints it (again).
+function iconOf(sign, size) {
+  const canvas = element("canvas", "", { width: 2 * size, height: 2 * size, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
+  context.scale(2, 2);
+  const paint = () => {
+    context.clearRect(0, 0, size, size);
+    context.beginPath();
+    sign(context);
+  };
+  paint();
+  return { canvas, paint };
 }

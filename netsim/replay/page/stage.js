@@ -21,11 +21,8 @@ class Stage {
 
   // On a page: words at the pointer.
   listen() {
-    this.tip = element("div", "", { class: "tip", "aria-hidden": "true" });
-    this.tip.hidden = true;
-    this.canvas.after(this.tip);
+    this.tip = new Tip(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event.offsetX, event.offsetY));
-    this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
     return this;
   }
 
@@ -541,14 +538,9 @@ class Stage {
 
   // What is under the pointer, in words: a frame, or an agent.
   hover(x, y) {
-    const { tip, run } = this, t = run.player.time, found = this.frameAt(x, y);
-    const target = found < 0 ? this.pick(x, y) : null;
+    const { run } = this, found = this.frameAt(x, y), target = found < 0 ? this.pick(x, y) : null;
     this.canvas.style.cursor = target || found >= 0 ? "pointer" : "";
-    tip.hidden = found < 0 && !(target && target.agent !== undefined);
-    if (tip.hidden) return;
-    setText(tip, found >= 0 ? `${run.sentence(found)}\nA click follows it.` : this.tell(target.agent, t));
-    tip.style.left = `${Math.max(4, Math.min(x + 14, this.surface.width - tip.offsetWidth - 4))}px`;
-    tip.style.top = `${y + 18 + tip.offsetHeight > this.surface.height ? Math.max(y - tip.offsetHeight - 8, 0) : y + 18}px`;
+    this.tip.show(found >= 0 ? `${run.sentence(found)}\nA click follows it.` : target && target.agent !== undefined ? this.tell(target.agent, run.player.time) : "", x, y);
   }
 
   tell(agent, t) {
