@@ -85,21 +85,14 @@ class Counts {
       const run = page.shown.find((each) => each.meta.kinds.includes(kind)), i = run.meta.kinds.indexOf(kind);
       const canvas = this.icon((context) => {
         const { shape, colour } = run.look.kind(i);
-        SHAPES[shape](context, 8, 8, 5);
-        context.fillStyle = colour;
-        context.fill();
+        paint(context, (c) => SHAPES[shape](c, 8, 8, 5), { fill: colour });
       });
       kinds.append(element("label", [this.box("keptKinds", (each) => each.meta.kinds.indexOf(kind)), canvas, kind], { "data-kind": kind }));
     }
     kinds.hidden = !this.kinds.size;
     // What hollow means, once there is a reply.
     if (!this.hollow && page.shown.some((run) => run.events.reply.includes(1))) {
-      const canvas = this.icon((context) => {
-        SHAPES.circle(context, 8, 8, 4.5);
-        context.strokeStyle = page.look.ink;
-        context.lineWidth = 1.6;
-        context.stroke();
-      });
+      const canvas = this.icon((context) => paint(context, (c) => SHAPES.circle(c, 8, 8, 4.5), { stroke: page.look.ink, wide: 1.6 }));
       this.hollow = element("p", [canvas, "hollow: a reply"], { class: "hollow" });
     }
     if (this.hollow) kinds.append(this.hollow);

@@ -246,15 +246,7 @@ class Sheet {
       if (crashes.has(event)) this.drawFall(x, y, crashes.get(event));
       if (focus && focus.marks && chosen >= 0) this.drawChosen(x, y, focus.chosen.length > 1 ? "AB"[chosen] : "");
       else if (mark === 1 || mark === 2) this.drawArrowhead(...this.beside(x, y, crashes.has(event) ? 14 : 0), mark === 1 ? -1 : 1, mark === 1 ? look.past : look.future, Math.max(radius, 2.5));
-      else if (radius > 1 && !crashes.has(event)) {
-        context.beginPath();
-        context.arc(x, y, radius, 0, TURN);
-        context.fillStyle = look.paper;
-        context.strokeStyle = look.ink;
-        context.lineWidth = 0.4 * radius;
-        context.fill();
-        context.stroke();
-      }
+      else if (radius > 1 && !crashes.has(event)) paint(context, (c) => c.arc(x, y, radius, 0, TURN), { fill: look.paper, stroke: look.ink, wide: 0.4 * radius });
       if (event % STEP === 0) yield;
     }
     context.globalAlpha = 1;
@@ -278,59 +270,27 @@ class Sheet {
   }
 
   drawChosen(x, y, letter) {
-    const { context, look, size } = this;
-    context.beginPath();
-    context.arc(x, y, 10.5, 0, TURN);
-    context.strokeStyle = look.paper;
-    context.lineWidth = 6;
-    context.stroke();
-    context.strokeStyle = context.fillStyle = look.accent;
-    context.lineWidth = 2.5;
-    context.stroke();
-    context.beginPath();
-    context.arc(x, y, 5.5, 0, TURN);
-    context.fill();
+    const { context, look, size } = this, ring = (c) => c.arc(x, y, 10.5, 0, TURN);
+    paint(context, ring, { stroke: look.paper, wide: 6 });
+    paint(context, ring, { stroke: look.accent, wide: 2.5 });
+    paint(context, (c) => c.arc(x, y, 5.5, 0, TURN), { fill: look.accent });
     if (!letter) return;
-    context.font = look.font(17, "700");
-    context.textAlign = "right";
-    context.textBaseline = "bottom";
-    context.strokeStyle = look.paper;
-    context.lineWidth = 4;
-    context.strokeText(letter, x - 9, y - 6);
-    context.fillText(letter, x - 9, y - 6);
+    Object.assign(context, { font: look.font(17, "700"), textAlign: "right", textBaseline: "bottom" });
+    look.write(context, letter, x - 9, y - 6, 4, look.accent);
     this.boxes.add([x - 10 - size, y - 8 - size, x, y]);
   }
 
   // Before (◀) or after (▶) the chosen event.
   drawArrowhead(x, y, sign, colour, radius) {
-    const { context, look } = this, far = sign * 1.7 * radius, back = sign * -1.2 * radius;
-    context.beginPath();
-    for (const [u, v] of [[far, 0], [back, 1.6 * radius], [back, -1.6 * radius]]) {
-      const [dx, dy] = this.turned(u, v);
-      context.lineTo(x + dx, y + dy);
-    }
-    context.closePath();
-    context.fillStyle = colour;
-    context.strokeStyle = look.paper;
-    context.lineWidth = 1.5;
-    context.fill();
-    context.stroke();
+    const corners = [[1.7 * sign, 0], [-1.2 * sign, 1.6], [-1.2 * sign, -1.6]].map(([u, v]) => this.turned(u, v));
+    paint(this.context, (c) => polygon(c, radius, corners, x, y), { fill: colour, stroke: this.look.paper, wide: 1.5 });
   }
 
   // The cross at which an agent goes down, the bar at which it comes back.
   drawFall(x, y, falls) {
-    const { context, look } = this, size = Math.min(7, 0.45 * this.view.thick);
-    context.strokeStyle = look.role("", DOWN).colour;
-    context.lineWidth = 0.5 * size;
+    const { context, look } = this, size = Math.min(7, 0.45 * this.view.thick), [dx, dy] = this.turned(0, 1.2);
     context.lineCap = "round";
-    context.beginPath();
-    if (falls) lines({ moveTo: (a, b) => context.moveTo(x + a, y + b), lineTo: (a, b) => context.lineTo(x + a, y + b) }, size, [[-1, -1, 1, 1], [-1, 1, 1, -1]]);
-    else {
-      const [dx, dy] = this.turned(0, 1.2 * size);
-      context.moveTo(x - dx, y - dy);
-      context.lineTo(x + dx, y + dy);
-    }
-    context.stroke();
+    paint(context, (c) => lines(c, size, falls ? CROSS : [[-dx, -dy, dx, dy]], x, y), { stroke: look.role("", DOWN).colour, wide: 0.5 * size });
     context.lineCap = "butt";
   }
 
@@ -447,15 +407,8 @@ class Sheet {
     look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level] * this.big);
     if (!this.detailed || this.view.page.overtook[row] < 0) return;
     // Two strokes across an arrow that overtook another of its link.
-    const [x, y] = this.on(arrow, 0.86);
-    context.strokeStyle = look.ink;
-    context.lineWidth = 1.8;
-    context.beginPath();
-    for (const back of [0, 4]) {
-      context.moveTo(x - back * ux - 5 * uy, y - back * uy + 5 * ux);
-      context.lineTo(x - back * ux + 5 * uy, y - back * uy - 5 * ux);
-    }
-    context.stroke();
+    const [x, y] = this.on(arrow, 0.86), strokes = [0, 4].map((back) => [-back * ux - 5 * uy, -back * uy + 5 * ux, -back * ux + 5 * uy, -back * uy - 5 * ux]);
+    paint(context, (c) => lines(c, 1, strokes, x, y), { stroke: look.ink, wide: 1.8 });
     this.boxes.add([x - 6, y - 6, x + 6, y + 6]);
   }
 
@@ -569,30 +522,17 @@ class Sheet {
       const { kind, text, box: [left, top, right, bottom], colour, font } = word;
       context.globalAlpha = this.lights(word) ? 1 : 0.2;
       context.font = font;
-      if (kind === "role" || kind === "note") {
-        context.beginPath();
-        context.roundRect(left, top, right - left, bottom - top, 4);
-        context.fillStyle = look.paper;
-        context.fill();
-        context.setLineDash(kind === "note" ? [2, 2] : []);
-        context.strokeStyle = colour;
-        context.lineWidth = 1.3;
-        context.stroke();
-        context.setLineDash([]);
-      } else this.rim(text, left + 4, (top + bottom) / 2 + 0.5, word.time);
-      context.fillStyle = colour;
-      context.fillText(text, left + 4, (top + bottom) / 2 + 0.5);
+      const boxed = kind === "role" || kind === "note", path = (c) => c.roundRect(left, top, right - left, bottom - top, 4);
+      if (boxed) paint(context, path, { fill: look.paper, stroke: colour, wide: 1.3, dash: kind === "note" ? [2, 2] : [] });
+      look.write(context, text, left + 4, (top + bottom) / 2 + 0.5, boxed ? 0 : 4, colour, this.ground(word.time));
     }
     context.globalAlpha = 1;
   }
 
-  // A rim in the colour of what lies beneath.
-  rim(text, x, y, time) {
-    const { context, look, view } = this, banded = view.faults.some(({ what, begin, end }) => what === "Partition" && begin <= time && time <= (end ?? Infinity));
-    context.strokeStyle = banded ? look.band : look.paper;
-    context.lineWidth = 4;
-    context.lineJoin = "round";
-    context.strokeText(text, x, y);
+  // The colour of what lies beneath words at a time.
+  ground(time) {
+    const { look, view } = this, banded = view.faults.some(({ what, begin, end }) => what === "Partition" && begin <= time && time <= (end ?? Infinity));
+    return banded ? look.band : look.paper;
   }
 
   // --- labels of arrows -----------------------------------------------------------------------------------------------------
@@ -614,7 +554,7 @@ class Sheet {
   }
 
   label(arrow, fan) {
-    const { context, view, size, page: { meta, events } } = this;
+    const { context, view, size, look, page: { meta, events } } = this;
     let text = view.page.title(arrow.row);
     if (fan && !view.tall) {
       const names = fan.cut.map(({ row }) => meta.agents[events.receiver[row]]);
@@ -646,9 +586,7 @@ class Sheet {
     context.globalAlpha = arrow.lit ? 1 : 0.2;
     context.textAlign = "left";
     context.textBaseline = "middle";
-    this.rim(text, box[0], (box[1] + box[3]) / 2 + 0.5, this.page.events.start[arrow.row]);
-    context.fillStyle = arrow.look.colour;
-    context.fillText(text, box[0], (box[1] + box[3]) / 2 + 0.5);
+    look.write(context, text, box[0], (box[1] + box[3]) / 2 + 0.5, 4, arrow.look.colour, this.ground(events.start[arrow.row]));
   }
 
   // --- what is at a point ---------------------------------------------------------------------------------------------------
