@@ -47,7 +47,8 @@ class SpaceTime {
     Object.assign(this, { readOf: events, readAs: key, key_: "" });
     this.faults = page.faults;
     this.readOrder();
-    this.readFlight();
+    // What is lost leans as if it had flown the mean time of frames.
+    this.flight = flightOf(events);
     this.lines = new Map();
     this.words = [];
     for (let agent = 0; agent < meta.agents.length; agent++) this.words.push(...this.wordsOf(agent));
@@ -73,11 +74,6 @@ class SpaceTime {
     for (const fault of partitions) {
       fault.cuts = order.slice(1).map((_, i) => i + 0.5).filter((lane) => fault.side[order[lane - 0.5]] !== fault.side[order[lane + 0.5]]);
     }
-  }
-
-  // The mean time that frames take: what is lost leans as if it had flown so far.
-  readFlight() {
-    this.flight = flightOf(this.page.events);
   }
 
   // An agent's line: {from, to, style, word, rest}, down where it is down.
@@ -193,13 +189,18 @@ class SpaceTime {
 
   // Choose an event, or a second one to compare.
   take(event, second = false) {
-    const { chosen } = this.page, first = chosen && chosen.event;
     if (!(event >= 0 && event < this.causality.count)) return;
-    const both = second && first !== undefined && first !== null;
+    // The time shown follows only to what is not in view.
+    const time = this.causality.time[event];
+    if (time < this.start || time > this.start + this.window) this.page.player.time = Math.min(time, this.page.limit);
+    this.page.choose(this.choiceOf(event, second));
+  }
+
+  // An event by itself, or as a second one beside that which is chosen.
+  choiceOf(event, second) {
+    const { chosen } = this.page, both = second && chosen && chosen.event !== undefined;
     this.comparing = false;
-    const next = both ? { agent: chosen.agent, event: first, with: event } : { agent: this.causality.agent[event], event };
-    this.reveal(event);
-    this.page.choose(next);
+    return both ? { agent: chosen.agent, event: chosen.event, with: event } : { agent: this.causality.agent[event], event };
   }
 
   // Events that a page's address chooses: #event=20&with=34.
@@ -209,12 +210,6 @@ class SpaceTime {
     const chosen = { agent: this.causality.agent[one], event: one };
     if (!link.has("t")) this.page.player.time = Math.min(this.causality.time[one], this.page.limit);
     this.page.choose(other >= 0 && other < this.causality.count ? { ...chosen, with: other } : chosen);
-  }
-
-  // The time shown follows only to what is not in view.
-  reveal(event) {
-    const time = this.causality.time[event];
-    if (time < this.start || time > this.start + this.window) this.page.player.time = Math.min(time, this.page.limit);
   }
 
   // An event of one's own line further on; of others the nearest in time.
@@ -270,9 +265,7 @@ class SpaceTime {
     const [atX, atY] = this.onSheet(x, y), event = this.sheet.eventAt(atX, atY);
     if (event >= 0) {
       if (this.page.player.playing) this.page.player.pause();
-      const { chosen } = this.page, first = chosen && chosen.event !== undefined && (second || this.comparing);
-      this.comparing = false;
-      return first ? { agent: chosen.agent, event: chosen.event, with: event } : { agent: this.causality.agent[event], event };
+      return this.choiceOf(event, second || this.comparing);
     }
     const row = this.sheet.rowAt(atX, atY), { sender, receiver } = this.page.events;
     if (row >= 0) return { link: [sender[row], receiver[row]] };
@@ -436,9 +429,10 @@ class SpaceTime {
     if (at <= end + 1) this.fill(context, at - 1, at + 1);
   }
 
-  fill(context, from, to) {
-    if (this.tall) context.fillRect(0, from, this.width, to - from);
-    else context.fillRect(from, 0, to - from, this.bottom);
+  // A rectangle from one place along the time to another, by default across all lanes.
+  fill(context, from, to, low = 0, high = this.tall ? this.width : this.bottom) {
+    if (this.tall) context.fillRect(low, from, high - low, to - from);
+    else context.fillRect(from, low, to - from, high - low);
   }
 
   drawGrid(context, width, height) {
