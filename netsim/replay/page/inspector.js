@@ -101,7 +101,11 @@ class Inspector {
 
   table(heads, rows) {
     const head = element("tr", heads.map((text) => element("th", text, { scope: "col" })));
-    return element("table", [head, ...rows.map(([name, ...values]) => element("tr", [element("th", name, { scope: "row" }), ...values.map((value) => element("td", value))], { "data-row": name }))]);
+    const body = rows.map(([name, ...values]) => {
+      const cells = [element("th", name, { scope: "row" }), ...values.map((value) => element("td", value))];
+      return element("tr", cells, { "data-row": name });
+    });
+    return element("table", [head, ...body]);
   }
 
   // The last things that happened, with their times as the trace has them.

@@ -113,7 +113,10 @@ class Page extends Shown {
   // this one alone. A button for each chooses, by `choose`, whose diagram, curves and inspector are shown.
   beside(others, titles = [], place = 0, choose = null) {
     const { time } = this.player, own = this.part("map").parentElement, holder = own.parentElement;
-    const added = others.map(() => element("div", [element("canvas", "", { class: "under", "aria-hidden": "true" }), element("canvas", "", { class: "over", role: "img" })], { class: "pane" }));
+    const added = others.map(() => {
+      const under = element("canvas", "", { class: "under", "aria-hidden": "true" }), over = element("canvas", "", { class: "over", role: "img" });
+      return element("div", [under, over], { class: "pane" });
+    });
     const panes = added.toSpliced(place, 0, own);
     own.querySelectorAll(".branch").forEach((each) => each.remove());
     holder.replaceChildren(...panes);
@@ -141,8 +144,10 @@ class Page extends Shown {
     const choice = this.part("choice");
     this.chooseRun = choose && ((i) => i !== place && i < this.shown.length && choose(i));
     choice.hidden = !choose;
-    choice.replaceChildren(...(choose ? this.titles : []).map((title, i) => newButton([LETTERS[i], element("span", ` · ${clipped(title, 20)}`)], () => this.chooseRun(i),
-      { title: `Diagram and inspector of ${title} (${i + 1})`, "aria-pressed": String(i === place) })));
+    choice.replaceChildren(...(choose ? this.titles : []).map((title, i) => {
+      const words = [LETTERS[i], element("span", ` · ${clipped(title, 20)}`)];
+      return newButton(words, () => this.chooseRun(i), { title: `Diagram and inspector of ${title} (${i + 1})`, "aria-pressed": String(i === place) });
+    }));
   }
 
   // One word, number, depth and kind has one colour in all runs.
@@ -329,7 +334,8 @@ class Page extends Shown {
     const buttons = {
       play: () => player.toggle(), back: () => player.moment(false), on: () => player.moment(true), slower: () => player.faster(1 / 2), faster: () => player.faster(2),
       "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"), present: () => this.present(),
-      theme: () => this.theme(), larger: () => this.larger(), help: () => this.help(), "help-close": () => this.help(), wider: () => this.zoom(1.5), narrower: () => this.zoom(1 / 1.5),
+      theme: () => this.theme(), larger: () => this.larger(), help: () => this.help(), "help-close": () => this.help(),
+      wider: () => this.zoom(1.5), narrower: () => this.zoom(1 / 1.5),
     };
     part("pick").addEventListener("change", () => part("pick").blur());
     for (const [name, act] of Object.entries(buttons)) press(part(name), act);

@@ -47,7 +47,10 @@ class StatePanel {
   drawWords() {
     const { states, look, shown } = this.page;
     // A sign that several runs have stands once; a state may be called as a role is.
-    const list = ["legend", "letters"].flatMap((signs) => [...new Map(shown.flatMap(({ drawings }) => drawings[signs]().map((each) => [each[1], each]))).values()]);
+    const list = ["legend", "letters"].flatMap((signs) => {
+      const all = shown.flatMap(({ drawings }) => drawings[signs]());
+      return [...new Map(all.map((each) => [each[1], each])).values()];
+    });
     const key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
@@ -99,7 +102,8 @@ class Counts {
   }
 
   add(body, cause, index) {
-    const { look } = this.page, label = element("label", index < 0 ? [] : [this.box("keptCauses", () => index), this.icon((context) => look.mark(context, index, 8, 8, 5))]);
+    const { look } = this.page, label = element("label");
+    if (index >= 0) label.append(this.box("keptCauses", () => index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
     label.append(cause.replaceAll("_", " "));
     const now = element("td", "0", { "data-now": "" }), all = element("td", "", { "data-count": "" });
     const row = element("tr", [element("th", label, { scope: "row" }), now, all], { "data-cause": cause });
@@ -168,7 +172,10 @@ class Difference {
     const { page, panel } = this;
     panel.hidden = page.shown.length < 2;
     if (panel.hidden) return;
-    const row = (what, cells, tag = "td") => element("tr", [element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {}))]);
+    const row = (what, cells, tag = "td") => {
+      const found = cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {}));
+      return element("tr", [element("th", what, { scope: "row" }), ...found]);
+    };
     const letters = [...LETTERS.slice(0, page.shown.length)], show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
     panel.replaceChildren(row("by now", [...letters, "A − B"], "th"), ...[...this.rows(t)].filter(([, values]) => values.some((each) => each)).map(([what, values]) => row(what, [...values.map(show), values[0] === null || values[1] === null ? "–" : show(values[0] - values[1])])));
   }

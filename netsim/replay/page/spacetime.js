@@ -601,7 +601,8 @@ class SpaceTime {
       text.push("Click an event, or press Enter: what could have caused it and what it could have caused stay bright.");
     } else {
       for (const [i, event] of focus.chosen.entries()) {
-        const heading = `${focus.chosen.length > 1 ? `${"AB"[i]}: ` : ""}${this.heading(event)}`, deeds = `${this.deeds(event).map((deed, k) => (k ? ", " : ": ") + deed).join("")}.`;
+        const heading = `${focus.chosen.length > 1 ? `${"AB"[i]}: ` : ""}${this.heading(event)}`;
+        const deeds = `${this.deeds(event).map((deed, k) => (k ? ", " : ": ") + deed).join("")}.`;
         const clock = element("span", ` vector clock ${this.clockText(i ? focus.withClock : focus.clock)}`, { class: "clockline" });
         text.push(element("p", [element("b", heading), deeds, clock]));
       }

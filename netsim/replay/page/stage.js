@@ -144,7 +144,10 @@ class Stage {
   drawUnder() {
     const { context, width, height } = this.underneath, { look, chosen, page } = this.run, { cuts = new Set(), u, going = [] } = this;
     context.clearRect(0, 0, width, height);
-    const stroke = (list, colour, wide, dash) => paint(context, (c) => lines(c, 1, list.map(([i, j]) => [this.x[i], this.y[i], this.x[j], this.y[j]])), { stroke: colour, wide, dash });
+    const stroke = (list, colour, wide, dash) => {
+      const ends = list.map(([i, j]) => [this.x[i], this.y[i], this.x[j], this.y[j]]);
+      paint(context, (c) => lines(c, 1, ends), { stroke: colour, wide, dash });
+    };
     const isCut = ([i, j]) => cuts.has(this.pairKey(i, j)), [cut, whole] = cuts.size ? [this.pairs.filter(isCut), this.pairs.filter((pair) => !isCut(pair))] : [[], this.pairs];
     if (!page.off.has("links")) stroke(whole, look.line, this.pairs.length > 1500 ? 0.4 : Math.max(0.07 * u, 1.3));
     stroke(cut, look.bandline, 0.09 * u, [0.2 * u, 0.35 * u]);
