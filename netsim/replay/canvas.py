@@ -1,4 +1,4 @@
-"""What a page's script drew on a canvas (page/recorder.js), painted as an image, or written as SVG."""
+"""What a page's script drew on a canvas (page/still/recorder.js), painted as an image, or written as SVG."""
 
 import functools
 import html
