@@ -1,8 +1,7 @@
 """One run that is shown while it goes on: its frames, rows and agents' states, read from the run step by step."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,9 +57,7 @@ class RunView:
         self._rows, self._changes = ShownRows(), ShownChanges(len(run.agents), len(self._state_names))
         self._changes.look(run.watch)
         self._lock = threading.Lock()
-        self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
-                                          "rounds": 0, "paths": {}, "notes": [], "labels": [], "faults": [],
-                                          "marks": render.marks_of(self._excerpt(scene))}  # fmt: skip
+        self._snapshot = self._snapshot_of(scene) | {"running": True, "why": ""}
         self._parts: list[tuple[int, Columns]] = []
         self._serial = 0
         self._under_way: Columns = _no_frames()
@@ -102,16 +99,18 @@ class RunView:
         ledger = self._run.ledger
         kinds = render.texts(named_kinds(ledger.tally.kinds, scene.draw))
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
-        known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": render.paths_of(scene)}
-        said = {"labels": render.texts(self._said.texts), "marks": render.marks_of(self._excerpt(scene))}
-        faults = [dict(fault) for fault in scene.faults]
-        return (
-            known | said | {"kinds": kinds, "counts": counts, "faults": faults, "notes": render.remarks(kinds, scene)}
-        )
-
-    def _excerpt(self, scene: RunMetadata) -> "_Excerpt":
-        """Return the agents' notes so far, as a log without frames."""
-        return _excerpt(self._run.ledger, scene, {"notes": self._said.notes()}, self._said.texts)
+        said = ledger.excerpt({"notes": self._said.notes()}, scene, self._said.texts)
+        return {
+            "known": scene.ended_at,
+            "rounds": scene.rounds,
+            "paths": render.paths_of(scene),
+            "labels": render.texts(said.texts),
+            "marks": render.marks_of(said),
+            "kinds": kinds,
+            "counts": counts,
+            "faults": [dict(fault) for fault in scene.faults],
+            "notes": render.remarks(kinds, scene),
+        }
 
     def forget(self, many: int) -> None:
         """Drop the ``many`` oldest frames."""
@@ -132,7 +131,7 @@ class RunView:
     def page(self) -> str:
         """Return the page, without frames: it asks for them."""
         if self._page is None:
-            log = _excerpt(self._run.ledger, self._scene)
+            log = self._run.ledger.excerpt({}, self._scene)
             meta = render.describe(log, frames_of(log), self.about)
             meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
             declared = {} if self._run.watch is None else self._run.watch.drawn_as
@@ -178,30 +177,6 @@ class RunView:
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Excerpt:
-    """Some of a run's records, as `netsim.replay.frames.Log` has them."""
-
-    agents: Sequence[Any]
-    kinds: list[str]
-    scene: RunMetadata | None
-    links: tuple[Ints, Ints]
-    records: Records
-    texts: list[str]
-
-    def count(self, stream: str) -> int:
-        return len(self.records.get(stream, ()))
-
-    def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        if self.count(stream):
-            yield self.records[stream]
-
-
-def _excerpt(ledger: Ledger, scene: RunMetadata, records: Records | None = None, said: Sequence[str] = ()) -> _Excerpt:
-    links = ledger.senders, ledger.receivers
-    return _Excerpt(ledger.agents, list(ledger.tally.kinds), scene, links, records or {}, list(said))
 
 
 def _no_frames() -> Columns:
@@ -277,8 +252,8 @@ class PendingFrames:
         renamed["sent"]["number"], renamed["left"]["number"] = anew(sent), anew(original)
         for name, message in by_key.items():
             renamed[name]["key"] = (records[name]["key"] & ~self._mask) | anew(message)
-        reader = Reader(_excerpt(self._ledger, scene, renamed))
-        columns = reader.frames()
+        reader = Reader(self._ledger.excerpt(renamed, scene))
+        columns = reader.columns
         if len(messages):
             columns["number"] = messages[firsts[columns["sender"]] + columns["number"]] & self._mask
         return {name: columns[name].astype(dtype) for name, dtype in COLUMNS.items()}, reader.causes.index("in_flight")

@@ -20,7 +20,7 @@ from netsim.draw import Draw, check_draw, named_kinds, resolved
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
 from netsim.replay.film import film_of
-from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
+from netsim.replay.frames import MOST, Columns, Log, Reader, frames_of
 from netsim.replay.html import html
 from netsim.replay.run_history import RunHistory
 from netsim.util import check
@@ -89,7 +89,7 @@ def parts(
 
 def describe(
     log: Log,
-    found: Frames,
+    found: Reader,
     about: About,
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
