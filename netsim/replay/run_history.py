@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.draw import resolved
+from netsim.draw import resolved, values_of
 
 __all__ = ["Cell", "Fault", "RunHistory", "cells_of"]
 
@@ -90,7 +90,7 @@ class RunHistory:
     def values(self, name: str) -> list[Any]:
         """Return the values of a state, one for each change: words, numbers, or None."""
         if name not in self._values:
-            self._values[name] = _values(self.meta["states"]["values"][name])
+            self._values[name] = values_of(self.meta["states"]["values"][name])
         return self._values[name]
 
     def value(self, name: str, agent: int, time: float) -> Any:
@@ -197,10 +197,3 @@ def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
         begin, end = 0.0, begin if end is None else end
     until, links = ended_at if end is None else float(end), tuple((one, other) for one, other in found["links"])
     return Fault(found["what"], found["text"], float(begin), until, end is not None, tuple(found["agents"]), links)
-
-
-def _values(column: Any) -> list[Any]:
-    """Return a state's values: words, numbers, or None."""
-    if isinstance(column, Mapping):
-        return [column["words"][code] if code >= 0 else None for code in column["codes"]]
-    return [None if each is None or not math.isfinite(each) else float(each) for each in column]
