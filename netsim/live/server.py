@@ -51,8 +51,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-_NOTHING = (HTTPStatus.NOT_FOUND, "text/plain", "nothing here")
-
 Answer = tuple[HTTPStatus, str, str]
 """A status, a type of content (of a redirection: the new place), and a text."""
 
@@ -144,8 +142,7 @@ class ViewServer:
                     self._wait()
                 else:
                     # An open page learns how the run ended.
-                    last = time.monotonic()
-                    self._sleep_while(lambda: last - self._asked < _ABRUPT and not self._is_fetched(), last)
+                    self._serve_until(self._is_fetched)
         finally:
             self._http.close()
 
@@ -171,11 +168,12 @@ class ViewServer:
         while not self._is_fetched() and time.monotonic() - self._asked < _PAGE_TIMEOUT:
             time.sleep(0.05)
         # An open page asks once more, and learns that there is nothing more to ask.
-        last = time.monotonic()
-        self._sleep_while(lambda: not self._answered_over and last - self._asked < _ABRUPT, last)
+        self._serve_until(lambda: self._answered_over)
 
-    def _sleep_while(self, holds: Callable[[], bool], since: float) -> None:
-        while holds() and time.monotonic() - since < _ABRUPT:
+    def _serve_until(self, is_done: Callable[[], bool]) -> None:
+        """Serve an open page for a moment at most, until something is done."""
+        last = time.monotonic()
+        while not is_done() and last - self._asked < _ABRUPT and time.monotonic() - last < _ABRUPT:
             time.sleep(0.05)
 
     def _is_fetched(self) -> bool:
@@ -265,51 +263,44 @@ class _Handler(BaseHTTPRequestHandler):
     server: Loopback
 
     def do_GET(self) -> None:
-        if self._is_ours():
-            rest = self._behind_token()
-            self._reply((self.server.answer(rest) if rest is not None else None) or _NOTHING)
+        if (rest := self._behind_token()) is not None:
+            self._reply(self.server.answer(rest))
 
     def do_POST(self) -> None:
         # What is not read would be taken for the next request.
         self.close_connection = True
+        size = self.headers.get("Content-Length", "")
         if self.server.act is None:
             self.send_error(HTTPStatus.NOT_IMPLEMENTED)
-            return
-        if not self._is_ours():
-            return
-        rest = self._behind_token()
-        if rest is None:
-            self._reply(_NOTHING)
-            return
-        host = self.headers["Host"]
-        if self.headers.get_all("Origin", []) != [f"http://{host}"]:
-            self._reply((HTTPStatus.FORBIDDEN, "text/plain", "not from a page of this server"))
-            return
-        size = self.headers.get("Content-Length", "")
-        if self.headers.get_content_type() != "application/json" or not re.fullmatch(r"\d{1,6}", size, re.ASCII):
-            self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON of less than a megabyte"))
-            return
-        try:
-            asked = json.loads(self.rfile.read(int(size)))
-        except (ValueError, RecursionError):
-            self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON"))
-            return
-        self._reply(self.server.act(rest, asked) or _NOTHING)
-
-    def _is_ours(self) -> bool:
-        """Return whether a request names the loopback as its host; refuse another one."""
-        if self.headers.get_all("Host", []) in [[host] for host in self.server.hosts]:
-            return True
-        self._reply((HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not the name of this machine's loopback"))
-        return False
+        elif (rest := self._behind_token()) is None:
+            pass
+        elif self.headers.get_all("Origin", []) != [f"http://{self.headers['Host']}"]:
+            self.send_error(HTTPStatus.FORBIDDEN, "not from a page of this server")
+        elif self.headers.get_content_type() != "application/json" or not re.fullmatch(r"\d{1,6}", size, re.ASCII):
+            self.send_error(HTTPStatus.BAD_REQUEST, "must be JSON of less than a megabyte")
+        else:
+            try:
+                asked = json.loads(self.rfile.read(int(size)))
+            except (ValueError, RecursionError):
+                self.send_error(HTTPStatus.BAD_REQUEST, "must be JSON")
+            else:
+                self._reply(self.server.act(rest, asked))
 
     def _behind_token(self) -> str | None:
-        """Return what stands behind the token in the address; None: it is another token."""
+        """Return what stands behind the token in the address; None: it was refused, for its host or token."""
         token, slash, rest = self.path.removeprefix("/").partition("/")
-        known = secrets.compare_digest(token.encode(), self.server.token.encode())
-        return rest if known and slash else None
+        if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "not the name of this machine's loopback")
+        elif not slash or not secrets.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_error(HTTPStatus.NOT_FOUND)
+        else:
+            return rest
+        return None
 
-    def _reply(self, answer: Answer) -> None:
+    def _reply(self, answer: Answer | None) -> None:
+        if answer is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
         status, kind, text = answer
         body = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
@@ -317,11 +308,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", kind)
         else:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def end_headers(self) -> None:
+        """Send what each answer has, a refusal too."""
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
