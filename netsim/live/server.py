@@ -191,7 +191,7 @@ class ViewServer:
         if view is None or what not in ("", "more"):
             return None
         if not what:
-            return HTTPStatus.OK, "text/html", view.page()
+            return HTTPStatus.OK, "text/html", view.page
         since = urllib.parse.parse_qs(query).get("since", [""])[-1]
         if not re.fullmatch(r"\d{1,15}(\.\d{1,15}){4}", since, re.ASCII):
             return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be five whole numbers"

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,6 @@ class RunView:
         self._parts: list[tuple[int, Columns]] = []
         self._serial = 0
         self._under_way: Columns = _no_frames()
-        self._page: str | None = None
 
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
@@ -128,17 +128,16 @@ class RunView:
 
     # --- in the server's threads --------------------------------------------------------------------------------------
 
+    @cached_property
     def page(self) -> str:
-        """Return the page, without frames: it asks for them."""
-        if self._page is None:
-            log = self._run.ledger.excerpt({}, self._scene)
-            meta = render.describe(log, frames_of(log), self.about)
-            meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
-            declared = {} if self._run.watch is None else self._run.watch.drawn_as
-            meta |= {"draw": resolved(meta["states"], meta["agents"], declared)}
-            live = {"number": self.number, "pace": self._pace, "length": self._length}
-            self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
-        return self._page
+        """The page, without frames: it asks for them."""
+        log = self._run.ledger.excerpt({}, self._scene)
+        meta = render.describe(log, frames_of(log), self.about)
+        meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
+        declared = {} if self._run.watch is None else self._run.watch.drawn_as
+        meta |= {"draw": resolved(meta["states"], meta["agents"], declared)}
+        live = {"number": self.number, "pace": self._pace, "length": self._length}
+        return html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
 
     def news(self, since: Sequence[int]) -> dict[str, Any]:
         """Return what is new to a page, as JSON has it; ``since`` is that of the answer before, or five zeros."""
@@ -197,7 +196,8 @@ class PendingFrames:
         self._ledger, self._forget = ledger, forget
         self._mask = (1 << ledger.tally.shift) - 1
         self._kept: Records = {name: np.empty(0, STREAMS[name]) for name in ("sent", "details", "left")}
-        self._labels, self._labels_seen = np.empty(0, LABELLED), 0
+        self._kept |= {"labels": np.empty(0, LABELLED)}
+        self._labels_seen = 0
 
     def look(self, scene: RunMetadata, over: bool) -> tuple[Columns, Columns]:
         """Return the frames that have ended since the last look, and those under way at ``scene.ended_at``.
@@ -205,10 +205,9 @@ class PendingFrames:
         Once the run is ``over``, all have ended. Under way ``end`` is infinite, and ``depart`` where it is not known.
         """
         ledger = self._ledger
-        news = ledger.tally.news(self._forget)
+        news = ledger.tally.news(self._forget) | {"labels": self._new_labels()}
         records = news | {name: np.concatenate([kept, news[name]]) for name, kept in self._kept.items()}
         records["in_flight"] = np.array(list(ledger.in_flight()), dtype=IN_FLIGHT)
-        self._read_labels()
         columns, in_flight = self._frames(scene, records)
         self._keep(records)
         ended = (columns["cause"] != in_flight) | over
@@ -219,16 +218,15 @@ class PendingFrames:
             under_way["depart"][under_way["depart"] >= scene.ended_at] = np.inf
         return {name: column[ended] for name, column in columns.items()}, under_way
 
-    def _read_labels(self) -> None:
-        """Read the labels since the last look."""
-        said = self._ledger.captions
-        if said is None:
-            return
+    def _new_labels(self) -> NDArray[np.void]:
+        """Return the labels since the last look."""
+        said = self._ledger.captions or Captions()
         new = said.labels(self._labels_seen)
-        self._labels, self._labels_seen = np.concatenate([self._labels, new]), self._labels_seen + len(new)
         if self._forget:
             said.forget_labels()
-            self._labels_seen = 0
+        else:
+            self._labels_seen += len(new)
+        return new
 
     def _frames(self, scene: RunMetadata, records: Records) -> tuple[Columns, int]:
         """Return the frames of some records, and the number of the cause "in_flight"."""
@@ -245,9 +243,9 @@ class PendingFrames:
             return found
 
         renamed = {name: each.copy() for name, each in records.items()}
-        labelled = self._join(self._labels["sender"], self._labels["number"])
+        labelled = self._join(records["labels"]["sender"], records["labels"]["number"])
         known = np.isin(labelled, messages)
-        renamed["labels"] = self._labels[known]
+        renamed["labels"] = renamed["labels"][known]
         renamed["labels"]["number"] = anew(labelled[known])
         renamed["sent"]["number"], renamed["left"]["number"] = anew(sent), anew(original)
         for name, message in by_key.items():
@@ -266,9 +264,10 @@ class PendingFrames:
         original = self._join(self._senders(left["key"]), left["number"])
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         pending = np.isin(sent, np.concatenate([self._message(keys), original]))
-        self._kept = {"sent": records["sent"][pending], "details": records["details"][pending], "left": left}
-        labelled = self._join(self._labels["sender"], self._labels["number"])
-        self._labels = self._labels[np.isin(labelled, sent[pending])]
+        labels = records["labels"]
+        labels = labels[np.isin(self._join(labels["sender"], labels["number"]), sent[pending])]
+        kept = {name: records[name][pending] for name in ("sent", "details")}
+        self._kept = kept | {"left": left, "labels": labels}
 
     def _senders(self, keys: Ints) -> Ints:
         senders: Ints = self._ledger.senders[keys >> self._ledger.tally.shift]
@@ -299,20 +298,14 @@ class ShownRows:
         return len(self.times)
 
     def look(self, run: Run) -> None:
-        """Read the rows that were written since the last look."""
-        first = self.count
+        """Read the rows that are shown."""
         while -(-run.rows // self.stride) > render.MOST_ROWS:
-            self.stride, first = 2 * self.stride, 0
-        found = render.curves_of(run.rounds_of(slice(first * self.stride, run.rows, self.stride)))
-        new = _floats(found["x"])
-        if not len(new):
-            return
-        for name in found["columns"]:
-            self.curves.setdefault(name, np.full(first, np.nan))
-        for name, column in self.curves.items():
-            more = _floats(found["columns"].get(name, [None] * len(new)))
-            self.curves[name] = np.concatenate([column[:first], more])
-        self.times = np.concatenate([self.times[:first], new])
+            self.stride *= 2
+        found = render.curves_of(run.rounds_of(slice(0, run.rows, self.stride)))
+        self.times, none = _floats(found["x"]), [None] * len(found["x"])
+        # A page knows curves by their places, so new ones come behind those that were there.
+        names = [*self.curves, *found["columns"]]
+        self.curves = {name: _floats(found["columns"].get(name, none)) for name in names}
 
     def columns(self, first: int) -> Columns:
         """Return the columns of a page's curves from a row on, by the names that the page has for them."""

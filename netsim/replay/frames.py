@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.accounting.trace import Trace, TraceFile
-from netsim.core.records import ALL_CAUSES, CAUSES, DELIVERED, LEFT, RADIO_CAUSES, key_shift
+from netsim.accounting.trace import STREAMS, Trace, TraceFile
+from netsim.core.records import ALL_CAUSES, CAUSES, DELIVERED, RADIO_CAUSES, key_shift
 from netsim.errors import BadInput
 from netsim.util import check, draws
 
@@ -271,25 +271,20 @@ class Reader:
 
     def _ends(self, which: Bools) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
         """Return keys, kinds, causes and times (s) of the ends of some messages' frames."""
-        none = np.empty(0, np.int64)
-        parts: list[tuple[Any, ...]] = [(none, none, none, np.empty(0))]
-        for exits in self._log.chunks("exits"):
-            some = exits[which[self._messages(exits["key"])]]
-            parts.append((some["key"], some["kind"], some["cause"], some["time"]))
-        in_flight = self.causes.index("in_flight")
-        for under_way in self._log.chunks("in_flight"):
-            some = under_way[which[self._messages(under_way["key"])]]
-            ends = np.full(len(some), in_flight), np.full(len(some), self.scene.ended_at)
-            parts.append((some["key"], some["kind"], *ends))
-        keys, kinds, causes, times = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return keys, kinds.astype(np.int64), causes.astype(np.int64), times
+        exits, under_way = self._records("exits", which), self._records("in_flight", which)
+        keys, kinds = (np.concatenate([exits[name], under_way[name]]).astype(np.int64) for name in ("key", "kind"))
+        causes = np.append(exits["cause"].astype(np.int64), np.full(len(under_way), self.causes.index("in_flight")))
+        return keys, kinds, causes, np.append(exits["time"], np.full(len(under_way), self.scene.ended_at))
+
+    def _records(self, stream: str, which: Bools) -> NDArray[np.void]:
+        """Return the records of one type that are of some messages."""
+        parts = (part[which[self._messages(part["key"])]] for part in self._log.chunks(stream))
+        return np.concatenate([np.empty(0, STREAMS[stream]), *parts])
 
     def _departures(self, which: Bools, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
         """Return when frames left (s) and their bits; NaN and 0 where that was not kept."""
-        log = self._log
-        parts = [np.empty(0, LEFT), *(left[which[self._messages(left["key"])]] for left in log.chunks("left"))]
         depart, bits = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=np.int64)
-        left = np.concatenate(parts)
+        left = self._records("left", which)
         if len(left):
             left = left[np.argsort(left["key"], kind="stable")]
             # The last record counts: a frame that waits leaves at another time once its link has another rate.

@@ -47,8 +47,8 @@ class RunHistory:
     def __init__(self, meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
         self.meta, self.columns = meta, columns
         self.draw = meta["draw"] if "draw" in meta else resolved(meta["states"], meta["agents"], {})
-        self._values: dict[str, list[Any]] = {}
         self.agents: list[str] = list(meta["agents"])
+        self._numbers = {name: number for number, name in enumerate(self.agents)}
         self.kinds: list[str] = list(meta["kinds"])
         self.causes: list[str] = list(meta["causes"])
         self.labels: list[str] = list(meta.get("labels", ()))
@@ -87,17 +87,16 @@ class RunHistory:
         """Return the states that are drawn as something (`netsim.draw`)."""
         return [name for name, each in self.draw.items() if each["as"] == kind]
 
-    def values(self, name: str) -> list[Any]:
-        """Return the values of a state, one for each change: words, numbers, or None."""
-        if name not in self._values:
-            self._values[name] = values_of(self.meta["states"]["values"][name])
-        return self._values[name]
+    @cached_property
+    def values(self) -> dict[str, list[Any]]:
+        """The values of each state, one for each change: words, numbers, or None."""
+        return {name: values_of(column) for name, column in self.meta["states"]["values"].items()}
 
     def value(self, name: str, agent: int, time: float) -> Any:
         """Return an agent's state at a time: a word, a number, or None."""
         times, rows = self._of_agents
         place = bisect_right(times[agent], time) - 1
-        return self.values(name)[rows[agent][place]] if place >= 0 else None
+        return self.values[name][rows[agent][place]] if place >= 0 else None
 
     @cached_property
     def _of_agents(self) -> tuple[list[list[float]], list[list[int]]]:
@@ -116,7 +115,7 @@ class RunHistory:
         states = self.meta["states"]
         last = {
             (time, agent): value
-            for time, agent, value in zip(states["times"], states["agents"], self.values(name), strict=True)
+            for time, agent, value in zip(states["times"], states["agents"], self.values[name], strict=True)
         }
         before: dict[int, Any] = {}
         for (time, agent), value in last.items():
@@ -132,10 +131,6 @@ class RunHistory:
         """Return the agent to which an edge of an agent leads; -1 for none."""
         found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
         return -1 if found == agent else found
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.agents)}
 
     def tree_at(self, name: str, time: float) -> tuple[list[int], list[float]]:
         """Return each agent's edge at a time, to a parent (-1: none), and its depth (NaN: no way to a root)."""
