@@ -9,7 +9,6 @@ import re
 import secrets
 import threading
 import time
-import urllib.parse
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -182,17 +181,15 @@ class ViewServer:
     def _answer(self, rest: str) -> Answer | None:
         """Return the answer to what stands behind the token in an address, as ``1/more?since=…``; None: nothing."""
         self._asked = time.monotonic()
-        path, _, query = rest.partition("?")
-        number, _, what = path.partition("/")
         views = list(self._views)
         if not rest:
             return (HTTPStatus.FOUND, "1/", "") if views else (HTTPStatus.OK, "text/html", _WAITING)
-        view = next((each for each in views if str(each.number) == number), None)
-        if view is None or what not in ("", "more"):
+        found = re.fullmatch(r"([1-9]\d{0,8})/(more\?since=(.*))?", rest, re.ASCII)
+        if found is None or int(found[1]) > len(views):
             return None
-        if not what:
+        view, since = views[int(found[1]) - 1], found[3]
+        if since is None:
             return HTTPStatus.OK, "text/html", view.page
-        since = urllib.parse.parse_qs(query).get("since", [""])[-1]
         if not re.fullmatch(r"\d{1,15}(\.\d{1,15}){4}", since, re.ASCII):
             return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be five whole numbers"
         self._answered_over = self._over

@@ -154,7 +154,7 @@ class RunView:
             notes = [*snapshot["notes"], *rows.notes, *changes.notes]
             curves, words, states = list(rows.curves), changes.words, changes.states()
             kept = _together([_no_frames(), *(part for _, part in self._parts), under_way])
-            draw = changes.drawn(states, self._names)
+            draw = resolved(states, self._names, changes.declared)
             self.fetched = self.fetched or not snapshot["running"]
         return snapshot | {
             "since": ".".join(map(str, since)), "row": row, "change": change, "curves": curves, "notes": notes,
@@ -302,10 +302,10 @@ class ShownRows:
         while -(-run.rows // self.stride) > render.MOST_ROWS:
             self.stride *= 2
         found = render.curves_of(run.rounds_of(slice(0, run.rows, self.stride)))
-        self.times, none = _floats(found["x"]), [None] * len(found["x"])
+        self.times, none = np.array(found["x"], dtype=np.float64), [None] * len(found["x"])
         # A page knows curves by their places, so new ones come behind those that were there.
         names = [*self.curves, *found["columns"]]
-        self.curves = {name: _floats(found["columns"].get(name, none)) for name in names}
+        self.curves = {name: np.array(found["columns"].get(name, none), dtype=np.float64) for name in names}
 
     def columns(self, first: int) -> Columns:
         """Return the columns of a page's curves from a row on, by the names that the page has for them."""
@@ -322,25 +322,24 @@ class ShownChanges:
     """The changes of agents' states that a page shows: all of few; of many fewer and fewer, the older they are.
 
     ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out, or a
-    state of numbers became one of words; ``words`` has the words of those states, by name.
+    state of numbers became one of words; ``words`` has the words of those states, ``declared`` how states are drawn.
     """
 
     def __init__(self, agents: int, states: int) -> None:
         self.edition = 0
         self.words: dict[str, list[str]] = {}
         self._agents, self._states, self._seen, self._recoded, self._thinned = agents, states, 0, 0, False
-        self._declared: dict[str, Any] = {}
+        self.declared: dict[str, Any] = {}
         self._columns: list[str] = []
         self._parts = self._none()
 
     def _none(self) -> list[NDArray[Any]]:
-        kinds = (np.float64, np.int32, np.int64, (np.float64, self._states))
-        return [np.empty(0, kind) for kind in kinds] if self._states else []
+        return [*(np.empty(0, kind) for kind in (np.float64, np.int32, np.int64)), np.empty((0, self._states))]
 
     @property
     def count(self) -> int:
         """The number of changes that are shown."""
-        return len(self._parts[0]) if self._parts else 0
+        return len(self._parts[0])
 
     def look(self, watch: Watch | None) -> None:
         """Read the changes since the last look."""
@@ -349,7 +348,7 @@ class ShownChanges:
         if watch.recoded > self._recoded:
             self._recoded, self._seen, self._parts = watch.recoded, 0, self._none()
             self.edition += 1
-        self._declared, self._columns = watch.drawn_as, watch.columns
+        self.declared, self._columns = watch.drawn_as, watch.columns
         self.words = {
             name: render.texts(words) for name, words in zip(watch.columns, watch.words, strict=True) if words
         }
@@ -364,36 +363,19 @@ class ShownChanges:
 
     def columns(self, first: int) -> Columns:
         """Return the columns of a page's states from a change on, by the names that the page has for them."""
-        if not self._parts:
-            return {}
         *parts, values = (part[first:] for part in self._parts)
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}
 
     def states(self) -> dict[str, Any]:
         """Return the changes, as a page has them (`netsim.replay.render.states_of`)."""
-        if not self._parts:
-            return render.no_changes()
-        *parts, table = self._parts
-        values = {
-            name: {"words": self.words[name], "codes": np.nan_to_num(column, nan=-1).astype(np.int64).tolist()}
-            if name in self.words
-            else column.tolist()
-            for name, column in zip(self._columns, table.T, strict=True)
-        }
-        return dict(zip(("times", "agents", "sent"), (part.tolist() for part in parts), strict=True)) | {
-            "values": values
-        }
-
-    def drawn(self, states: Mapping[str, Any], agents: Sequence[str]) -> dict[str, Any]:
-        """Return how states are drawn, by column (`netsim.draw.resolved`)."""
-        return resolved(states, agents, self._declared) if self._parts else {}
+        parts = (part.tolist() for part in self._parts[:-1])
+        values = dict(zip(self._columns, self._parts[-1].T.tolist(), strict=True))
+        for name, words in self.words.items():
+            values[name] = {"words": words, "codes": [-1 if code != code else int(code) for code in values[name]]}
+        return dict(zip(("times", "agents", "sent"), parts, strict=True)) | {"values": values}
 
     @property
     def notes(self) -> list[str]:
         """A note on the changes that are left out."""
         return [render.thinned(self.count, self._seen)] if self._thinned else []
-
-
-def _floats(values: list[Any]) -> Floats:
-    return np.array(values, dtype=np.float64)

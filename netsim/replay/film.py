@@ -252,7 +252,10 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
         new = cell[1:] > cell[:-1]
         some = np.append(True, new) | np.append(new, True) | (stands > 0)
         knots, reached, stands = knots[some], reached[some], stands[some]
-    return *_standing(knots, reached, stands), shortened
+    # A second knot wherever the film stands.
+    came, stopped = reached + np.cumsum(stands) - stands, np.flatnonzero(stands)
+    film = np.insert(came, stopped + 1, came[stopped] + stands[stopped])
+    return np.insert(knots, stopped + 1, knots[stopped]), film, shortened
 
 
 def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
@@ -305,13 +308,6 @@ def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
     found = np.zeros(len(begin), dtype=np.bool_)
     found[order[places[(places >= 0) & (places < len(begin))]]] = True
     return found
-
-
-def _standing(knots: Floats, reached: Floats, stands: Floats) -> tuple[Floats, Floats]:
-    """Return knots with a second one wherever the film stands, and its film time."""
-    came = reached + np.cumsum(stands) - stands
-    stops = np.flatnonzero(stands)
-    return np.insert(knots, stops + 1, knots[stops]), np.insert(came, stops + 1, came[stops] + stands[stops])
 
 
 # --- moments ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,8 @@ def write_picture(
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(run, wanted, view, film)
     size = wanted.size or ((880, 600) if film and view == "map" else (960, 600) if film else _usual_size(view, run))
-    k = _scale(size) if wanted.size or film else 1.0
+    # A picture four times as large has text twice as high, or nobody could read it.
+    k = min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0) if wanted.size or film else 1.0
 
     def still(theme: str) -> Still:
         return Still(meta, columns, view=view, theme=theme, size=size, k=k, begin=begin, end=end)
@@ -179,7 +180,7 @@ def write_picture(
     # 256 colours take a third of the bytes, and look the same.
     painted = Painter(*size, one.ground).paint(below, above)
     image = painted.quantize(palette=_palette([painted], 256), dither=Image.Dither.NONE)
-    return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
+    return write_pieces(path, _saved(image, format="png", optimize=True))
 
 
 def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
@@ -220,11 +221,6 @@ def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
     return (1000, 700) if view == "map" else (1200, max(420, min(1200, 150 + (90 if count <= 8 else 34) * count)))
 
 
-def _scale(size: tuple[int, int]) -> float:
-    """Return how large text is: a picture four times as large has text twice as high, or nobody could read it."""
-    return min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0)
-
-
 # --- films ------------------------------------------------------------------------------------------------------------
 
 
@@ -263,11 +259,8 @@ def _write_gif(path: str | Path, images: Iterator[Image.Image], count: int, fps:
     ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(count)]
     durations = [end - begin for begin, end in itertools.pairwise([0, *ends])]
     first = next(images)
-
-    def save(file: IO[bytes]) -> None:
-        first.save(file, format="gif", save_all=True, append_images=images, duration=durations, loop=0, optimize=True)
-
-    return write_pieces(path, _saved(save))
+    how: dict[str, Any] = {"append_images": images, "duration": durations, "loop": 0, "save_all": True}
+    return write_pieces(path, _saved(first, format="gif", optimize=True, **how))
 
 
 def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
@@ -312,8 +305,8 @@ def _write_mp4(path: str | Path, size: tuple[int, int], images: Iterator[Image.I
         return write_pieces(path, [made.read_bytes()])
 
 
-def _saved(save: Callable[[IO[bytes]], Any]) -> Iterator[bytes]:
-    """Yield a whole file."""
+def _saved(image: Image.Image, **how: Any) -> Iterator[bytes]:
+    """Yield an image's whole file."""
     file = io.BytesIO()
-    save(file)
+    image.save(file, **how)
     yield file.getvalue()
