@@ -281,24 +281,20 @@ def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]
     """
     if isinstance(medium, str):
         return {}
-    found: dict[str, tuple[Drawn, Callable[[Any], Any]]] = {"asleep": (Dim(), _Asleep())}
-    if medium.energy is not None:
-        found["battery"] = Gauge(), _battery
-    return found
+    switched: set[Hashable] = set()
 
-
-class _Asleep:
-    """Whether an agent's radio is off; None until an agent has switched it off, so that others have no such state."""
-
-    def __init__(self) -> None:
-        self._switched: set[Hashable] = set()
-
-    def __call__(self, agent: Any) -> bool | None:
+    def is_asleep(agent: Any) -> bool | None:
+        # None until an agent has switched its radio off, so that others have no such state.
         context = agent._netsim
         is_off = context.radio is not None and context.radio.is_off
         if is_off:
-            self._switched.add(context.name)
-        return is_off if context.name in self._switched else None
+            switched.add(context.name)
+        return is_off if context.name in switched else None
+
+    found: dict[str, tuple[Drawn, Callable[[Any], Any]]] = {"asleep": (Dim(), is_asleep)}
+    if medium.energy is not None:
+        found["battery"] = Gauge(), _battery
+    return found
 
 
 def _battery(agent: Any) -> float | None:
@@ -377,8 +373,9 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
         drawn = given[column] if column in given else _usual(values_of(values), states["agents"], names, len(agents))
         if drawn is not None:
             found[column] = dict(drawn)
-    if any(each["as"] == "role" for each in found.values()) and not any(e["as"] == "badge" for e in found.values()):
-        role = next(name for name, each in found.items() if each["as"] == "role")
+    kinds = [each["as"] for each in found.values()]
+    if "role" in kinds and "badge" not in kinds:
+        role = [*found][kinds.index("role")]
         rest = (
             name
             for name, each in found.items()
@@ -387,8 +384,8 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
         if (beside := next(rest, None)) is not None:
             found[beside] = {"as": "badge"}
     edges = [each for each in found.values() if each["as"] == "edge"]
-    chosen = next((each for each in edges if each.get("colour")), None)
-    chosen = chosen or next((each for each in edges if each.get("colour") is not False), None)
+    # That which is said to, or else the first of which nothing is said.
+    chosen = next((each for said in (True, None) for each in edges if each.get("colour") is said), None)
     for each in edges:
         each["colour"] = each is chosen
     return found

@@ -11,7 +11,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,7 +102,7 @@ def live_view(
             network.show_to(None)
 
 
-class ViewServer:
+class ViewServer(AbstractContextManager["ViewServer"]):
     """Serves the views of runs at ``address``, in threads that do not keep the program from ending.
 
     As a context: at its end it serves until the pages have all of every run, or after an error for a moment. The
@@ -129,9 +129,6 @@ class ViewServer:
         if check.flag("browser", browser):
             with suppress(webbrowser.Error):
                 webbrowser.open(self.address)
-
-    def __enter__(self) -> "ViewServer":
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._over = True

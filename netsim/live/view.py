@@ -372,7 +372,7 @@ class ShownChanges:
         parts = (part.tolist() for part in self._parts[:-1])
         values = dict(zip(self._columns, self._parts[-1].T.tolist(), strict=True))
         for name, words in self.words.items():
-            values[name] = {"words": words, "codes": [-1 if code != code else int(code) for code in values[name]]}
+            values[name] = {"words": words, "codes": [int(code) if code >= 0 else -1 for code in values[name]]}
         return dict(zip(("times", "agents", "sent"), parts, strict=True)) | {"values": values}
 
     @property

@@ -94,7 +94,11 @@ class Wanted:
                 check.put(self, **{field: check.finite(name, value, low=0.0)})
         check.fields(self, check.integer, "fps", optional=True, low=1, high=50)
         if self.size is not None:
-            _check_size(self.size)
+            size = check.pair("size", self.size, "(width, height) in pixels")
+            check.put(self, size=size)
+            for name, each, least in zip(("width", "height"), size, _SMALLEST, strict=True):
+                check.integer(f"size, {name}", each, low=least, high=_LARGEST)
+            check.fits("size", size, _BYTES * size[0] * size[1], "its pixels")
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -103,14 +107,6 @@ def size_of(text: str) -> tuple[int, int]:
     if not (width.isdecimal() and height.isdecimal() and len(text) < 20):
         raise check.refuse("size", text, "WIDTHxHEIGHT in pixels, such as 1200x800")
     return int(width), int(height)
-
-
-def _check_size(size: Any) -> None:
-    if not (isinstance(size, tuple | list) and len(size) == 2):
-        raise check.refuse("size", size, "a width and a height in pixels")
-    for name, each, least in zip(("width", "height"), size, _SMALLEST, strict=True):
-        check.integer(f"size, {name}", each, low=least, high=_LARGEST)
-    check.fits("size", size, _BYTES * size[0] * size[1], "its pixels")
 
 
 def format_of(path: str | Path) -> str:

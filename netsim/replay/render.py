@@ -254,12 +254,9 @@ def _values(column: "pd.Series[Any]", is_strip: bool = False) -> Any:
 def marks_of(log: Log) -> dict[str, Any]:
     """Return the agents' notes in order of time, as JSON has them."""
     notes = np.concatenate([np.empty(0, NOTED), *log.chunks("notes")])
-    columns = {
-        name: notes[field].tolist()
-        for name, field in zip(("times", "agents", "sent", "texts"), ("time", "agent", "sent", "text"), strict=True)
-    }
+    times, agents, sent, said = (notes[name].tolist() for name in ("time", "agent", "sent", "text"))
     shown = texts(log.texts)
-    return columns | {"texts": [shown[index] for index in columns["texts"]]}
+    return {"times": times, "agents": agents, "sent": sent, "texts": [shown[index] for index in said]}
 
 
 def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:

@@ -123,10 +123,6 @@ class RunHistory:
                 yield time, agent, value, before.get(agent)
             before[agent] = value
 
-    def has(self, kind: str, agent: int, time: float) -> bool:
-        """Return whether an agent has a flag at a time."""
-        return any(self.value(name, agent, time) in ("True", 1.0) for name in self.drawn_as(kind))
-
     def agent_named(self, agent: int, value: Any) -> int:
         """Return the agent to which an edge of an agent leads; -1 for none."""
         found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
@@ -136,7 +132,8 @@ class RunHistory:
         """Return each agent's edge at a time, to a parent (-1: none), and its depth (NaN: no way to a root)."""
         count = len(self.agents)
         parents = [self.agent_named(agent, self.value(name, agent, time)) for agent in range(count)]
-        stars = [self.has("star", agent, time) for agent in range(count)]
+        flags = self.drawn_as("star")
+        stars = [any(self.value(flag, agent, time) in ("True", 1.0) for flag in flags) for agent in range(count)]
         depths = [math.nan] * count
         for agent in range(count):
             way = [agent]
