@@ -185,7 +185,7 @@ class Strip(Drawn):
     """
 
     committed: str | Callable[[Any], Any] | None = None
-    _classes = list | tuple
+    _classes = (list, tuple)
     _allowed = "a list or tuple"
 
 
