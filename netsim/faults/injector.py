@@ -53,7 +53,8 @@ class FaultInjector:
         # The links that the latest rewiring has removed: the keys of a dict, because a set has no order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
         # The record that the trace stores: the run's faults, links cut by the user's program, and empty batteries.
-        self.record = FaultRecord(run.agents)
+        # A worker of a cluster has its own agents only, and a fault may be elsewhere.
+        self.record = FaultRecord(run.settings.graph)
         # The time (s) of each beginning and end of a fault, and the function to call then.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
