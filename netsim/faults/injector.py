@@ -146,7 +146,7 @@ class FaultInjector:
         following = next(way, None)
         if following is not None:
             step = self._ways[agent] = (way, *following)
-            self._run.at(following[0], partial(self._arrive, agent, step))
+            self._run.schedule(following[0], partial(self._arrive, agent, step))
 
     def _arrive(self, agent: Hashable, step: "tuple[Way, float, Place]") -> None:
         """Place an agent at a step of its way, unless a later move has replaced that way."""
@@ -203,7 +203,7 @@ class FaultInjector:
             context.out_neighbors = tuple(each for each in self.graph[name] if (name, each) in there)
             context.in_neighbors = tuple(each for each in senders_to(self.graph, name) if (each, name) in there)
         if place + 1 < fault.repeat * len(fault.graphs):
-            self._run.at(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
+            self._run.schedule(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
         """For each of ``links``, yield the sender's outbox and the link's index in this outbox.

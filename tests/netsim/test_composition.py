@@ -395,6 +395,20 @@ def test_real_time_passes_on_the_wall_clock() -> None:
         assert time.monotonic() - begun > 0.9 * run.ended_at / SPEED, (row, column)
 
 
+def test_a_mote_goes_on_where_an_agent_holds_up_real_time() -> None:
+    class Computes(Sums):
+        async def run(self) -> None:
+            await asyncio.sleep(0.15)
+            time.sleep(0.3 / SPEED)
+            await super().run()
+
+    network, _ = moving()
+    run = network.run({node: Computes() for node in GRAPH}, trace=True, **given("wall clock"))
+    assert [span["what"] for span in run.trace.scene.faults] == ["Move"]
+    assert run.ended_at > 0.3
+    assert sent(run) > 0
+
+
 REFUSALS = {
     **{(row, "workers"): "workers = 2: must be 1 on a netsim.Radio" for row in (*NEED_RADIO, "`Radio`")},
     **{(row, "deploy"): "medium: must be wires, or a radio without collisions" for row in (*NEED_RADIO, "`Radio`")},
