@@ -360,7 +360,8 @@ class Agent:
         context = self._netsim
         self._check_neighbor(to)
         if to in context.one_way if context.router is None else not context.router.hears(to):
-            raise AgentError(f"agent {self.name!r} cannot request from {to!r}: that has no link back")
+            why = "that has no link back" if context.router is None else "no route leads back within the hop limit"
+            raise AgentError(f"agent {self.name!r} cannot request from {to!r}: {why}")
         if timeout is not None:
             timeout = check.number("timeout", timeout, low=0)
         number = context.requests = context.requests + 1

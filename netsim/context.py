@@ -86,8 +86,11 @@ class Context:
 
     def check_neighbor(self, to: Hashable) -> None:
         """Raise AgentError unless the agent has a link to a node or, with routing, a route."""
-        if to in self.outbox.link_index_of:
-            return
+        try:
+            if to in self.outbox.link_index_of:
+                return
+        except TypeError:
+            raise AgentError(f"agent {self.name!r} cannot send to {to!r}: must be the name of one node") from None
         if self.router is not None and self.router.outbox is self.outbox:
             if self.router.reaches(to):
                 return

@@ -33,13 +33,13 @@ __all__ = [
         "Token",
     ),
     *("Cells", "DeclaredState", "cells_text", "check_draw", "declared", "drawn_by_radio", "named_kinds", "resolved"),
-    "source_of",
+    *("source_of", "values_of"),
 ]
 
 State = str | Callable[[Any], Any] | None
 
-# A flag's words; words that a role has at most; the largest count with a colour of its own.
-_FLAGS, _ROLES, _COUNTS = {"True", "False"}, 8, 9
+# A flag's words.
+_FLAGS = {"True", "False"}
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,22 @@ class Drawn:
     """
 
     state: State = None
-    # What values it takes, and words for them in a refusal; None: any.
+    # The classes of values that it takes, or of numbers the least and the greatest; and words for them in a refusal.
+    _classes: ClassVar[Any] = object
+    _limits: ClassVar[tuple[float, float] | None] = None
     _allowed: ClassVar[str] = ""
 
     def check(self, value: Any) -> bool:
         """Return whether a value of the state can be drawn so."""
-        return True
+        if self._limits is None:
+            return isinstance(value, self._classes)
+        number = check.measured(value)
+        return number is not None and self._limits[0] <= number <= self._limits[1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a page reads: ``as``, the name of the class in small letters, and the other parameters."""
-        more = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "state"}
+        """Return what a page reads: ``as``, the name of the class in small letters, and how it is drawn."""
+        read = ("state", "committed")
+        more = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in read}
         return {"as": type(self).__name__.lower()} | {name: value for name, value in more.items() if value is not None}
 
 
@@ -86,11 +92,8 @@ class Edge(Drawn):
 class Star(Drawn):
     """A star in place of a circle, where a flag is set: a sink, a source."""
 
+    _classes = bool | np.bool_
     _allowed = "True or False"
-
-    def check(self, value: Any) -> bool:
-        """Return whether it is a flag."""
-        return isinstance(value, bool | np.bool_)
 
 
 @dataclass(frozen=True)
@@ -139,27 +142,19 @@ class Number(Drawn):
 
 
 @dataclass(frozen=True)
-class Stack(Number):
+class Stack(Drawn):
     """A count as a pile at the agent's right; from 7 on its number."""
 
-    middle: None = None
+    _limits = 0.0, math.inf
     _allowed = "a count of at least 0"
-
-    def check(self, value: Any) -> bool:
-        """Return whether it is a count."""
-        return (check.measured(value) or 0.0) >= 0 and check.measured(value) is not None
 
 
 @dataclass(frozen=True)
 class Gauge(Drawn):
     """A share as a bar at the agent's left, red below a fifth."""
 
+    _limits = 0.0, 1.0
     _allowed = "a share from 0 to 1"
-
-    def check(self, value: Any) -> bool:
-        """Return whether it is a share."""
-        number = check.measured(value)
-        return number is not None and 0 <= number <= 1
 
 
 @dataclass(frozen=True)
@@ -169,14 +164,10 @@ class Dim(Star):
 
 @dataclass(frozen=True)
 class Arc(Drawn):
-    """The time (s) at which something is due, as a ring that runs out."""
+    """The time (s) at which something is due, as a ring that runs out; infinity is never."""
 
+    _limits = -math.inf, math.inf
     _allowed = "a time (s)"
-
-    def check(self, value: Any) -> bool:
-        """Return whether it is a time; infinity is never."""
-        number = check.measured(value)
-        return number is not None and not math.isnan(number)
 
 
 @dataclass(frozen=True)
@@ -194,15 +185,8 @@ class Strip(Drawn):
     """
 
     committed: str | Callable[[Any], Any] | None = None
+    _classes = (list, tuple)
     _allowed = "a list or tuple"
-
-    def check(self, value: Any) -> bool:
-        """Return whether it is a list."""
-        return isinstance(value, list | tuple)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what a page reads; see `Drawn`."""
-        return {"as": "strip"}
 
 
 @dataclass(frozen=True)
@@ -297,24 +281,20 @@ def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]
     """
     if isinstance(medium, str):
         return {}
-    found: dict[str, tuple[Drawn, Callable[[Any], Any]]] = {"asleep": (Dim(), _Asleep())}
-    if medium.energy is not None:
-        found["battery"] = Gauge(), _battery
-    return found
+    switched: set[Hashable] = set()
 
-
-class _Asleep:
-    """Whether an agent's radio is off; None until an agent has switched it off, so that others have no such state."""
-
-    def __init__(self) -> None:
-        self._switched: set[Hashable] = set()
-
-    def __call__(self, agent: Any) -> bool | None:
+    def is_asleep(agent: Any) -> bool | None:
+        # None until an agent has switched its radio off, so that others have no such state.
         context = agent._netsim
         is_off = context.radio is not None and context.radio.is_off
         if is_off:
-            self._switched.add(context.name)
-        return is_off if context.name in self._switched else None
+            switched.add(context.name)
+        return is_off if context.name in switched else None
+
+    found: dict[str, tuple[Drawn, Callable[[Any], Any]]] = {"asleep": (Dim(), is_asleep)}
+    if medium.energy is not None:
+        found["battery"] = Gauge(), _battery
+    return found
 
 
 def _battery(agent: Any) -> float | None:
@@ -390,60 +370,58 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
     names = set(agents)
     found = {}
     for column, values in states["values"].items():
-        drawn = given[column] if column in given else _usual(values, states["agents"], names, len(agents))
+        drawn = given[column] if column in given else _usual(values_of(values), states["agents"], names, len(agents))
         if drawn is not None:
             found[column] = dict(drawn)
-    if any(each["as"] == "role" for each in found.values()) and not any(e["as"] == "badge" for e in found.values()):
-        role = next(name for name, each in found.items() if each["as"] == "role")
+    kinds = [each["as"] for each in found.values()]
+    if "role" in kinds and "badge" not in kinds:
+        role = [*found][kinds.index("role")]
         rest = (
             name
             for name, each in found.items()
-            if name != role and name not in given and _is_short(each, states["values"][name])
+            if name != role and name not in given and _is_short(each, values_of(states["values"][name]))
         )
         if (beside := next(rest, None)) is not None:
             found[beside] = {"as": "badge"}
     edges = [each for each in found.values() if each["as"] == "edge"]
-    chosen = next((each for each in edges if each.get("colour")), None)
-    chosen = chosen or next((each for each in edges if each.get("colour") is not False), None)
+    # That which is said to, or else the first of which nothing is said.
+    chosen = next((each for said in (True, None) for each in edges if each.get("colour") is said), None)
     for each in edges:
         each["colour"] = each is chosen
     return found
 
 
-def _usual(values: Any, changed: Sequence[int], names: set[Hashable], agents: int) -> dict[str, Any] | None:
+def values_of(column: Any) -> list[Any]:
+    """Return a state's values, of numbers or of ``words`` and ``codes``, one for each change: words, numbers, None."""
+    if isinstance(column, Mapping):
+        return [column["words"][code] if code >= 0 else None for code in column["codes"]]
+    return [None if each is None or not math.isfinite(each) else float(each) for each in column]
+
+
+def _usual(values: list[Any], changed: Sequence[int], names: set[Hashable], agents: int) -> dict[str, Any] | None:
     """Return how a state is drawn of which nothing is declared; None if it has no value."""
-    if not isinstance(values, Mapping):
-        numbers = {each for each in values if each is not None and math.isfinite(each)}
-        return {"as": "number"} if numbers else None
-    words = [values["words"][code] for code in set(values["codes"]) if code >= 0]
-    if words and set(words) <= _FLAGS:
-        flags: dict[int, set[str | None]] = {}
-        for agent, code in zip(changed, values["codes"], strict=True):
-            flags.setdefault(agent, set()).add(values["words"][code] if code >= 0 else None)
-        ever = [each for each in flags.values() if "True" in each]
+    found = {each for each in values if each is not None}
+    if not found:
+        return None
+    if not all(isinstance(each, str) for each in found):
+        return {"as": "number"}
+    if found <= _FLAGS:
+        had: dict[int, set[str | None]] = {}
+        holding: set[int] = set()
+        at_once = 0
+        for agent, value in zip(changed, values, strict=True):
+            had.setdefault(agent, set()).add(value)
+            (holding.add if value == "True" else holding.discard)(agent)
+            at_once = max(at_once, len(holding))
+        ever = [each for each in had.values() if "True" in each]
         if len(ever) == 1 and agents > 1 and ever[0] == {"True"}:
             return {"as": "star"}
-        return {"as": "token" if len(ever) > 1 and _wanders(values, changed) else "role"}
-    if len(words) > 1 and set(words) <= names:
-        return {"as": "edge"}
-    return {"as": "role"} if words else None
+        # A token wanders: at most one agent at a time has it.
+        return {"as": "token" if len(ever) > 1 and at_once == 1 else "role"}
+    return {"as": "edge" if len(found) > 1 and found <= names else "role"}
 
 
-def _wanders(values: Any, changed: Sequence[int]) -> bool:
-    """Return whether at most one agent at a time has a flag."""
-    holding: set[int] = set()
-    for agent, code in zip(changed, values["codes"], strict=True):
-        has = code >= 0 and values["words"][code] == "True"
-        (holding.add if has else holding.discard)(agent)
-        if len(holding) > 1:
-            return False
-    return True
-
-
-def _is_short(drawn: Mapping[str, Any], values: Any) -> bool:
+def _is_short(drawn: Mapping[str, Any], values: list[Any]) -> bool:
     """Return whether a state's words, or whole numbers, can stand beside a role."""
-    if drawn["as"] == "role":
-        return True
-    return drawn["as"] == "number" and all(
-        each is None or not math.isfinite(each) or (each == int(each) and abs(each) < 1e4) for each in values
-    )
+    is_whole = (each is None or (each == int(each) and abs(each) < 1e4) for each in values)
+    return drawn["as"] == "role" or (drawn["as"] == "number" and all(is_whole))

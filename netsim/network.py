@@ -382,7 +382,7 @@ class Network:
         """
         runtime, both = self._runtime(), check.flag("both", both)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
-        if not self.graph.has_edge(sender, receiver):
+        if not (sender in self.graph and receiver in self.graph and self.graph.has_edge(sender, receiver)):
             raise check.refuse("link", there, "an edge of the graph")
         links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
         given = dict(zip(CHANGEABLE, (latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc), strict=True))
@@ -395,6 +395,8 @@ class Network:
         if drops or held is not None:
             changes.check_wired("Network.set_link")
         if settings:
+            changes.check("Network.set_link", links, settings)
+            changes.check_queue(links, settings)
             changes.change("Network.set_link", links, settings)
             runtime.injector.record.change_links(links, settings, now)
         if held is not None:
@@ -403,8 +405,7 @@ class Network:
         if up is not None:
             if drops:
                 changes.drop(links)
-            for link in links:
-                runtime.set_link(*link, check.flag("up", up))
+            runtime.injector.set_links(links, check.flag("up", up))
             runtime.injector.record.set_links(links, up, now)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
@@ -427,7 +428,7 @@ class Network:
         runtime, up = self._runtime(), check.flag("up", up)
         if agent not in self.graph:
             raise check.refuse("agent", agent, "a node of the graph")
-        runtime.set_receiver(agent, up)
+        runtime.injector.set_receiver(agent, up)
 
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
         """Put an agent's node to another place while the network runs; it ends a `netsim.faults.Move` under way.

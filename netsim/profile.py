@@ -47,7 +47,7 @@ class Profile:
         ------
         BadInput
             If the file is missing, has no column but ``node``, an unknown one or one of two that say the same, or a
-            cell cannot be used.
+            cell cannot be used, or two rows give a node different capacities.
         """
         found: tuple[dict[Hashable, Any], ...] = ({}, {}, {}, {})
         uplink, downlink, seconds, online = found
@@ -60,7 +60,10 @@ class Profile:
                 check.finite(f"{where}: {name}", value, **bounds)
             for limits, name in ((uplink, "uplink"), (downlink, "downlink")):
                 if name in cells or "communication" in cells:
-                    limits[node] = cells[name] if name in cells else 1e3 * cells["communication"]
+                    limit = cells[name] if name in cells else 1e3 * cells["communication"]
+                    if limits.setdefault(node, limit) != limit:
+                        of = "of all nodes" if node is None else f"of {node!r}"
+                        raise BadInput(f"{where}: {name} {of} must be {limits[node]:g}, as before; it is {limit:g}")
             if "seconds" in cells or "computation" in cells:
                 each = cells["seconds"] if "seconds" in cells else cells["computation"] / 1e3
                 seconds.setdefault(node, []).append(each)

@@ -465,6 +465,9 @@ class Run:
         vars(self).update(state, ledger=pickle.loads(state["ledger"]), probes=[], _progress=None)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "ledger"):
+            # Of a network that was refused as it was built; a debugger or a traceback may show it.
+            return f"<Run of {len(self.agents)} agents, not begun>"
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
         rows = f"{len(self._rows)} {self.unit}s, " if self._rows else ""
         late, flying = totals["late"], sum(1 for _ in self.ledger.in_flight())

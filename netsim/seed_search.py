@@ -329,7 +329,7 @@ class Trials:
     def search(self, seeds: Iterable[int], order: bool | Method) -> Finding | None:
         """Return the first run that breaks the invariant, shrunk; see `netsim.testing.search`."""
         if not isinstance(order, bool):
-            check.one_of("order", order, get_args(Method))
+            check.one_of("order", order, ["True", "False", *get_args(Method)])
         tried = 0
         with _progress(seeds) as tell:
             for seed in _checked_seeds(seeds):

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import numbers
 import os
 import re
 import shlex
@@ -79,7 +80,7 @@ def simulate(
         If an argument cannot be used, or the test runs no network, or several.
     """
     tried: Sequence[int]
-    if isinstance(seeds, int):
+    if isinstance(seeds, int | numbers.Integral):
         tried = range(check.integer("seeds", seeds, low=1))
     else:
         check.instance("seeds", seeds, Iterable, "a whole number, or whole numbers such as range(100)")

@@ -121,7 +121,7 @@ class Talker(Agent):
     Parameters
     ----------
     plan : iterable of (float, object)
-        Times (s) and payloads, in any order; those of the same time are sent in the given order.
+        Times (s, >= 0) and payloads, in any order; those of the same time are sent in the given order.
     to : node, optional
         The neighbour to send to; default: all.
     kind : str
@@ -134,7 +134,7 @@ class Talker(Agent):
     """
 
     def __init__(self, plan: Iterable[tuple[float, Any]], to: Any = None, *, kind: str = "m") -> None:
-        self.plan = sorted(plan, key=lambda item: item[0])
+        self.plan = sorted(check.timed("plan", plan), key=lambda item: item[0])
         self.to = to
         self.kind = kind
         self.took: list[int] = []

@@ -62,10 +62,8 @@ experiment = Experiment(
     methods={name: partial(motes, **given) for name, given in settings.items()},
     networks=site,
     grid=sweep("network.jammed", [60.0, 300.0, 900.0]),
-    names={"jammed": "network.jammed"},
     measure=[error],
     after=[spent],
-    error="test_mse",
     until=BEGIN + PERIOD * (ROUNDS + 1),
     sample=PERIOD,
     seeds=range(1, 11),
@@ -73,8 +71,8 @@ experiment = Experiment(
 
 if __name__ == "__main__":
     found = experiment.run("runs/learning_on_motes", jobs=2)
-    found.only("jammed", 60.0).figure(x="time_s").savefig("learning_on_motes_time.png")
-    found.figure(x="jammed").savefig("learning_on_motes_loss.png")
-    for measure in ("test_mse", "sending_mj"):
-        table = results.interval(found.tidy(), measure, ["algorithm", "jammed"])
+    found.only("network.jammed", 60.0).figure("test_mse", "time_s").savefig("learning_on_motes_time.png")
+    found.figure("test_mse", "network.jammed").savefig("learning_on_motes_jammed.png")
+    for measure in ("test_mse", "lost_%", "sending_mj", "radio_j"):
+        table = results.interval(found.tidy(), measure, ["algorithm", "network.jammed"])
         print(measure, results.markdown(table, digits=3), sep="\n")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from netsim.accounting.captions import Captions
 from netsim.accounting.hearings import Hearings
 from netsim.accounting.run_metadata import RunMetadata
-from netsim.accounting.trace import Trace
+from netsim.accounting.trace import STREAMS, Trace
 from netsim.core.records import ALL_CAUSES, CAUSES, IN_FLIGHT, SUMMED, as_column
 from netsim.core.tally import Tally, trace_hash
 from netsim.util import check
@@ -136,14 +136,19 @@ class Ledger:
         records = self.tally.records() if self.keeps_trace else None
         if records is None:
             return None
-        kinds = list(self.tally.kinds)
         records["in_flight"] = np.array(list(self.in_flight()), dtype=IN_FLIGHT)
         records |= on_air or {}
         texts: list[str] = []
         if self.captions is not None:
             texts, *said = self.captions.arranged()
             records |= {name: each for name, each in zip(("labels", "notes"), said, strict=True) if len(each)}
-        return Trace(records, self.agents, kinds, self._agent_keys, self.senders, self.receivers, self.scene, texts)
+        return self.excerpt(records, self.scene, texts)
+
+    def excerpt(self, records: Mapping[str, Any], scene: RunMetadata | None, texts: Sequence[str] = ()) -> Trace:
+        """Return some records as an event log; those of a type that is missing are none."""
+        records = {name: np.empty(0, dtype) for name, dtype in STREAMS.items()} | dict(records)
+        ends, kinds = (self.senders, self.receivers), list(self.tally.kinds)
+        return Trace(records, self.agents, kinds, self._agent_keys, *ends, scene, texts)
 
     def heard(self) -> tuple[Counts, Counts]:
         """Return the numbers of frames delivered and of frames sent but not delivered, shape (links,) each."""

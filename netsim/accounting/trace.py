@@ -9,6 +9,7 @@ import json
 import zipfile
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -76,8 +77,6 @@ class Trace:
     ----------
     agents : list
         The agents' names (as text once loaded from a file).
-    hash : str
-        The trace hash of the run.
     scene : RunMetadata or None
         Times, medium and positions of the run.
     links : pair of int arrays, shape (links,) each
@@ -104,7 +103,11 @@ class Trace:
         self._agent_keys = agent_keys
         self.links = senders, receivers
         self._shift = key_shift(len(senders))
-        self.hash = _hash(self, agent_keys)
+
+    @cached_property
+    def hash(self) -> str:
+        """The trace hash of the run."""
+        return _hash(self, self._agent_keys)
 
     def __len__(self) -> int:
         return len(self._sent) + len(self._exits)

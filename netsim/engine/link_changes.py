@@ -30,10 +30,12 @@ class LinkChanges:
 
     def __init__(self, run: "Runtime") -> None:
         self._run = run
-        # For each changed link, its settings without changes for a time.
-        self._own: dict[Ends, Link] = {}
+        # For each link that was changed for good, the changed settings.
+        self._own: dict[Ends, dict[str, Any]] = {}
         # For each link with changes for a time, the changed settings by the number of the fault, in order of beginning.
         self._for_a_time: dict[Ends, dict[int, dict[str, Any]]] = {}
+        # For each changed link, its last changed settings and the Link made of them, made anew only for other settings.
+        self._made: dict[Ends, tuple[dict[str, Any], Link]] = {}
         # For each link on hold, the keys of what holds it, which are the keys of a dict, because a set has no order.
         self._holds: dict[Ends, dict[Any, None]] = {}
 
@@ -44,12 +46,22 @@ class LinkChanges:
         for link in links:
             self._check(what, link, self._now(link), settings)
 
+    def check_queue(self, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
+        """Raise BadInput if settings have a queue for a link on which, with them, nothing waits."""
+        for link in links:
+            after = _changed(self._now(link), settings)
+            for name in ("queue", "queue_bits"):
+                if name in settings and getattr(after, name) is None:
+                    given = f"{name} = {settings[name]}"
+                    raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
+
     def change(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
         """Give links other settings for good; raises BadInput as `check` does, and then changes none."""
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
-            self._own[link] = replace(self._base(link), **_given(settings))
+            self._own.setdefault(link, {}).update(settings)
+            self._made.pop(link, None)
             for each in self._for_a_time.get(link, {}).values():
                 for name in settings:
                     each.pop(name, None)
@@ -60,7 +72,6 @@ class LinkChanges:
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
-            self._own.setdefault(link, self._base(link))
             self._for_a_time.setdefault(link, {})[number] = dict(settings)
             self._apply(link)
 
@@ -70,19 +81,22 @@ class LinkChanges:
             del self._for_a_time[link][number]
             self._apply(link)
 
-    def _base(self, link: Ends) -> Link:
-        settings = self._run.settings
-        return self._own.get(link) or settings.links.get(link, settings.link)
-
     def _now(self, link: Ends) -> Link:
         """Return a link's present settings."""
-        changed: dict[str, Any] = {}
+        changed = dict(self._own.get(link, {}))
         for each in self._for_a_time.get(link, {}).values():
             changed |= each
-        return replace(self._base(link), **_given(changed)) if changed else self._base(link)
+        base = self._run.settings.links.get(link, self._run.settings.link)
+        if not changed:
+            return base
+        last, made = self._made.get(link, ({}, base))
+        if last.keys() != changed.keys() or any(value is not changed[name] for name, value in last.items()):
+            made = _changed(base, changed)
+            self._made[link] = changed, made
+        return made
 
     def _check(self, what: str, link: Ends, before: Link, settings: Mapping[str, Any]) -> None:
-        run, after = self._run, replace(before, **_given(settings))
+        run, after = self._run, _changed(before, settings)
         self._must_be_wired(what)
         if run.settings.medium != "wires":
             for name in ("rate", "queue", "queue_bits"):
@@ -200,6 +214,11 @@ class LinkChanges:
             raise BadInput(f"{what}: must be left out on a netsim.Radio, whose frames are on the air of all nodes")
 
 
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as arguments of `Link`, where no rate is None."""
-    return {name: None if name == "rate" and value == math.inf else value for name, value in settings.items()}
+def _changed(link: Link, settings: Mapping[str, Any]) -> Link:
+    """Return a link with other settings; without a rate or a budget it has no queue, as nothing waits."""
+    given: dict[str, Any] = dict(settings)
+    if given.get("rate") == math.inf:
+        given["rate"] = None
+    if given.get("rate", link.rate) is None and link.budget is None:
+        given |= {"queue": None, "queue_bits": None}
+    return replace(link, **given)

@@ -381,7 +381,18 @@ class LinkChange(_OfLink):
         return f"{self._name()} has {settings_text(self.settings)} {self._span()}"
 
     def prepare(self, injector: "FaultInjector") -> None:
-        injector.changes.check("LinkChange", self.links_in(injector.graph), self.settings)
+        links, changes = self.links_in(injector.graph), injector.changes
+        changes.check("LinkChange", links, self.settings)
+        if self.queue is not None or self.queue_bits is not None:
+            # The rate that a queue must come with may be that of another change, before or after.
+            others = [fault for fault in injector.faults if isinstance(fault, LinkChange)]
+            rated = {
+                link
+                for fault in others
+                if fault.rate not in (None, math.inf)
+                for link in fault.links_in(injector.graph)
+            }
+            changes.check_queue([link for link in links if link not in rated], self.settings)
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
         links = self.links_in(injector.graph)

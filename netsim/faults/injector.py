@@ -31,15 +31,24 @@ class FaultInjector:
     """Applies the faults of a script to a run.
 
     The constructor raises BadInput if a fault resets an agent's state, and this state cannot be copied.
+
+    Attributes
+    ----------
+    faults : Faults
+        The script.
     """
 
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
-        self.graph = graph
+        self.faults, self.graph = faults, graph
         self._run = run
         # {link: number of faults that currently cut it}, where a sender that is down counts as one fault.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
         # {agent: number of faults that currently hold it down}.
         self._down: Counter[Hashable] = Counter()
+        # Links that the user's program has cut, and agents whose receivers it has switched off: the end of a fault does
+        # not restore them.
+        self._cut_by_program: set[tuple[Hashable, Hashable]] = set()
+        self._off_by_program: set[Hashable] = set()
         # The agents that are down and have lost their state.
         self._lost: set[Hashable] = set()
         # The agents that never return.
@@ -99,13 +108,18 @@ class FaultInjector:
         self._down[agent] -= 1
         if self._down[agent]:
             return
-        self._run.set_receiver(agent, up=True)
+        self._run.set_receiver(agent, up=agent not in self._off_by_program)
         self.mend(self._outgoing(agent))
         if agent in self._lost:
             self._lost.remove(agent)
             if agent in self._states:
                 _restore(self._run.agents[agent], self._states[agent])
         self._run.restart(agent)
+
+    def set_receiver(self, agent: Hashable, up: bool) -> None:
+        """Switch an agent's receiver off or on, as the user's program says; that of an agent that is down stays off."""
+        (self._off_by_program.discard if up else self._off_by_program.add)(agent)
+        self._run.set_receiver(agent, up and not self.is_down(agent))
 
     def keep_state(self, agent: Hashable) -> None:
         """Copy an agent's initial state, for a restart after the agent has lost its state."""
@@ -186,8 +200,14 @@ class FaultInjector:
         """Subtract 1 from the number of faults that cut each of these links; restore links whose number becomes 0."""
         for link in links:
             self._cut[link] -= 1
-            if not self._cut[link]:
+            if not self._cut[link] and link not in self._cut_by_program:
                 self._run.set_link(*link, up=True)
+
+    def set_links(self, links: "Links", up: bool) -> None:
+        """Cut or restore links, as the user's program says; it may restore what a fault has cut."""
+        for link in links:
+            (self._cut_by_program.discard if up else self._cut_by_program.add)(link)
+            self._run.set_link(*link, up)
 
     def rewire(self, fault: "Rewire", place: int) -> None:
         """Set the links to those of graph number ``place`` of a rewiring, unless another rewiring has begun."""

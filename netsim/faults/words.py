@@ -245,18 +245,32 @@ def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
 # --- what each verb does ----------------------------------------------------------------------------------------------
 
 
-def _with_ends(order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, **more: Any) -> Faults:
+def _with_ends(
+    order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, *, way: Any = None, **more: Any
+) -> Faults:
     """Return a copy of ``faults``, with an end at the order's time for the active faults that ``concerned`` accepts.
 
-    The copy leaves out a fault that begins exactly at the order's time, because this fault would have no duration.
+    The copy leaves out a fault that begins exactly at the order's time, because this fault would have no duration. Of a
+    fault of both directions of a link only that of the directed link ``way`` ends, if it is given.
     """
-    begun = [fault for fault in faults if fault.begins <= order.at and (fault.ends is None or fault.ends > order.at)]
-    held = [fault for fault in begun if concerned(fault)]
+    kept: list[Fault] = []
+    changed: Any = dataclasses.replace
+    held = False
+    for fault in faults:
+        active = fault.begins <= order.at and (fault.ends is None or fault.ends > order.at)
+        if not (active and concerned(fault)):
+            kept.append(fault)
+            continue
+        held, change = True, dict(more)
+        if way is not None and isinstance(fault, LinkDown | Hold) and way[::-1] in fault.links():
+            change |= {"sender": way[0], "receiver": way[1], "one_way": True}
+            # The other direction stays as it is: frames on hold there are not released for an instant.
+            kept.append(changed(fault, sender=way[1], receiver=way[0], one_way=True))
+        if fault.begins < order.at:
+            kept.append(changed(fault, until=order.at, **change))
     if not held:
         raise order.refused(f"of {what} at that time")
-    ending: Any = dataclasses.replace
-    ends = {id(fault): ending(fault, until=order.at, **more) for fault in held if fault.begins < order.at}
-    return Faults([ends.get(id(fault), fault) for fault in faults if id(fault) in ends or fault not in held])
+    return Faults(kept)
 
 
 def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
@@ -299,14 +313,18 @@ def _held(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable | No
 
 
 def _release(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    sender, receiver, _ = _held(order, graph)
+    sender, receiver, one_way = _held(order, graph)
+    way = (sender, receiver)
 
     def concerned(fault: Fault) -> bool:
         if not isinstance(fault, Hold) or (receiver is None) != (fault.receiver is None):
             return False
-        return fault.sender == sender if receiver is None else {fault.sender, fault.receiver} == {sender, receiver}
+        if receiver is None:
+            return fault.sender == sender
+        return way in fault.links() or (not one_way and way[::-1] in fault.links())
 
-    return _with_ends(order, faults, concerned, "a link or a node that is on hold")
+    way_only = way if one_way and graph.has_edge(receiver, sender) else None
+    return _with_ends(order, faults, concerned, "a link or a node that is on hold", way=way_only)
 
 
 def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
@@ -319,14 +337,17 @@ def _restart(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
 
 
 def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    link = _ends(order, graph)[:2]
+    sender, receiver, one_way = _ends(order, graph)
+    way = (sender, receiver)
 
     def concerned(fault: Fault) -> bool:
-        if isinstance(fault, Partition):
-            return link in fault.cut(graph)
-        return isinstance(fault, LinkDown) and (link in fault.links() or link[::-1] in fault.links())
+        if not isinstance(fault, LinkDown | Partition):
+            return False
+        links = fault.cut(graph) if isinstance(fault, Partition) else fault.links()
+        return way in links or (not one_way and way[::-1] in links)
 
-    return _with_ends(order, faults, concerned, "a link that is cut")
+    way_only = way if one_way and graph.has_edge(receiver, sender) else None
+    return _with_ends(order, faults, concerned, "a link that is cut", way=way_only)
 
 
 _ENDING = {"restart": _restart, "heal": _heal, "release": _release}

@@ -9,10 +9,9 @@ import re
 import secrets
 import threading
 import time
-import urllib.parse
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,8 +49,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-_NOTHING = (HTTPStatus.NOT_FOUND, "text/plain", "nothing here")
 
 Answer = tuple[HTTPStatus, str, str]
 """A status, a type of content (of a redirection: the new place), and a text."""
@@ -105,7 +102,7 @@ def live_view(
             network.show_to(None)
 
 
-class ViewServer:
+class ViewServer(AbstractContextManager["ViewServer"]):
     """Serves the views of runs at ``address``, in threads that do not keep the program from ending.
 
     As a context: at its end it serves until the pages have all of every run, or after an error for a moment. The
@@ -133,9 +130,6 @@ class ViewServer:
             with suppress(webbrowser.Error):
                 webbrowser.open(self.address)
 
-    def __enter__(self) -> "ViewServer":
-        return self
-
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._over = True
         try:
@@ -144,8 +138,7 @@ class ViewServer:
                     self._wait()
                 else:
                     # An open page learns how the run ended.
-                    last = time.monotonic()
-                    self._sleep_while(lambda: last - self._asked < _ABRUPT and not self._is_fetched(), last)
+                    self._serve_until(self._is_fetched)
         finally:
             self._http.close()
 
@@ -171,11 +164,12 @@ class ViewServer:
         while not self._is_fetched() and time.monotonic() - self._asked < _PAGE_TIMEOUT:
             time.sleep(0.05)
         # An open page asks once more, and learns that there is nothing more to ask.
-        last = time.monotonic()
-        self._sleep_while(lambda: not self._answered_over and last - self._asked < _ABRUPT, last)
+        self._serve_until(lambda: self._answered_over)
 
-    def _sleep_while(self, holds: Callable[[], bool], since: float) -> None:
-        while holds() and time.monotonic() - since < _ABRUPT:
+    def _serve_until(self, is_done: Callable[[], bool]) -> None:
+        """Serve an open page for a moment at most, until something is done."""
+        last = time.monotonic()
+        while not is_done() and last - self._asked < _ABRUPT and time.monotonic() - last < _ABRUPT:
             time.sleep(0.05)
 
     def _is_fetched(self) -> bool:
@@ -184,17 +178,15 @@ class ViewServer:
     def _answer(self, rest: str) -> Answer | None:
         """Return the answer to what stands behind the token in an address, as ``1/more?since=…``; None: nothing."""
         self._asked = time.monotonic()
-        path, _, query = rest.partition("?")
-        number, _, what = path.partition("/")
         views = list(self._views)
         if not rest:
             return (HTTPStatus.FOUND, "1/", "") if views else (HTTPStatus.OK, "text/html", _WAITING)
-        view = next((each for each in views if str(each.number) == number), None)
-        if view is None or what not in ("", "more"):
+        found = re.fullmatch(r"([1-9]\d{0,8})/(more\?since=(.*))?", rest, re.ASCII)
+        if found is None or int(found[1]) > len(views):
             return None
-        if not what:
-            return HTTPStatus.OK, "text/html", view.page()
-        since = urllib.parse.parse_qs(query).get("since", [""])[-1]
+        view, since = views[int(found[1]) - 1], found[3]
+        if since is None:
+            return HTTPStatus.OK, "text/html", view.page
         if not re.fullmatch(r"\d{1,15}(\.\d{1,15}){4}", since, re.ASCII):
             return HTTPStatus.BAD_REQUEST, "text/plain", "since: must be five whole numbers"
         self._answered_over = self._over
@@ -265,51 +257,44 @@ class _Handler(BaseHTTPRequestHandler):
     server: Loopback
 
     def do_GET(self) -> None:
-        if self._is_ours():
-            rest = self._behind_token()
-            self._reply((self.server.answer(rest) if rest is not None else None) or _NOTHING)
+        if (rest := self._behind_token()) is not None:
+            self._reply(self.server.answer(rest))
 
     def do_POST(self) -> None:
         # What is not read would be taken for the next request.
         self.close_connection = True
+        size = self.headers.get("Content-Length", "")
         if self.server.act is None:
             self.send_error(HTTPStatus.NOT_IMPLEMENTED)
-            return
-        if not self._is_ours():
-            return
-        rest = self._behind_token()
-        if rest is None:
-            self._reply(_NOTHING)
-            return
-        host = self.headers["Host"]
-        if self.headers.get_all("Origin", []) != [f"http://{host}"]:
-            self._reply((HTTPStatus.FORBIDDEN, "text/plain", "not from a page of this server"))
-            return
-        size = self.headers.get("Content-Length", "")
-        if self.headers.get_content_type() != "application/json" or not re.fullmatch(r"\d{1,6}", size, re.ASCII):
-            self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON of less than a megabyte"))
-            return
-        try:
-            asked = json.loads(self.rfile.read(int(size)))
-        except (ValueError, RecursionError):
-            self._reply((HTTPStatus.BAD_REQUEST, "text/plain", "must be JSON"))
-            return
-        self._reply(self.server.act(rest, asked) or _NOTHING)
-
-    def _is_ours(self) -> bool:
-        """Return whether a request names the loopback as its host; refuse another one."""
-        if self.headers.get_all("Host", []) in [[host] for host in self.server.hosts]:
-            return True
-        self._reply((HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "not the name of this machine's loopback"))
-        return False
+        elif (rest := self._behind_token()) is None:
+            pass
+        elif self.headers.get_all("Origin", []) != [f"http://{self.headers['Host']}"]:
+            self.send_error(HTTPStatus.FORBIDDEN, "not from a page of this server")
+        elif self.headers.get_content_type() != "application/json" or not re.fullmatch(r"\d{1,6}", size, re.ASCII):
+            self.send_error(HTTPStatus.BAD_REQUEST, "must be JSON of less than a megabyte")
+        else:
+            try:
+                asked = json.loads(self.rfile.read(int(size)))
+            except (ValueError, RecursionError):
+                self.send_error(HTTPStatus.BAD_REQUEST, "must be JSON")
+            else:
+                self._reply(self.server.act(rest, asked))
 
     def _behind_token(self) -> str | None:
-        """Return what stands behind the token in the address; None: it is another token."""
+        """Return what stands behind the token in the address; None: it was refused, for its host or token."""
         token, slash, rest = self.path.removeprefix("/").partition("/")
-        known = secrets.compare_digest(token.encode(), self.server.token.encode())
-        return rest if known and slash else None
+        if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "not the name of this machine's loopback")
+        elif not slash or not secrets.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_error(HTTPStatus.NOT_FOUND)
+        else:
+            return rest
+        return None
 
-    def _reply(self, answer: Answer) -> None:
+    def _reply(self, answer: Answer | None) -> None:
+        if answer is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
         status, kind, text = answer
         body = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
@@ -317,11 +302,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", kind)
         else:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def end_headers(self) -> None:
+        """Send what each answer has, a refusal too."""
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""

@@ -1,8 +1,8 @@
 """One run that is shown while it goes on: its frames, rows and agents' states, read from the run step by step."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,10 @@ class RunView:
         self._rows, self._changes = ShownRows(), ShownChanges(len(run.agents), len(self._state_names))
         self._changes.look(run.watch)
         self._lock = threading.Lock()
-        self._snapshot: dict[str, Any] = {"known": 0.0, "running": True, "why": "", "kinds": [], "counts": {},
-                                          "rounds": 0, "paths": {}, "notes": [], "labels": [], "faults": [],
-                                          "marks": render.marks_of(self._excerpt(scene))}  # fmt: skip
+        self._snapshot = self._snapshot_of(scene) | {"running": True, "why": ""}
         self._parts: list[tuple[int, Columns]] = []
         self._serial = 0
         self._under_way: Columns = _no_frames()
-        self._page: str | None = None
 
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
@@ -102,16 +99,18 @@ class RunView:
         ledger = self._run.ledger
         kinds = render.texts(named_kinds(ledger.tally.kinds, scene.draw))
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
-        known = {"known": scene.ended_at, "rounds": scene.rounds, "paths": render.paths_of(scene)}
-        said = {"labels": render.texts(self._said.texts), "marks": render.marks_of(self._excerpt(scene))}
-        faults = [dict(fault) for fault in scene.faults]
-        return (
-            known | said | {"kinds": kinds, "counts": counts, "faults": faults, "notes": render.remarks(kinds, scene)}
-        )
-
-    def _excerpt(self, scene: RunMetadata) -> "_Excerpt":
-        """Return the agents' notes so far, as a log without frames."""
-        return _excerpt(self._run.ledger, scene, {"notes": self._said.notes()}, self._said.texts)
+        said = ledger.excerpt({"notes": self._said.notes()}, scene, self._said.texts)
+        return {
+            "known": scene.ended_at,
+            "rounds": scene.rounds,
+            "paths": render.paths_of(scene),
+            "labels": render.texts(said.texts),
+            "marks": render.marks_of(said),
+            "kinds": kinds,
+            "counts": counts,
+            "faults": [dict(fault) for fault in scene.faults],
+            "notes": render.remarks(kinds, scene),
+        }
 
     def forget(self, many: int) -> None:
         """Drop the ``many`` oldest frames."""
@@ -129,17 +128,16 @@ class RunView:
 
     # --- in the server's threads --------------------------------------------------------------------------------------
 
+    @cached_property
     def page(self) -> str:
-        """Return the page, without frames: it asks for them."""
-        if self._page is None:
-            log = _excerpt(self._run.ledger, self._scene)
-            meta = render.describe(log, frames_of(log), self.about)
-            meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
-            declared = {} if self._run.watch is None else self._run.watch.drawn_as
-            meta |= {"draw": resolved(meta["states"], meta["agents"], declared)}
-            live = {"number": self.number, "pace": self._pace, "length": self._length}
-            self._page = html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
-        return self._page
+        """The page, without frames: it asks for them."""
+        log = self._run.ledger.excerpt({}, self._scene)
+        meta = render.describe(log, frames_of(log), self.about)
+        meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
+        declared = {} if self._run.watch is None else self._run.watch.drawn_as
+        meta |= {"draw": resolved(meta["states"], meta["agents"], declared)}
+        live = {"number": self.number, "pace": self._pace, "length": self._length}
+        return html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
 
     def news(self, since: Sequence[int]) -> dict[str, Any]:
         """Return what is new to a page, as JSON has it; ``since`` is that of the answer before, or five zeros."""
@@ -156,7 +154,7 @@ class RunView:
             notes = [*snapshot["notes"], *rows.notes, *changes.notes]
             curves, words, states = list(rows.curves), changes.words, changes.states()
             kept = _together([_no_frames(), *(part for _, part in self._parts), under_way])
-            draw = changes.drawn(states, self._names)
+            draw = resolved(states, self._names, changes.declared)
             self.fetched = self.fetched or not snapshot["running"]
         return snapshot | {
             "since": ".".join(map(str, since)), "row": row, "change": change, "curves": curves, "notes": notes,
@@ -180,30 +178,6 @@ class RunView:
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Excerpt:
-    """Some of a run's records, as `netsim.replay.frames.Log` has them."""
-
-    agents: Sequence[Any]
-    kinds: list[str]
-    scene: RunMetadata | None
-    links: tuple[Ints, Ints]
-    records: Records
-    texts: list[str]
-
-    def count(self, stream: str) -> int:
-        return len(self.records.get(stream, ()))
-
-    def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        if self.count(stream):
-            yield self.records[stream]
-
-
-def _excerpt(ledger: Ledger, scene: RunMetadata, records: Records | None = None, said: Sequence[str] = ()) -> _Excerpt:
-    links = ledger.senders, ledger.receivers
-    return _Excerpt(ledger.agents, list(ledger.tally.kinds), scene, links, records or {}, list(said))
-
-
 def _no_frames() -> Columns:
     return {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
 
@@ -222,7 +196,8 @@ class PendingFrames:
         self._ledger, self._forget = ledger, forget
         self._mask = (1 << ledger.tally.shift) - 1
         self._kept: Records = {name: np.empty(0, STREAMS[name]) for name in ("sent", "details", "left")}
-        self._labels, self._labels_seen = np.empty(0, LABELLED), 0
+        self._kept |= {"labels": np.empty(0, LABELLED)}
+        self._labels_seen = 0
 
     def look(self, scene: RunMetadata, over: bool) -> tuple[Columns, Columns]:
         """Return the frames that have ended since the last look, and those under way at ``scene.ended_at``.
@@ -230,10 +205,9 @@ class PendingFrames:
         Once the run is ``over``, all have ended. Under way ``end`` is infinite, and ``depart`` where it is not known.
         """
         ledger = self._ledger
-        news = ledger.tally.news(self._forget)
+        news = ledger.tally.news(self._forget) | {"labels": self._new_labels()}
         records = news | {name: np.concatenate([kept, news[name]]) for name, kept in self._kept.items()}
         records["in_flight"] = np.array(list(ledger.in_flight()), dtype=IN_FLIGHT)
-        self._read_labels()
         columns, in_flight = self._frames(scene, records)
         self._keep(records)
         ended = (columns["cause"] != in_flight) | over
@@ -244,16 +218,15 @@ class PendingFrames:
             under_way["depart"][under_way["depart"] >= scene.ended_at] = np.inf
         return {name: column[ended] for name, column in columns.items()}, under_way
 
-    def _read_labels(self) -> None:
-        """Read the labels since the last look."""
-        said = self._ledger.captions
-        if said is None:
-            return
+    def _new_labels(self) -> NDArray[np.void]:
+        """Return the labels since the last look."""
+        said = self._ledger.captions or Captions()
         new = said.labels(self._labels_seen)
-        self._labels, self._labels_seen = np.concatenate([self._labels, new]), self._labels_seen + len(new)
         if self._forget:
             said.forget_labels()
-            self._labels_seen = 0
+        else:
+            self._labels_seen += len(new)
+        return new
 
     def _frames(self, scene: RunMetadata, records: Records) -> tuple[Columns, int]:
         """Return the frames of some records, and the number of the cause "in_flight"."""
@@ -270,15 +243,15 @@ class PendingFrames:
             return found
 
         renamed = {name: each.copy() for name, each in records.items()}
-        labelled = self._join(self._labels["sender"], self._labels["number"])
+        labelled = self._join(records["labels"]["sender"], records["labels"]["number"])
         known = np.isin(labelled, messages)
-        renamed["labels"] = self._labels[known]
+        renamed["labels"] = renamed["labels"][known]
         renamed["labels"]["number"] = anew(labelled[known])
         renamed["sent"]["number"], renamed["left"]["number"] = anew(sent), anew(original)
         for name, message in by_key.items():
             renamed[name]["key"] = (records[name]["key"] & ~self._mask) | anew(message)
-        reader = Reader(_excerpt(self._ledger, scene, renamed))
-        columns = reader.frames()
+        reader = Reader(self._ledger.excerpt(renamed, scene))
+        columns = reader.columns
         if len(messages):
             columns["number"] = messages[firsts[columns["sender"]] + columns["number"]] & self._mask
         return {name: columns[name].astype(dtype) for name, dtype in COLUMNS.items()}, reader.causes.index("in_flight")
@@ -291,9 +264,10 @@ class PendingFrames:
         original = self._join(self._senders(left["key"]), left["number"])
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         pending = np.isin(sent, np.concatenate([self._message(keys), original]))
-        self._kept = {"sent": records["sent"][pending], "details": records["details"][pending], "left": left}
-        labelled = self._join(self._labels["sender"], self._labels["number"])
-        self._labels = self._labels[np.isin(labelled, sent[pending])]
+        labels = records["labels"]
+        labels = labels[np.isin(self._join(labels["sender"], labels["number"]), sent[pending])]
+        kept = {name: records[name][pending] for name in ("sent", "details")}
+        self._kept = kept | {"left": left, "labels": labels}
 
     def _senders(self, keys: Ints) -> Ints:
         senders: Ints = self._ledger.senders[keys >> self._ledger.tally.shift]
@@ -324,20 +298,14 @@ class ShownRows:
         return len(self.times)
 
     def look(self, run: Run) -> None:
-        """Read the rows that were written since the last look."""
-        first = self.count
+        """Read the rows that are shown."""
         while -(-run.rows // self.stride) > render.MOST_ROWS:
-            self.stride, first = 2 * self.stride, 0
-        found = render.curves_of(run.rounds_of(slice(first * self.stride, run.rows, self.stride)))
-        new = _floats(found["x"])
-        if not len(new):
-            return
-        for name in found["columns"]:
-            self.curves.setdefault(name, np.full(first, np.nan))
-        for name, column in self.curves.items():
-            more = _floats(found["columns"].get(name, [None] * len(new)))
-            self.curves[name] = np.concatenate([column[:first], more])
-        self.times = np.concatenate([self.times[:first], new])
+            self.stride *= 2
+        found = render.curves_of(run.rounds_of(slice(0, run.rows, self.stride)))
+        self.times, none = np.array(found["x"], dtype=np.float64), [None] * len(found["x"])
+        # A page knows curves by their places, so new ones come behind those that were there.
+        names = [*self.curves, *found["columns"]]
+        self.curves = {name: np.array(found["columns"].get(name, none), dtype=np.float64) for name in names}
 
     def columns(self, first: int) -> Columns:
         """Return the columns of a page's curves from a row on, by the names that the page has for them."""
@@ -354,25 +322,24 @@ class ShownChanges:
     """The changes of agents' states that a page shows: all of few; of many fewer and fewer, the older they are.
 
     ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out, or a
-    state of numbers became one of words; ``words`` has the words of those states, by name.
+    state of numbers became one of words; ``words`` has the words of those states, ``declared`` how states are drawn.
     """
 
     def __init__(self, agents: int, states: int) -> None:
         self.edition = 0
         self.words: dict[str, list[str]] = {}
         self._agents, self._states, self._seen, self._recoded, self._thinned = agents, states, 0, 0, False
-        self._declared: dict[str, Any] = {}
+        self.declared: dict[str, Any] = {}
         self._columns: list[str] = []
         self._parts = self._none()
 
     def _none(self) -> list[NDArray[Any]]:
-        kinds = (np.float64, np.int32, np.int64, (np.float64, self._states))
-        return [np.empty(0, kind) for kind in kinds] if self._states else []
+        return [*(np.empty(0, kind) for kind in (np.float64, np.int32, np.int64)), np.empty((0, self._states))]
 
     @property
     def count(self) -> int:
         """The number of changes that are shown."""
-        return len(self._parts[0]) if self._parts else 0
+        return len(self._parts[0])
 
     def look(self, watch: Watch | None) -> None:
         """Read the changes since the last look."""
@@ -381,7 +348,7 @@ class ShownChanges:
         if watch.recoded > self._recoded:
             self._recoded, self._seen, self._parts = watch.recoded, 0, self._none()
             self.edition += 1
-        self._declared, self._columns = watch.drawn_as, watch.columns
+        self.declared, self._columns = watch.drawn_as, watch.columns
         self.words = {
             name: render.texts(words) for name, words in zip(watch.columns, watch.words, strict=True) if words
         }
@@ -396,36 +363,19 @@ class ShownChanges:
 
     def columns(self, first: int) -> Columns:
         """Return the columns of a page's states from a change on, by the names that the page has for them."""
-        if not self._parts:
-            return {}
         *parts, values = (part[first:] for part in self._parts)
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}
 
     def states(self) -> dict[str, Any]:
         """Return the changes, as a page has them (`netsim.replay.render.states_of`)."""
-        if not self._parts:
-            return render.no_changes()
-        *parts, table = self._parts
-        values = {
-            name: {"words": self.words[name], "codes": np.nan_to_num(column, nan=-1).astype(np.int64).tolist()}
-            if name in self.words
-            else column.tolist()
-            for name, column in zip(self._columns, table.T, strict=True)
-        }
-        return dict(zip(("times", "agents", "sent"), (part.tolist() for part in parts), strict=True)) | {
-            "values": values
-        }
-
-    def drawn(self, states: Mapping[str, Any], agents: Sequence[str]) -> dict[str, Any]:
-        """Return how states are drawn, by column (`netsim.draw.resolved`)."""
-        return resolved(states, agents, self._declared) if self._parts else {}
+        parts = (part.tolist() for part in self._parts[:-1])
+        values = dict(zip(self._columns, self._parts[-1].T.tolist(), strict=True))
+        for name, words in self.words.items():
+            values[name] = {"words": words, "codes": [int(code) if code >= 0 else -1 for code in values[name]]}
+        return dict(zip(("times", "agents", "sent"), parts, strict=True)) | {"values": values}
 
     @property
     def notes(self) -> list[str]:
         """A note on the changes that are left out."""
         return [render.thinned(self.count, self._seen)] if self._thinned else []
-
-
-def _floats(values: list[Any]) -> Floats:
-    return np.array(values, dtype=np.float64)

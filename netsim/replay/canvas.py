@@ -1,4 +1,4 @@
-"""What a page's script drew on a canvas (page/recorder.js), painted as an image, or written as SVG."""
+"""What a page's script drew on a canvas (page/still/recorder.js), painted as an image, or written as SVG."""
 
 import functools
 import html
@@ -27,9 +27,9 @@ _BOLD, _ITALIC = 1, 2
 # Pieces of a line whose colour changes along it.
 _PIECES = 8
 
-_MOVE, _LINE, _CURVE3, _CURVE4, _CLOSE = 1, 2, 3, 4, 79
-_LETTERS = {_MOVE: "M", _LINE: "L", _CURVE3: "Q", _CURVE4: "C", _CLOSE: "Z"}
-_LENGTHS = {_MOVE: 1, _LINE: 1, _CURVE3: 2, _CURVE4: 3, _CLOSE: 1}
+_MOVE, _LINE = 1, 2
+# For each code SVG's letter, how often the code stands for it in a path, and how many points SVG has of these.
+_LETTERS = {_MOVE: ("M", 1, 1), _LINE: ("L", 1, 1), 3: ("Q", 2, 2), 4: ("C", 3, 3), 79: ("Z", 1, 0)}
 
 
 # --- letters ----------------------------------------------------------------------------------------------------------
@@ -192,11 +192,9 @@ def svg(
     if colours.classes:
         rules = "".join(f".{name}{{{what}:{colour}}}" for (what, _, colour), name in colours.classes.items())
         head.append(f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>")
-    head += (
-        [f"<defs>{''.join(text.replace('ID', name, 1) for text, name in colours.definitions.items())}</defs>"]
-        if colours.definitions
-        else []
-    )
+    if colours.definitions:
+        definitions = (text.replace("ID", name, 1) for text, name in colours.definitions.items())
+        head.append(f"<defs>{''.join(definitions)}</defs>")
     return "\n".join([*head, *filter(None, body), "</svg>"]) + "\n"
 
 
@@ -273,9 +271,8 @@ def _path(codes: Sequence[int], points: Sequence[float]) -> str:
     """Return a path as SVG has it."""
     found, place = [], 0
     while place < len(codes):
-        code, count = codes[place], _LENGTHS[codes[place]]
-        numbers = [] if code == _CLOSE else points[2 * place : 2 * (place + count)]
-        found.append(_LETTERS[code] + " ".join(map(_number, numbers)))
+        letter, count, some = _LETTERS[codes[place]]
+        found.append(letter + " ".join(map(_number, points[2 * place : 2 * (place + some)])))
         place += count
     return "".join(found)
 

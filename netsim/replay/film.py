@@ -252,7 +252,10 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
         new = cell[1:] > cell[:-1]
         some = np.append(True, new) | np.append(new, True) | (stands > 0)
         knots, reached, stands = knots[some], reached[some], stands[some]
-    return *_standing(knots, reached, stands), shortened
+    # A second knot wherever the film stands.
+    came, stopped = reached + np.cumsum(stands) - stands, np.flatnonzero(stands)
+    film = np.insert(came, stopped + 1, came[stopped] + stands[stopped])
+    return np.insert(knots, stopped + 1, knots[stopped]), film, shortened
 
 
 def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
@@ -305,13 +308,6 @@ def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
     found = np.zeros(len(begin), dtype=np.bool_)
     found[order[places[(places >= 0) & (places < len(begin))]]] = True
     return found
-
-
-def _standing(knots: Floats, reached: Floats, stands: Floats) -> tuple[Floats, Floats]:
-    """Return knots with a second one wherever the film stands, and its film time."""
-    came = reached + np.cumsum(stands) - stands
-    stops = np.flatnonzero(stands)
-    return np.insert(knots, stops + 1, knots[stops]), np.insert(came, stops + 1, came[stops] + stands[stops])
 
 
 # --- moments ----------------------------------------------------------------------------------------------------------
@@ -415,7 +411,8 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             if reached is not None:
                 share, weight = reached
                 who = f"All {count} agents" if share == 1.0 else f"{len(depths)} of {count} agents"
-                what = "are in the tree" if _is_parent(name) else f"have a way to a root by {name}"
+                # Of edges by another name nobody said that they make a tree.
+                what = "are in the tree" if _plain(name) == "parent" else f"have a way to a root by {name}"
                 deep = f", at most {max(depths):g} hops deep" if share == 1.0 else ""
                 yield _Moment(time, "tree", f"{who} {what}{deep}", weight)
 
@@ -435,7 +432,7 @@ def _parents(run: RunHistory) -> Iterator[_Moment]:
             agents = list(dict.fromkeys(agent for _, agent in some))
             within = some[-1][0] - some[0][0]
             several = len(agents) > 1
-            if _is_parent(name):
+            if _plain(name) == "parent":
                 text = f"{_names(run, agents)} {'choose other parents' if several else 'chooses another parent'}"
             else:
                 text = f"{_names(run, agents)} {'have' if several else 'has'} another {name}"
@@ -445,16 +442,11 @@ def _parents(run: RunHistory) -> Iterator[_Moment]:
             yield _Moment(some[0][0], "parent", text, weight, tuple(agents))
 
 
-def _is_parent(name: str) -> bool:
-    """Whether a state that is drawn as an edge is called a parent; of others nobody said that they make a tree."""
-    return name.rpartition(".")[2] == "parent"
-
-
 def _strips(run: RunHistory) -> Iterator[_Moment]:
     """Yield the first commit of each entry of a strip, and entries that are dropped."""
     for name in run.drawn_as("strip"):
         placed: dict[Any, dict[int, Cell]] = {None: {}}
-        for value in dict.fromkeys(run.values(name)):
+        for value in dict.fromkeys(run.values[name]):
             first, cells = cells_of(value)
             placed[value] = dict(enumerate(cells, first))
         changes = [(time, agent, placed[now], placed[old]) for time, agent, now, old in run.changes(name, first=True)]
@@ -488,19 +480,18 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
     if is_one:
         # A source has what comes back to it: the first of the kind is its own.
         is_one = int(columns["sender"][np.argmax(columns["kind"] == columns["kind"][at[0]])]) not in stars
-    for rows, weight in ((lost, 5.0), (at if is_one else arrived, 6.0 if is_one else 3.0)):
-        if not len(rows):
-            continue
-        row = int(rows[np.argmin(columns["end"][rows])])
-        ends = int(columns["sender"][row]), int(columns["receiver"][row])
-        what, (one, other) = run.kinds[columns["kind"][row]], (run.agents[each] for each in ends)
-        cause = run.causes[columns["cause"][row]].replace("_", " ")
-        text = f"The first frame arrives: {what} from {one} to {other}"
-        if rows is lost:
-            text = f"The first frame does not arrive: {what} from {one} to {other}, {cause}"
-        elif is_one:
-            text = f"The first {what} arrives at {other}"
-        yield _Moment(float(columns["end"][row]), "loss" if rows is lost else "arrival", text, weight, ends)
+    found = [(lost, "loss", 5.0, "The first frame does not arrive: {} from {} to {}, {}")]
+    if is_one:
+        found += [(at, "arrival", 6.0, "The first {0} arrives at {2}")]
+    else:
+        found += [(arrived, "arrival", 3.0, "The first frame arrives: {} from {} to {}")]
+    for rows, kind, weight, text in found:
+        if len(rows):
+            row = int(rows[np.argmin(columns["end"][rows])])
+            ends = int(columns["sender"][row]), int(columns["receiver"][row])
+            what, names = run.kinds[columns["kind"][row]], [run.agents[each] for each in ends]
+            cause = run.causes[columns["cause"][row]].replace("_", " ")
+            yield _Moment(float(columns["end"][row]), kind, text.format(what, *names, cause), weight, ends)
 
 
 def _plain(name: str) -> str:

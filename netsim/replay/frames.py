@@ -3,18 +3,18 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.accounting.run_metadata import RunMetadata
-from netsim.core.records import ALL_CAUSES, CAUSES, DELIVERED, LEFT, RADIO_CAUSES, key_shift
+from netsim.accounting.trace import STREAMS, Trace, TraceFile
+from netsim.core.records import ALL_CAUSES, CAUSES, DELIVERED, RADIO_CAUSES, key_shift
 from netsim.errors import BadInput
 from netsim.util import check, draws
 
-__all__ = ["MOST", "Columns", "Frames", "Log", "Reader", "frames_of"]
+__all__ = ["MOST", "Columns", "Log", "Reader", "frames_of"]
 
 MOST = 500_000
 """Frames that are shown at most, unless another number is asked for."""
@@ -33,78 +33,13 @@ _BY_START = ("end", "cause", "receiver", "number", "sender", "start")
 _BY_DEPARTURE = ("cause", "receiver", "number", "sender", "start", "depart")
 
 
-class Log(Protocol):
-    """A trace: `netsim.accounting.Trace`, one read from its file piece by piece, or some records of a run."""
-
-    @property
-    def agents(self) -> Any:
-        """The agents' names."""
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds of message."""
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts of labels and notes."""
-
-    @property
-    def scene(self) -> RunMetadata | None:
-        """Where and when the run took place."""
-
-    @property
-    def links(self) -> tuple[Ints, Ints]:
-        """The numbers of the agents at each directed link's ends."""
-
-    def count(self, stream: str) -> int:
-        """Return the number of records of a kind."""
-
-    def chunks(self, stream: str) -> Iterator[NDArray[np.void]]:
-        """Yield the records of a kind, some at a time."""
+Log = Trace | TraceFile
+"""A trace in memory, as also some records of a run are, or one that is read from its file piece by piece."""
 
 
-@dataclass(frozen=True)
-class Frames:
-    """The frames of a run.
-
-    Attributes
-    ----------
-    columns : dict of arrays, shape (shown,)
-        ``start``, ``depart``, ``end`` (s), ``sender``, ``receiver``, ``kind``, ``cause``, ``round``, ``bits``,
-        ``reply``, ``number``, ``label``, as docs/replay.md has them; in order of start, sender, number, receiver and
-        cause.
-    causes : list of str
-        How frames end, by number: ``delivered`` first, ``in_flight`` last.
-    counts : dict
-        The number of frames of the whole run that ended so, by cause.
-    omitted : str
-        One sentence on the frames that are not shown; empty if all are.
-    """
-
-    columns: Columns
-    causes: list[str]
-    counts: dict[str, int]
-    omitted: str
-
-
-def frames_of(log: Log, most: int = MOST) -> Frames:
-    """Return the frames of a trace.
-
-    Parameters
-    ----------
-    log : Log
-        A trace of this version of netsim.
-    most : int
-        Of more frames some are left out, as `Reader` does. Memory is needed for ``most`` frames, and a few bytes for
-        each transmission of the run.
-
-    Raises
-    ------
-    BadInput
-        If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
-    """
-    reader = Reader(log, check.integer("most", most, low=1))
-    return Frames(reader.frames(), reader.causes, reader.counts, reader.omitted)
+def frames_of(log: Log, most: int = MOST) -> "Reader":
+    """Return the frames of a trace, at most ``most`` of them; raises BadInput as `Reader` does."""
+    return Reader(log, check.integer("most", most, low=1))
 
 
 class Reader:
@@ -113,8 +48,30 @@ class Reader:
     Beyond ``most`` frames whole messages are left out, with all their frames. Messages of which some frame did not
     arrive stay, if they leave some room; of the others a fixed hash of their numbers chooses as many as fit.
 
-    It has the ``scene``, ``causes``, ``counts`` and ``omitted`` of `Frames`, and the number ``shown`` of frames that
-    are read; it raises what `frames_of` raises.
+    Parameters
+    ----------
+    log : Log
+        A trace of this version of netsim.
+    most : int, optional
+        Memory is needed for ``most`` frames, by default all, and a few bytes for each transmission of the run.
+
+    Attributes
+    ----------
+    causes : list of str
+        How frames end, by number: ``delivered`` first, ``in_flight`` last.
+    counts : dict
+        The number of frames of the whole run that ended so, by cause.
+    omitted : str
+        One sentence on the frames that are not shown; empty if all are.
+    scene : RunMetadata
+        That of the trace.
+    shown : int
+        The number of frames that are read.
+
+    Raises
+    ------
+    BadInput
+        If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
     """
 
     def __init__(self, log: Log, most: int | None = None) -> None:
@@ -132,8 +89,13 @@ class Reader:
             self.causes = list(self.counts)
             self._choose(most)
 
-    def frames(self) -> Columns:
-        """Return the frames in order of start, sender, number and receiver."""
+    @cached_property
+    def columns(self) -> Columns:
+        """All frames, in order of start, sender, number, receiver and cause; arrays of shape (shown,).
+
+        ``start``, ``depart``, ``end`` (s), ``sender``, ``receiver``, ``kind``, ``cause``, ``round``, ``bits``,
+        ``reply``, ``number``, ``label``, as docs/replay.md has them.
+        """
         with _fitting():
             return _sorted(self._columns(self._chosen), _BY_START)
 
@@ -252,7 +214,7 @@ class Reader:
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _columns(self, which: Bools) -> Columns:
-        """Return the frames of some messages, as `Frames` has them, in the order of their ends."""
+        """Return the frames of some messages, as `columns` has them, in the order of their ends."""
         sent = self._sent(which)
         keys, kinds, causes, times = self._ends(which)
         messages = self._messages(keys)
@@ -309,25 +271,20 @@ class Reader:
 
     def _ends(self, which: Bools) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
         """Return keys, kinds, causes and times (s) of the ends of some messages' frames."""
-        none = np.empty(0, np.int64)
-        parts: list[tuple[Any, ...]] = [(none, none, none, np.empty(0))]
-        for exits in self._log.chunks("exits"):
-            some = exits[which[self._messages(exits["key"])]]
-            parts.append((some["key"], some["kind"], some["cause"], some["time"]))
-        in_flight = self.causes.index("in_flight")
-        for under_way in self._log.chunks("in_flight"):
-            some = under_way[which[self._messages(under_way["key"])]]
-            ends = np.full(len(some), in_flight), np.full(len(some), self.scene.ended_at)
-            parts.append((some["key"], some["kind"], *ends))
-        keys, kinds, causes, times = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return keys, kinds.astype(np.int64), causes.astype(np.int64), times
+        exits, under_way = self._records("exits", which), self._records("in_flight", which)
+        keys, kinds = (np.concatenate([exits[name], under_way[name]]).astype(np.int64) for name in ("key", "kind"))
+        causes = np.append(exits["cause"].astype(np.int64), np.full(len(under_way), self.causes.index("in_flight")))
+        return keys, kinds, causes, np.append(exits["time"], np.full(len(under_way), self.scene.ended_at))
+
+    def _records(self, stream: str, which: Bools) -> NDArray[np.void]:
+        """Return the records of one type that are of some messages."""
+        parts = (part[which[self._messages(part["key"])]] for part in self._log.chunks(stream))
+        return np.concatenate([np.empty(0, STREAMS[stream]), *parts])
 
     def _departures(self, which: Bools, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
         """Return when frames left (s) and their bits; NaN and 0 where that was not kept."""
-        log = self._log
-        parts = [np.empty(0, LEFT), *(left[which[self._messages(left["key"])]] for left in log.chunks("left"))]
         depart, bits = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=np.int64)
-        left = np.concatenate(parts)
+        left = self._records("left", which)
         if len(left):
             left = left[np.argsort(left["key"], kind="stable")]
             # The last record counts: a frame that waits leaves at another time once its link has another rate.

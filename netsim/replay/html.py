@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -94,7 +94,9 @@ def page_parts(
     for name, dtype in (("times", np.float64), ("agents", np.int32), ("sent", np.int64)):
         events[f"state {name}"] = np.asarray(states[name], dtype=dtype)
     for index, values in enumerate(states["values"].values()):
-        events[f"state {index}"] = _codes(values) if isinstance(values, Mapping) else _shortened(values)
+        has_words = isinstance(values, Mapping)
+        numbers = np.asarray(values["codes"] if has_words else values, dtype=np.float64)
+        events[f"state {index}"] = _shortened(np.where(has_words & (numbers < 0), np.nan, numbers))
     events["curves x"] = np.asarray(curves.get("x", ()), dtype=np.float64)
     for index, values in enumerate(curves.get("columns", {}).values()):
         events[f"curve {index}"] = np.asarray(values, dtype=np.float64)
@@ -108,15 +110,16 @@ def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, styl
 
     Without ``packed`` it starts nothing: its script calls ``start`` when there is a run.
     """
-    scripts = [f"const TOKENS = {as_json(tokens())};", *map(script_of, _SCRIPTS), script]
+    # With escapes for what has no encoding (lone surrogates).
+    title = str(meta["title"]).encode(errors="backslashreplace").decode()
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
-        "title": _text(str(meta["title"])),
+        "title": title.replace("&", "&amp;").replace("<", "&lt;"),
         "style": _file("uplot/uPlot.min.css") + _themes(tokens()["themes"]) + _file("page.css") + style,
         "meta": as_json(meta),
         "packed": as_json(packed),
         "uplot": _file("uplot/uPlot.iife.min.js"),
-        "script": "\n".join(scripts),
+        "script": program_of(_SCRIPTS) + "\n" + script,
     }
     page = _file("page.html")
     # Split by all marks before any is filled in: a part may contain what looks like a mark.
@@ -162,34 +165,21 @@ def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:
     return f".replay {{ {light} }}\n.replay[data-theme=dark] {{ {dark} }}\n{preferred}\n"
 
 
-def _codes(values: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return the numbers of a category's words, NaN for none."""
-    codes = np.asarray(values["codes"], dtype=np.float64)
-    return np.where(codes < 0, np.nan, codes)
-
-
-def _shortened(numbers: Any) -> NDArray[np.float64]:
+def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values with `_STATE_BITS` bits of the mantissa: the zeros behind them take no room."""
-    values = np.asarray(numbers, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         mantissa, exponent = np.frexp(values)
         short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)
     return short
 
 
-def script_of(name: str) -> str:
-    """Return a script of the page."""
-    return _file(f"{name}.js")
+def program_of(scripts: Iterable[str]) -> str:
+    """Return some scripts of the page as one, behind the colours that they read."""
+    return "\n".join([f"const TOKENS = {as_json(tokens())};", *(_file(f"{name}.js") for name in scripts)])
 
 
 def _file(name: str) -> str:
     return (files("netsim.replay") / "page" / name).read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    """Return text for HTML, with escapes for what has no encoding (lone surrogates)."""
-    shown = text.encode(errors="backslashreplace").decode()
-    return shown.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def as_json(value: object) -> str:

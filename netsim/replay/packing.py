@@ -30,15 +30,11 @@ def pack(columns: Mapping[str, NDArray[Any]], quickly: bool = False) -> dict[str
     for name, column in columns.items():
         kind = next(kind for kind, dtype in _TYPES.items() if column.dtype == dtype)
         bits = np.ascontiguousarray(column).view(f"<u{column.dtype.itemsize}")
-        if quickly:
-            listed.append({"name": name, "type": kind, "length": len(column), "less": "previous"})
-            planes.append(_shuffled(_difference(bits, "previous", seen)))
-            continue
         # Another float column can be subtracted, too: a frame ends soon after it began.
         others = [
             other for other in seen if kind == "f8" == seen[other].dtype.str[1:] and len(seen[other]) == len(bits)
         ]
-        less = min(["", "previous", *others], key=lambda each: _tried(bits, each, seen))
+        less = "previous" if quickly else min(["", "previous", *others], key=lambda each: _tried(bits, each, seen))
         listed.append({"name": name, "type": kind, "length": len(column), "less": less})
         planes.append(_shuffled(_difference(bits, less, seen)))
         seen[name] = column

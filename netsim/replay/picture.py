@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,11 @@ class Wanted:
                 check.put(self, **{field: check.finite(name, value, low=0.0)})
         check.fields(self, check.integer, "fps", optional=True, low=1, high=50)
         if self.size is not None:
-            _check_size(self.size)
+            size = check.pair("size", self.size, "(width, height) in pixels")
+            check.put(self, size=size)
+            for name, each, least in zip(("width", "height"), size, _SMALLEST, strict=True):
+                check.integer(f"size, {name}", each, low=least, high=_LARGEST)
+            check.fits("size", size, _BYTES * size[0] * size[1], "its pixels")
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -103,14 +107,6 @@ def size_of(text: str) -> tuple[int, int]:
     if not (width.isdecimal() and height.isdecimal() and len(text) < 20):
         raise check.refuse("size", text, "WIDTHxHEIGHT in pixels, such as 1200x800")
     return int(width), int(height)
-
-
-def _check_size(size: Any) -> None:
-    if not (isinstance(size, tuple | list) and len(size) == 2):
-        raise check.refuse("size", size, "a width and a height in pixels")
-    for name, each, least in zip(("width", "height"), size, _SMALLEST, strict=True):
-        check.integer(f"size, {name}", each, low=least, high=_LARGEST)
-    check.fits("size", size, _BYTES * size[0] * size[1], "its pixels")
 
 
 def format_of(path: str | Path) -> str:
@@ -160,7 +156,8 @@ def write_picture(
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(run, wanted, view, film)
     size = wanted.size or ((880, 600) if film and view == "map" else (960, 600) if film else _usual_size(view, run))
-    k = _scale(size) if wanted.size or film else 1.0
+    # A picture four times as large has text twice as high, or nobody could read it.
+    k = min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0) if wanted.size or film else 1.0
 
     def still(theme: str) -> Still:
         return Still(meta, columns, view=view, theme=theme, size=size, k=k, begin=begin, end=end)
@@ -168,7 +165,7 @@ def write_picture(
     one, clock = still(wanted.theme or "light"), Film(meta["film"])
     if film:
         fps = wanted.fps or _FPS
-        return _write_film(path, ending, _Pictures(one, size, _times(run, clock, begin, end, fps), fps), report)
+        return _write_film(path, one, size, _times(run, clock, begin, end, fps), fps, report)
     # A map is that of the first time; of a diagram there is no cursor.
     at = None if view != "map" else float(clock.at(end if wanted.begin is None else wanted.begin))
     below, above = one.at(at)
@@ -179,7 +176,7 @@ def write_picture(
     # 256 colours take a third of the bytes, and look the same.
     painted = Painter(*size, one.ground).paint(below, above)
     image = painted.quantize(palette=_palette([painted], 256), dither=Image.Dither.NONE)
-    return write_pieces(path, _saved(lambda file: image.save(file, format="png", optimize=True)))
+    return write_pieces(path, _saved(image, format="png", optimize=True))
 
 
 def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
@@ -220,27 +217,7 @@ def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
     return (1000, 700) if view == "map" else (1200, max(420, min(1200, 150 + (90 if count <= 8 else 34) * count)))
 
 
-def _scale(size: tuple[int, int]) -> float:
-    """Return how large text is: a picture four times as large has text twice as high, or nobody could read it."""
-    return min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0)
-
-
 # --- films ------------------------------------------------------------------------------------------------------------
-
-
-class _Pictures:
-    """The pictures of a film at some times of it (s), one after the other; so many in a second."""
-
-    def __init__(self, still: Still, size: tuple[int, int], times: list[float], fps: int) -> None:
-        self.size, self.times, self.fps = size, times, fps
-        self._still, self._painter = still, Painter(*size, still.ground)
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def image(self, number: int) -> Image.Image:
-        """Return a picture."""
-        return self._painter.paint(*self._still.at(self.times[number]))
 
 
 def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> list[float]:
@@ -251,32 +228,35 @@ def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> l
     return [*itertools.chain(*(np.arange(first, last, 1 / fps).tolist() for first, last in spans)), spans[-1][1]]
 
 
-def _write_film(path: str | Path, ending: str, film: _Pictures, report: Report | None) -> Path:
-    label = f"{ending}, pictures"
-    with nullcontext(lambda number: None) if report is None else report(label, len(film)) as done:
+def _write_film(
+    path: str | Path, still: Still, size: tuple[int, int], times: list[float], fps: int, report: Report | None
+) -> Path:
+    """Write the pictures at some times of the film (s), so many in a second."""
+    ending, painter = format_of(path), Painter(*size, still.ground)
+    shows = nullcontext(lambda number: None) if report is None else report(f"{ending}, pictures", len(times))
+    with shows as done:
 
         def images() -> Iterator[Image.Image]:
-            for number in range(len(film)):
-                yield film.image(number)
+            for number, time in enumerate(times):
+                yield painter.paint(*still.at(time))
                 done(number + 1)
 
-        return _write_gif(path, film, images()) if ending == "gif" else _write_mp4(path, film, images())
+        if ending == "mp4":
+            return _write_mp4(path, size, images(), len(times), fps)
+        some = [times[place * (len(times) - 1) // (_SAMPLES - 1)] for place in range(_SAMPLES)]
+        palette = _palette([painter.paint(*still.at(time)) for time in some], _COLOURS)
+        reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images())
+        return _write_gif(path, reduced, len(times), fps)
 
 
-def _write_gif(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
-    some = [film.image(place * (len(film) - 1) // (_SAMPLES - 1)) for place in range(_SAMPLES)]
-    palette = _palette(some, _COLOURS)
-    reduced = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images)
-    times = [1000 / film.fps] * (len(film) - 1) + [1000 * _LAST]
+def _write_gif(path: str | Path, images: Iterator[Image.Image], count: int, fps: int) -> Path:
+    times = [1000 / fps] * (count - 1) + [1000 * _LAST]
     # A GIF counts hundredths of a second.
-    ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(len(times))]
-    durations = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
-    first = next(reduced)
-
-    def save(file: IO[bytes]) -> None:
-        first.save(file, format="gif", save_all=True, append_images=reduced, duration=durations, loop=0, optimize=True)
-
-    return write_pieces(path, _saved(save))
+    ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(count)]
+    durations = [end - begin for begin, end in itertools.pairwise([0, *ends])]
+    first = next(images)
+    how: dict[str, Any] = {"append_images": images, "duration": durations, "loop": 0, "save_all": True}
+    return write_pieces(path, _saved(first, format="gif", optimize=True, **how))
 
 
 def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
@@ -296,43 +276,33 @@ def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
     return palette
 
 
-def _write_mp4(path: str | Path, film: _Pictures, images: Iterator[Image.Image]) -> Path:
+def _write_mp4(path: str | Path, size: tuple[int, int], images: Iterator[Image.Image], count: int, fps: int) -> Path:
     """Have ffmpeg make a film, in a folder of its own, as it must go back in its file."""
-    width, height = film.size
-    with tempfile.TemporaryDirectory(prefix="netsim-") as folder:
+    with tempfile.TemporaryDirectory(prefix="netsim-") as folder, tempfile.TemporaryFile() as errors:
         made = Path(folder) / "film.mp4"
-        source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(film.fps), "-i", "-"]
+        source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{size[0]}x{size[1]}", "-r", str(fps), "-i", "-"]
         # Even sides and this layout of pixels are what every player can show; no time of day is in the file.
         target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-threads", "1"]
         target += ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
         command = ["ffmpeg", "-v", "error", "-nostdin", "-y", *source, *target, str(made)]
-        with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+        # Its pipe breaks where ffmpeg gives up; the reason is told below.
+        with (
+            suppress(BrokenPipeError),
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors) as process,
+        ):
             assert process.stdin is not None
-            try:
-                for number, image in enumerate(images):
-                    # The last picture stays.
-                    count = round(_LAST * film.fps) if number == len(film) - 1 else 1
-                    process.stdin.write(image.tobytes() * count)
-                process.stdin.close()
-            except BrokenPipeError:
-                # What was not written must go, or Python would complain later on; the reason is told below.
-                with suppress(BrokenPipeError):
-                    process.stdin.close()
-            except BaseException:
-                process.kill()
-                process.wait()
-                raise
-            status = process.wait()
-            errors.seek(0)
-            said = " ".join(errors.read().decode(errors="replace").split())
-        if status or not made.is_file():
-            raise NetsimError(f"mp4: ffmpeg could not make it ({said[:200] or f'exit status {status}'})")
+            for number, image in enumerate(images):
+                # The last picture stays.
+                process.stdin.write(image.tobytes() * (round(_LAST * fps) if number == count - 1 else 1))
+        errors.seek(0)
+        said = " ".join(errors.read().decode(errors="replace").split())
+        if process.returncode or not made.is_file():
+            raise NetsimError(f"mp4: ffmpeg could not make it ({said[:200] or f'exit status {process.returncode}'})")
         return write_pieces(path, [made.read_bytes()])
 
 
-def _saved(save: Callable[[IO[bytes]], Any]) -> Iterator[bytes]:
-    """Yield a whole file."""
+def _saved(image: Image.Image, **how: Any) -> Iterator[bytes]:
+    """Yield an image's whole file."""
     file = io.BytesIO()
-    save(file)
+    image.save(file, **how)
     yield file.getvalue()

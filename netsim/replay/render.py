@@ -20,7 +20,7 @@ from netsim.draw import Draw, check_draw, named_kinds, resolved
 from netsim.errors import BadInput
 from netsim.radio.medium import ACK
 from netsim.replay.film import film_of
-from netsim.replay.frames import MOST, Columns, Frames, Log, frames_of
+from netsim.replay.frames import MOST, Columns, Log, Reader, frames_of
 from netsim.replay.html import html
 from netsim.replay.run_history import RunHistory
 from netsim.util import check
@@ -89,7 +89,7 @@ def parts(
 
 def describe(
     log: Log,
-    found: Frames,
+    found: Reader,
     about: About,
     rounds: "pd.DataFrame | None" = None,
     states: "pd.DataFrame | None" = None,
@@ -194,15 +194,12 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
-def _some(rows: int) -> Any:
-    """Return which of some rows are kept: all, or some evenly, the last among them."""
-    return np.arange(rows) if rows <= MOST_ROWS else np.linspace(0, rows - 1, MOST_ROWS).round().astype(np.int64)
-
-
 def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
     """Return the columns of rounds.csv that can be drawn, against their times: ``x`` (s) and ``columns``."""
     table = rounds.drop(columns=["round", "algorithm"], errors="ignore").select_dtypes("number")
-    table = table.dropna(axis=1, how="all").iloc[_some(len(rounds))]
+    # All rows, or some evenly, the last among them.
+    some = np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_ROWS)).round().astype(np.int64)
+    table = table.dropna(axis=1, how="all").iloc[some]
     # The study's own first: what every run has stands behind it.
     names = sorted((name for name in table.columns if name != "time_s"), key=lambda name: name in _EVERY_RUN)
     columns = {str(name): _numbers(table[name]) for name in names}
@@ -256,12 +253,10 @@ def _values(column: "pd.Series[Any]", is_strip: bool = False) -> Any:
 
 def marks_of(log: Log) -> dict[str, Any]:
     """Return the agents' notes in order of time, as JSON has them."""
-    parts = [np.empty(0, NOTED), *log.chunks("notes")]
-    notes = np.concatenate(parts)
+    notes = np.concatenate([np.empty(0, NOTED), *log.chunks("notes")])
+    times, agents, sent, said = (notes[name].tolist() for name in ("time", "agent", "sent", "text"))
     shown = texts(log.texts)
-    named = [shown[index] for index in notes["text"].tolist()]
-    columns = {"times": "time", "agents": "agent", "sent": "sent"}
-    return {**{name: notes[field].tolist() for name, field in columns.items()}, "texts": named}
+    return {"times": times, "agents": agents, "sent": sent, "texts": [shown[index] for index in said]}
 
 
 def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.draw import resolved
+from netsim.draw import resolved, values_of
 
 __all__ = ["Cell", "Fault", "RunHistory", "cells_of"]
 
@@ -47,8 +47,8 @@ class RunHistory:
     def __init__(self, meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
         self.meta, self.columns = meta, columns
         self.draw = meta["draw"] if "draw" in meta else resolved(meta["states"], meta["agents"], {})
-        self._values: dict[str, list[Any]] = {}
         self.agents: list[str] = list(meta["agents"])
+        self._numbers = {name: number for number, name in enumerate(self.agents)}
         self.kinds: list[str] = list(meta["kinds"])
         self.causes: list[str] = list(meta["causes"])
         self.labels: list[str] = list(meta.get("labels", ()))
@@ -87,17 +87,16 @@ class RunHistory:
         """Return the states that are drawn as something (`netsim.draw`)."""
         return [name for name, each in self.draw.items() if each["as"] == kind]
 
-    def values(self, name: str) -> list[Any]:
-        """Return the values of a state, one for each change: words, numbers, or None."""
-        if name not in self._values:
-            self._values[name] = _values(self.meta["states"]["values"][name])
-        return self._values[name]
+    @cached_property
+    def values(self) -> dict[str, list[Any]]:
+        """The values of each state, one for each change: words, numbers, or None."""
+        return {name: values_of(column) for name, column in self.meta["states"]["values"].items()}
 
     def value(self, name: str, agent: int, time: float) -> Any:
         """Return an agent's state at a time: a word, a number, or None."""
         times, rows = self._of_agents
         place = bisect_right(times[agent], time) - 1
-        return self.values(name)[rows[agent][place]] if place >= 0 else None
+        return self.values[name][rows[agent][place]] if place >= 0 else None
 
     @cached_property
     def _of_agents(self) -> tuple[list[list[float]], list[list[int]]]:
@@ -116,7 +115,7 @@ class RunHistory:
         states = self.meta["states"]
         last = {
             (time, agent): value
-            for time, agent, value in zip(states["times"], states["agents"], self.values(name), strict=True)
+            for time, agent, value in zip(states["times"], states["agents"], self.values[name], strict=True)
         }
         before: dict[int, Any] = {}
         for (time, agent), value in last.items():
@@ -124,24 +123,17 @@ class RunHistory:
                 yield time, agent, value, before.get(agent)
             before[agent] = value
 
-    def has(self, kind: str, agent: int, time: float) -> bool:
-        """Return whether an agent has a flag at a time."""
-        return any(self.value(name, agent, time) in ("True", 1.0) for name in self.drawn_as(kind))
-
     def agent_named(self, agent: int, value: Any) -> int:
         """Return the agent to which an edge of an agent leads; -1 for none."""
         found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
         return -1 if found == agent else found
 
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.agents)}
-
     def tree_at(self, name: str, time: float) -> tuple[list[int], list[float]]:
         """Return each agent's edge at a time, to a parent (-1: none), and its depth (NaN: no way to a root)."""
         count = len(self.agents)
         parents = [self.agent_named(agent, self.value(name, agent, time)) for agent in range(count)]
-        stars = [self.has("star", agent, time) for agent in range(count)]
+        flags = self.drawn_as("star")
+        stars = [any(self.value(flag, agent, time) in ("True", 1.0) for flag in flags) for agent in range(count)]
         depths = [math.nan] * count
         for agent in range(count):
             way = [agent]
@@ -197,10 +189,3 @@ def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
         begin, end = 0.0, begin if end is None else end
     until, links = ended_at if end is None else float(end), tuple((one, other) for one, other in found["links"])
     return Fault(found["what"], found["text"], float(begin), until, end is not None, tuple(found["agents"]), links)
-
-
-def _values(column: Any) -> list[Any]:
-    """Return a state's values: words, numbers, or None."""
-    if isinstance(column, Mapping):
-        return [column["words"][code] if code >= 0 else None for code in column["codes"]]
-    return [None if each is None or not math.isfinite(each) else float(each) for each in column]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.replay.canvas import Call, width_of
-from netsim.replay.html import as_json, page_parts, script_of, tokens
+from netsim.replay.html import as_json, page_parts, program_of, tokens
 
 __all__ = ["Still", "program", "told"]
 
@@ -89,7 +89,7 @@ def told(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], how: Mapp
 
 def program() -> str:
     """Return the scripts that draw; they ask for a function ``widthOf`` of a text and its style."""
-    return "\n".join([f"const TOKENS = {as_json(tokens())};", *map(script_of, _SCRIPTS)])
+    return program_of(_SCRIPTS)
 
 
 def _packed(column: NDArray[Any]) -> tuple[str, str]:

@@ -932,8 +932,9 @@ def main() -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Format a warning; one of what reads run folders is about the user's folder, not about a line of code."""
-    if Path(filename).parent == Path(__file__).parent:
+    """Format a warning; one of what a command reads is about the user's file or folder, not about a line of code."""
+    # What warns at the line that called netsim finds, in a command, that of the library which parses the command line.
+    if Path(filename).parent in (Path(__file__).parent, Path(click.__file__).parent):
         return f"netsim: {message}\n"
     return _format_as_usual(message, category, filename, lineno, line)
 

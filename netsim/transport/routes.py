@@ -14,6 +14,9 @@ from netsim.util import check
 
 __all__ = ["Routes", "Routing"]
 
+# What a frame of 32 bits holds, as the number is sent with each message.
+_MOST_HOPS = 2**32 - 1
+
 Routing = str | Mapping[Any, Mapping[Any, Any]]
 
 
@@ -45,7 +48,11 @@ class Routes:
                 raise check.refuse("hop_limit", hop_limit, "left out without routing")
             return None
         # A route without a circle has fewer links than the graph has nodes.
-        limit = max(len(graph) - 1, 1) if hop_limit is None else check.integer("hop_limit", hop_limit, low=1)
+        limit = (
+            max(len(graph) - 1, 1)
+            if hop_limit is None
+            else check.integer("hop_limit", hop_limit, low=1, high=_MOST_HOPS)
+        )
         if isinstance(routing, Mapping):
             routing = _checked_tables(graph, routing)
         elif not isinstance(routing, str):

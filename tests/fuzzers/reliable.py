@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from netsim import BadInput, topology
+from netsim import BadInput, Link, topology
 from netsim.links import Reliability
 from tests.fuzzers.faults import COUNTS, faulty
 from tests.fuzzers.laws import Played, check_books, check_same
@@ -20,8 +20,13 @@ def a_reliability(rng: Rng, case: Case) -> Reliability:
         way = "keyframe"
     timeout = None if rng.random() < 0.6 else float(network.round_period * 10 ** rng.uniform(-3, 0.3))
     few = Reliability(way, timeout, tries=int(rng.integers(1, 6)), window=int(rng.integers(1, 6)))
+    changed = [getattr(fault, "latency", None) for fault in network.faults]
     try:
-        for link in (network.link, *network.links.values()):
+        for link in (
+            network.link,
+            *network.links.values(),
+            *(Link(latency=each) for each in changed if each is not None),
+        ):
             few.resend_after(link.latency_model, network.round_period)
     except BadInput:
         return Reliability("nack", window=few.window)

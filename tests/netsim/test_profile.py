@@ -72,6 +72,8 @@ def test_a_device_hears_nothing_while_it_is_offline(file: Path) -> None:
             "node,uplink,communication\n0,1,1\n",
             r"devices.csv, line 2: must have one of the columns uplink and communication, which say the same; .*",
         ),
+        ("node,uplink\na,1e3\na,2e3\n", r"devices.csv, line 3: uplink of 'a' must be 1000, as before; it is 2000"),
+        ("downlink\n10\n10\n5\n", r"devices.csv, line 4: downlink of all nodes must be 10, as before; it is 5"),
         ("node,active\n0,1\n", r"devices.csv, line 2: must have a time in inactive, too; it is empty"),
         ("node,active,inactive\n0,2,2\n", r"devices.csv, line 2: inactive = 2.0: must be a number > 2"),
         ("node,active,inactive\n0,2,5\n0,4,6\n", r"devices.csv, line 3: active = 4.0: must be a number >= 5"),

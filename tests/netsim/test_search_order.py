@@ -394,7 +394,7 @@ def test_agents_that_cannot_meet_within_an_instant_have_no_choices() -> None:
 
 
 def test_an_unknown_way_to_draw_is_refused() -> None:
-    with pytest.raises(BadInput, match="order = 'fair': must be one of random, priorities"):
+    with pytest.raises(BadInput, match="order = 'fair': must be one of True, False, random, priorities"):
         search(STORE, NoLostUpdate, order="fair")  # type: ignore[arg-type]
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from netsim import Agent, AgentError, BadInput, Link, Network, Stalled, topology
+from netsim import Agent, AgentError, BadInput, Link, Network, Run, Stalled, topology
 from netsim.checkers import invoke, no_lost_update
 from netsim.faults import Lose
 from netsim.pytest_plugin import CALL, Call
@@ -276,6 +277,24 @@ def test_what_cannot_be_is_refused_in_a_line(make: Any, message: str) -> None:
     assert message_of(make, BadInput).startswith(message)
 
 
+def test_the_number_of_seeds_may_be_numpys() -> None:
+    runs: list[Run] = []
+
+    @simulate(seeds=np.int64(2))  # type: ignore[arg-type]
+    def test(network: Network) -> None:
+        runs.append(network.run({0: Talker([]), 1: Listener()}))
+
+    test(network=Network(topology.path(2)))
+    assert len(runs) == 2
+
+
+def test_a_run_that_has_not_begun_can_be_shown() -> None:
+    # Test frameworks show what stands in the frames of a traceback.
+    with pytest.raises(BadInput, match="must be the only one") as caught:
+        simulate()(twice)(tills())
+    assert any("not begun" in repr(entry.frame.f_locals.get("result")) for entry in caught.traceback)
+
+
 def test_a_skip_is_a_skip() -> None:
     @simulate()
     async def test(network: Network) -> None:
@@ -428,8 +447,10 @@ def test_the_plugin_imports_nothing_of_netsim_until_it_is_used() -> None:
 def test_a_failing_test_prints_the_command_that_repeats_it(suite: Path) -> None:
     said = run_suite(suite, "-o", "asyncio_mode=strict")
     assert "1 failed, 2 passed" in said
-    (again,) = (line.removeprefix("E").strip() for line in said.splitlines() if "again: pytest" in line)
-    (replay,) = (line.removeprefix("E").strip() for line in said.splitlines() if "replay: " in line)
+    # Under CI pytest repeats all of it in its summary.
+    told = [line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E")]
+    (again,) = (line for line in told if "again: pytest" in line)
+    (replay,) = (line for line in told if "replay: " in line)
     assert Path(replay.removeprefix("replay: ")).parent == suite / ".pytest_cache" / "d" / "netsim"
     assert Path(replay.removeprefix("replay: ")).stat().st_size > 100_000
     words = shlex.split(again)[2:]

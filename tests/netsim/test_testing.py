@@ -73,6 +73,21 @@ def test_a_talker_follows_its_plan() -> None:
     assert both.took == [2]
 
 
+@every(
+    ("plan", "words"),
+    [
+        ([(math.nan, 1)], "plan = nan: must be a number >= 0"),
+        ([(-1.0, 1)], "plan = -1.0: must be a number >= 0"),
+        ([(1.0, 1), 2.0], "plan[1] = 2.0: must be a pair (time, value)"),
+        (3, "plan = 3: must be pairs (time, value)"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(plan: Any, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Talker(plan)
+    assert str(caught.value) == words
+
+
 def test_an_actor_follows_its_script_and_its_errors_name_it() -> None:
     async def script(me: Actor) -> None:
         await asyncio.sleep(1.0)

@@ -13,7 +13,7 @@ class Causality {
     Object.assign(this, { columns, agents });
     const { start, end, cause } = columns, arrived = orderOf(end).filter((row) => cause[row] === 0);
     const most = start.length + arrived.length + local.length;
-    Object.assign(this, { count: 0, time: new Float64Array(most), agent: new Int32Array(most), rank: new Int32Array(most), before: new Int32Array(most) });
+    Object.assign(this, { count: 0, time: new Float64Array(most), agent: new Int32Array(most), before: new Int32Array(most) });
     // The events at which a row was sent and arrived (-1: it did not).
     this.sent = new Int32Array(start.length);
     this.got = new Int32Array(start.length).fill(-1);
@@ -34,8 +34,12 @@ class Causality {
       }
       if (!(now < Infinity)) break;
     }
-    for (const name of ["time", "agent", "rank", "before"]) this[name] = this[name].slice(0, this.count);
-    this.index(arrived);
+    for (const name of ["time", "agent", "before"]) this[name] = this[name].slice(0, this.count);
+    this.arrivals = grouped(this.got, this.count, arrived);
+    this.sendings = grouped(this.sent, this.count);
+    this.line = grouped(this.agent, this.agents);
+    this.after = new Int32Array(this.count).fill(-1);
+    this.before.forEach((before, event) => before >= 0 && (this.after[before] = event));
   }
 
   // The event of an agent at a time, a new one if it has none yet.
@@ -46,7 +50,6 @@ class Causality {
     this.time[event] = now;
     this.agent[event] = agent;
     this.before[event] = last;
-    this.rank[event] = last < 0 ? 0 : this.rank[last] + 1;
     return (this.last[agent] = event);
   }
 
@@ -60,23 +63,6 @@ class Causality {
     this.sent[row] = this.spoke[agent] = this.current(agent, now);
   }
 
-  index(arrived) {
-    // What arrived at event i is inRows[inFirst[i]] ... inRows[inFirst[i + 1] - 1]; sent likewise.
-    [this.inFirst, this.inRows] = sorted(arrived, this.got, this.count);
-    [this.outFirst, this.outRows] = sorted(this.sent.map((_, row) => row), this.sent, this.count);
-    this.line = grouped(this.agent, this.agents);
-    this.after = new Int32Array(this.count).fill(-1);
-    this.before.forEach((before, event) => before >= 0 && (this.after[before] = event));
-  }
-
-  arrivals(event) {
-    return this.inRows.subarray(this.inFirst[event], this.inFirst[event + 1]);
-  }
-
-  sendings(event) {
-    return this.outRows.subarray(this.outFirst[event], this.outFirst[event + 1]);
-  }
-
   // The events of an agent at a time: mostly one.
   at(agent, time) {
     const line = this.line(agent), first = countUpTo(this.time, time, true, line), found = [];
@@ -84,26 +70,23 @@ class Causality {
     return found;
   }
 
-  // Marks of the events before one. Events are numbered so that none is before one with a lower number.
+  // Marks of the events before one, and of those after it.
   past(event) {
-    const { sent, before, inFirst, inRows } = this, marks = new Uint8Array(this.count);
-    marks[event] = 1;
-    for (let at = event; at >= 0; at--) {
-      if (!marks[at]) continue;
-      if (before[at] >= 0) marks[before[at]] = 1;
-      for (let i = inFirst[at]; i < inFirst[at + 1]; i++) marks[sent[inRows[i]]] = 1;
-    }
-    marks[event] = 0;
-    return marks;
+    return this.reached(event, -1, this.before, this.arrivals, this.sent);
   }
 
   future(event) {
-    const { got, after, outFirst, outRows } = this, marks = new Uint8Array(this.count);
+    return this.reached(event, 1, this.after, this.sendings, this.got);
+  }
+
+  // Marks of the events that chains from one lead to. Events are numbered so that none is before one with a lower number.
+  reached(event, step, next, rows, ends) {
+    const marks = new Uint8Array(this.count);
     marks[event] = 1;
-    for (let at = event; at < this.count; at++) {
+    for (let at = event; at >= 0 && at < this.count; at += step) {
       if (!marks[at]) continue;
-      if (after[at] >= 0) marks[after[at]] = 1;
-      for (let i = outFirst[at]; i < outFirst[at + 1]; i++) if (got[outRows[i]] >= 0) marks[got[outRows[i]]] = 1;
+      if (next[at] >= 0) marks[next[at]] = 1;
+      for (const row of rows(at)) if (ends[row] >= 0) marks[ends[row]] = 1;
     }
     marks[event] = 0;
     return marks;
@@ -152,16 +135,6 @@ class Causality {
     }
     return { events, rows };
   }
-}
-
-// Some rows by the event of each, in order of events: where those of an event begin, and the rows.
-function sorted(rows, events, count) {
-  const first = new Uint32Array(count + 1), list = new Int32Array(rows.length);
-  for (const row of rows) first[events[row] + 1]++;
-  for (let i = 1; i <= count; i++) first[i] += first[i - 1];
-  const place = first.slice();
-  for (const row of rows) list[place[events[row]]++] = row;
-  return [first, list];
 }
 
 // One instant at which frames take no time.

@@ -37,8 +37,8 @@ class Curves {
     this.panel.hidden = !this.names.length || !this.x.length;
     if (!this.chips.length) this.shown = this.first();
     this.names.slice(this.chips.length).forEach((name) => {
-      const zero = this.values[this.chips.length].every((v) => !v), chip = element("button", name, { type: "button", title: `show or hide ${name}` }), i = this.chips.push(chip) - 1;
-      chip.addEventListener("click", () => this.toggle(i));
+      const i = this.chips.length, zero = this.values[i].every((v) => !v), chip = newButton(name, () => this.toggle(i), { title: `show or hide ${name}` });
+      this.chips.push(chip);
       // What is always 0 is folded.
       this.panel.querySelector(zero ? "[data-part=zeros] .chips" : "[data-part=chips]").append(chip);
       chip.zero = zero;
@@ -99,9 +99,7 @@ class Curves {
       chip.style.borderStyle = k === 1 ? "dashed" : k === 2 ? "dotted" : k === 3 ? "double" : "";
     });
     this.rows = this.shown.map((i, k) => {
-      const row = element("span", ""), key = element("b", this.names[i]), value = element("output", "");
-      key.style.color = this.colours[k];
-      row.append(key, " ", value);
+      const value = element("output"), row = element("span", [element("b", this.names[i], { style: `color: ${this.colours[k]}` }), " ", value]);
       return { row, value, i };
     });
     this.readings.replaceChildren(...this.rows.map(({ row }) => row));

@@ -98,29 +98,18 @@ class Drawings {
   drawEdge(context, { x, y, radius, k }, from, to, colour, wide, alpha, dash) {
     const dx = x[to] - x[from], dy = y[to] - y[from], far = Math.hypot(dx, dy) || 1, [ux, uy] = [dx / far, dy / far], size = (3 + 1.6 * wide) * k;
     const [tipX, tipY] = [x[to] - ux * (radius + 3), y[to] - uy * (radius + 3)];
-    context.save();
+    const line = [x[from] + ux * radius, y[from] + uy * radius, tipX - ux * size, tipY - uy * size];
+    const head = [[0, 0], [-ux - 0.6 * uy, -uy + 0.6 * ux], [-ux + 0.6 * uy, -uy - 0.6 * ux]];
     context.globalAlpha = alpha;
-    context.strokeStyle = context.fillStyle = colour;
-    context.lineWidth = wide * k;
-    context.setLineDash(dash.map((each) => each * k));
-    context.beginPath();
-    context.moveTo(x[from] + ux * radius, y[from] + uy * radius);
-    context.lineTo(tipX - ux * size, tipY - uy * size);
-    context.stroke();
-    context.beginPath();
-    polygon(context, 1, [[tipX, tipY], [tipX - ux * size - 0.6 * uy * size, tipY - uy * size + 0.6 * ux * size], [tipX - ux * size + 0.6 * uy * size, tipY - uy * size - 0.6 * ux * size]]);
-    context.fill();
-    context.restore();
+    paint(context, (c) => lines(c, 1, [line]), { stroke: colour, wide: wide * k, dash: dash.map((each) => each * k) });
+    paint(context, (c) => polygon(c, size, head, tipX, tipY), { fill: colour });
+    context.globalAlpha = 1;
   }
 
   // A broadcast that many hear is one ring.
   drawRing(context, stage, sender, reach, share, colour, strong) {
-    context.beginPath();
-    context.arc(stage.x[sender], stage.y[sender], stage.radius + reach * share, 0, TURN);
     context.globalAlpha = strong * (0.8 - 0.6 * share);
-    context.strokeStyle = colour;
-    context.lineWidth = 1.7 * stage.k;
-    context.stroke();
+    paint(context, (c) => c.arc(stage.x[sender], stage.y[sender], stage.radius + reach * share, 0, TURN), { stroke: colour, wide: 1.7 * stage.k });
     context.globalAlpha = 1;
   }
 
@@ -130,12 +119,8 @@ class Drawings {
     for (const index of this.all("arc")) {
       const { value: due, from } = this.since(index, agent, t), share = Math.min((due - t) / (due - from || 1), 1);
       if (!(due > t) || due === Infinity) continue;
-      for (const [colour, until] of [[look.faint, 1], [share < 0.3 ? look.accent : look.soft, share]]) {
-        context.beginPath();
-        context.arc(x, y, 1.42 * r, -TURN / 4, -TURN / 4 + TURN * until);
-        context.strokeStyle = colour;
-        context.lineWidth = 3.5 * k;
-        context.stroke();
+      for (const [stroke, until] of [[look.faint, 1], [share < 0.3 ? look.accent : look.soft, share]]) {
+        paint(context, (c) => c.arc(x, y, 1.42 * r, -TURN / 4, -TURN / 4 + TURN * until), { stroke, wide: 3.5 * k });
       }
     }
     const count = this.all("stack").length ? this.all("stack").reduce((sum, i) => sum + (value(i) || 0), 0) : waiting;
@@ -153,21 +138,13 @@ class Drawings {
     }
     if (!this.has("token", agent, t)) return;
     for (const [share, fill] of [[0.55, look.coin], [0.28, ""]]) {
-      context.beginPath();
-      context.arc(x + 0.9 * r, y - 0.9 * r, share * r, 0, TURN);
-      context.fillStyle = fill;
-      if (fill) context.fill();
-      context.strokeStyle = "#14181d";
-      context.lineWidth = 1.4 * k;
-      context.stroke();
+      paint(context, (c) => c.arc(x + 0.9 * r, y - 0.9 * r, share * r, 0, TURN), { fill, stroke: "#14181d", wide: 1.4 * k });
     }
   }
 
   bar(context, x, y, wide, high, colour) {
     const { look } = this.page;
-    context.fillStyle = colour;
-    context.strokeStyle = look.soft;
-    context.lineWidth = 0.8;
+    Object.assign(context, { fillStyle: colour, strokeStyle: look.soft, lineWidth: 0.8 });
     context.fillRect(x, y, wide, high);
     context.strokeRect(x, y, wide, high);
   }
@@ -213,13 +190,7 @@ class Drawings {
       const { value, from, before } = this.since(index, agent, t), { first, cells } = this.cells(index, value), old = this.cells(index, before).cells, y = top + pitch * (row + 1), fresh = from > 0 && player.fresh(from, GLOW);
       shift = Math.max(shift, first);
       const looks = stage.looksOf(agent, t);
-      context.beginPath();
-      (SHAPES[looks.shape] || SHAPES.circle)(context, left + 1.1 * u, y + 0.5 * pitch, 0.9 * u);
-      context.fillStyle = looks.fill;
-      context.strokeStyle = look.ink;
-      context.lineWidth = 0.08 * u;
-      context.fill();
-      context.stroke();
+      paint(context, (c) => (SHAPES[looks.shape] || SHAPES.circle)(c, left + 1.1 * u, y + 0.5 * pitch, 0.9 * u), { fill: looks.fill, stroke: look.ink, wide: 0.08 * u });
       say(clipped(meta.agents[agent], 4), left + 1.1 * u, y + 0.52 * pitch, 1.05, looks.ink);
       for (let i = 0; i < most; i++) {
         const entry = cells[i], x = x0 + i * cell, box = [x + 0.04 * cell, y + 0.07 * pitch, 0.92 * cell, 0.86 * pitch];

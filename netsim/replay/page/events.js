@@ -7,8 +7,7 @@ const BLOCK = 1024;
 function orderOf(values) {
   const length = values.length;
   const words = new Uint32Array(values.buffer, values.byteOffset, 2 * length);
-  let order = new Uint32Array(length), next = new Uint32Array(length);
-  for (let i = 0; i < length; i++) order[i] = i;
+  let order = new Uint32Array(length).map((_, i) => i), next = new Uint32Array(length);
   for (let digit = 0; digit < 4; digit++) {
     const offset = digit >> 1, shift = 16 * (digit & 1);
     const places = new Uint32Array(65537);
@@ -35,14 +34,14 @@ function countUpTo(values, limit, without = false, rows = null) {
   return low;
 }
 
-// Rows by one of their ends: those of agent i are rows[first[i]] ... rows[first[i + 1] - 1], in order of start.
-function grouped(ends, agents) {
-  const first = new Uint32Array(agents + 1), rows = new Uint32Array(ends.length);
-  for (const agent of ends) first[agent + 1]++;
-  for (let i = 1; i <= agents; i++) first[i] += first[i - 1];
+// Rows by the number that each has, as a function of it: those of number i, in their order, by default that of start.
+function grouped(numbers, count, rows = new Uint32Array(numbers.length).map((_, row) => row)) {
+  const first = new Uint32Array(count + 1), list = new Uint32Array(rows.length);
+  for (const row of rows) first[numbers[row] + 1]++;
+  for (let i = 1; i <= count; i++) first[i] += first[i - 1];
   const place = first.slice();
-  for (let row = 0; row < ends.length; row++) rows[place[ends[row]]++] = row;
-  return (agent) => rows.subarray(first[agent], first[agent + 1]);
+  for (const row of rows) list[place[numbers[row]]++] = row;
+  return (number) => list.subarray(first[number], first[number + 1]);
 }
 
 // The mean time that frames take that arrive, of an even selection.

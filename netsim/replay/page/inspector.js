@@ -96,21 +96,16 @@ class Inspector {
   }
 
   facts(list) {
-    const holder = element("dl", "", { class: "facts" });
-    for (const [name, value] of list) holder.append(element("dt", name), element("dd", value));
-    return holder;
+    return element("dl", list.flatMap(([name, value]) => [element("dt", name), element("dd", value)]), { class: "facts" });
   }
 
   table(heads, rows) {
-    const table = element("table"), head = element("tr");
-    head.append(...heads.map((text) => element("th", text, { scope: "col" })));
-    table.append(head);
-    for (const cells of rows) {
-      const row = element("tr", "", { "data-row": cells[0] });
-      row.append(element("th", cells[0], { scope: "row" }), ...cells.slice(1).map((value) => element("td", String(value))));
-      table.append(row);
-    }
-    return table;
+    const head = element("tr", heads.map((text) => element("th", text, { scope: "col" })));
+    const body = rows.map(([name, ...values]) => {
+      const cells = [element("th", name, { scope: "row" }), ...values.map((value) => element("td", value))];
+      return element("tr", cells, { "data-row": name });
+    });
+    return element("table", [head, ...body]);
   }
 
   // The last things that happened, with their times as the trace has them.
@@ -130,16 +125,14 @@ class Inspector {
         note(events.end[row], row, meta.causes[events.cause[row]]);
       }
     }
-    const list = element("ol", "", { class: "latest", "data-part": "latest" });
-    for (const { time, row, what } of found) {
+    const items = found.map(({ time, row, what }) => {
       const names = `${meta.agents[events.sender[row]]} → ${meta.agents[events.receiver[row]]}`;
-      const item = element("li", "", { "data-row": row, title: `transmission ${events.number[row]} of its sender, ${events.round[row] ? `round ${events.round[row]}` : "outside rounds"}, ${events.bits[row]} bits` });
+      const title = `transmission ${events.number[row]} of its sender, ${events.round[row] ? `round ${events.round[row]}` : "outside rounds"}, ${events.bits[row]} bits`;
       const text = `${clipped(names, 40)}, ${[meta.kinds[events.kind[row]], (meta.labels || [])[events.label[row]]].filter((part) => part).join(" ")}${events.reply[row] ? " (reply)" : ""}`;
       const end = element("b", what);
       if (what !== "sent") end.style.color = this.page.look.colours[events.cause[row]];
-      item.append(element("time", `${short(time, 7)} s`, { title: `${time} s` }), " ", end, " ", text);
-      list.append(item);
-    }
-    return list;
+      return element("li", [element("time", `${short(time, 7)} s`, { title: `${time} s` }), " ", end, " ", text], { "data-row": row, title });
+    });
+    return element("ol", items, { class: "latest", "data-part": "latest" });
   }
 }

@@ -1,19 +1,19 @@
 // Colours, shapes and numbers. The numbers behind them stand in tokens.json (TOKENS): each cause, kind and role has a
 // colour and a shape of its own, so that neither is needed alone.
 
-const TURN = 2 * Math.PI;
+const TURN = 2 * Math.PI, CROSS = [[-1, -1, 1, 1], [-1, 1, 1, -1]];
 
 // Marks of about 2 * s in size around (0, 0): they draw a path, and return whether it is filled.
 const MARKS = {
   dot: (c, s) => (c.arc(0, 0, 0.8 * s, 0, TURN), true),
-  cross: (c, s) => lines(c, s, [[-1, -1, 1, 1], [-1, 1, 1, -1]]),
+  cross: (c, s) => lines(c, s, CROSS),
   triangle: (c, s) => polygon(c, s, [[0, -1.1], [1.1, 0.9], [-1.1, 0.9]]),
   star: (c, s) => lines(c, s, [[-1.2, 0, 1.2, 0], [0, -1.2, 0, 1.2], [-0.8, -0.8, 0.8, 0.8], [-0.8, 0.8, 0.8, -0.8]]),
   zigzag: (c, s) => lines(c, s, [[-1.2, 0.6, -0.4, -0.8], [-0.4, -0.8, 0.4, 0.8], [0.4, 0.8, 1.2, -0.6]]),
   minus: (c, s) => (c.arc(0, 0, s, 0, TURN), lines(c, s, [[-0.6, 0, 0.6, 0]])),
   stack: (c, s) => lines(c, s, [[-1, -0.9, 1, -0.9], [-1, 0, 1, 0], [-1, 0.9, 1, 0.9]]),
-  boxed: (c, s) => (c.rect(-1.2 * s, -1.2 * s, 2.4 * s, 2.4 * s), lines(c, 0.65 * s, [[-1, -1, 1, 1], [-1, 1, 1, -1]])),
-  ringed: (c, s) => (c.arc(0, 0, 1.25 * s, 0, TURN), lines(c, 0.6 * s, [[-1, -1, 1, 1], [-1, 1, 1, -1]])),
+  boxed: (c, s) => (c.rect(-1.2 * s, -1.2 * s, 2.4 * s, 2.4 * s), lines(c, 0.65 * s, CROSS)),
+  ringed: (c, s) => (c.arc(0, 0, 1.25 * s, 0, TURN), lines(c, 0.6 * s, CROSS)),
   square: (c, s) => polygon(c, s, [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]),
   diamond: (c, s) => polygon(c, s, [[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]]) && false,
   half: (c, s) => (c.arc(0, 0, s, Math.PI / 2, 1.5 * Math.PI), c.closePath(), true),
@@ -21,25 +21,37 @@ const MARKS = {
   ring: (c, s) => (c.arc(0, 0, 0.8 * s, 0, TURN), false),
 };
 
-function lines(context, size, list) {
+function lines(context, size, list, left = 0, top = 0) {
   for (const [x, y, toX, toY] of list) {
-    context.moveTo(x * size, y * size);
-    context.lineTo(toX * size, toY * size);
+    context.moveTo(left + x * size, top + y * size);
+    context.lineTo(left + toX * size, top + toY * size);
   }
   return false;
 }
 
-function polygon(context, size, corners) {
-  corners.forEach(([x, y], i) => context[i ? "lineTo" : "moveTo"](x * size, y * size));
+function polygon(context, size, corners, left = 0, top = 0) {
+  corners.forEach(([x, y], i) => context[i ? "lineTo" : "moveTo"](left + x * size, top + y * size));
   context.closePath();
   return true;
 }
 
+// Draw a path: filled if it has a colour for that, stroked if it has one for that.
+function paint(context, path, { fill = "", stroke = "", wide = 1, dash = [] }) {
+  context.beginPath();
+  path(context);
+  if (fill) {
+    context.fillStyle = fill;
+    context.fill();
+  }
+  if (!stroke) return;
+  Object.assign(context, { strokeStyle: stroke, lineWidth: wide });
+  context.setLineDash(dash);
+  context.stroke();
+  context.setLineDash([]);
+}
+
 // Closed shapes of about 2 * s in size around (x, y), of agents and of frames under way, added to a path.
-const around = (corners) => (c, x, y, s) => {
-  corners.forEach(([dx, dy], i) => c[i ? "lineTo" : "moveTo"](x + dx * s, y + dy * s));
-  c.closePath();
-};
+const around = (corners) => (c, x, y, s) => polygon(c, s, corners, x, y);
 const regular = (count, size, turn, dent = 1) => around(Array.from({ length: count }, (_, i) => {
   const angle = turn + (TURN * i) / count, far = i % 2 ? size * dent : size;
   return [far * Math.cos(angle), far * Math.sin(angle)];
@@ -133,12 +145,12 @@ class Look {
     return `${style} ${Math.round(size * this.scale * 10) / 10}px system-ui, sans-serif`;
   }
 
-  // Text with a rim in the paper's colour, to be read above lines.
-  write(context, text, x, y, rim, colour = this.ink) {
+  // Text with a rim in the colour of the ground, to be read above lines.
+  write(context, text, x, y, rim, colour = this.ink, ground = this.paper) {
     if (rim) {
       context.lineWidth = rim;
       context.lineJoin = "round";
-      context.strokeStyle = this.paper;
+      context.strokeStyle = ground;
       context.strokeText(text, x, y);
     }
     context.fillStyle = colour;
@@ -234,10 +246,54 @@ function setText(place, text) {
   if (place.textContent !== text) place.textContent = text;
 }
 
-// Elements with text in them: names come from the run's author, and are never read as HTML.
-function element(tag, text = "", attributes = {}) {
+// Elements with a text or a list of parts in them: names come from the run's author, and are never read as HTML.
+function element(tag, content = "", attributes = {}) {
   const made = document.createElement(tag);
-  made.textContent = text;
+  made.append(...[content].flat());
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;
+}
+
+// Let a click on a button act. The space bar is to play and pause, not to press the last button again.
+function press(button, act) {
+  button.addEventListener("click", (event) => {
+    act();
+    if (event.detail) button.blur();
+  });
+  return button;
+}
+
+const newButton = (content, act, attributes = {}) => press(element("button", content, { type: "button", ...attributes }), act);
+
+// Words at the pointer over a canvas.
+class Tip {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.box = element("div", "", { class: "tip", "aria-hidden": "true", hidden: "" });
+    canvas.after(this.box);
+    canvas.addEventListener("pointerleave", () => this.show(""));
+  }
+
+  // Show a text at a point of the canvas, without one nothing.
+  show(text, x, y) {
+    const { box, canvas: { offsetLeft, offsetTop, clientWidth, clientHeight } } = this;
+    box.hidden = !text;
+    if (!text) return;
+    setText(box, text);
+    box.style.left = `${offsetLeft + Math.max(4, Math.min(x + 14, clientWidth - box.offsetWidth - 4))}px`;
+    box.style.top = `${offsetTop + (y + 18 + box.offsetHeight > clientHeight ? Math.max(y - box.offsetHeight - 8, 0) : y + 18)}px`;
+  }
+}
+
+// A small picture, of a sign of so many pixels, and a function that paints it (again).
+function iconOf(sign, size) {
+  const canvas = element("canvas", "", { width: 2 * size, height: 2 * size, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
+  context.scale(2, 2);
+  const paint = () => {
+    context.clearRect(0, 0, size, size);
+    context.beginPath();
+    sign(context);
+  };
+  paint();
+  return { canvas, paint };
 }

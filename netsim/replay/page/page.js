@@ -114,10 +114,10 @@ class Page extends Shown {
   beside(others, titles = [], place = 0, choose = null) {
     const { time } = this.player, own = this.part("map").parentElement, holder = own.parentElement;
     const added = others.map(() => {
-      const pane = element("div", "", { class: "pane" });
-      pane.append(element("canvas", "", { class: "under", "aria-hidden": "true" }), element("canvas", "", { class: "over", role: "img" }));
-      return pane;
-    }), panes = added.toSpliced(place, 0, own);
+      const under = element("canvas", "", { class: "under", "aria-hidden": "true" }), over = element("canvas", "", { class: "over", role: "img" });
+      return element("div", [under, over], { class: "pane" });
+    });
+    const panes = added.toSpliced(place, 0, own);
     own.querySelectorAll(".branch").forEach((each) => each.remove());
     holder.replaceChildren(...panes);
     const films = others.map(({ meta }) => new Film(meta.film)).toSpliced(place, 0, this.film);
@@ -145,10 +145,8 @@ class Page extends Shown {
     this.chooseRun = choose && ((i) => i !== place && i < this.shown.length && choose(i));
     choice.hidden = !choose;
     choice.replaceChildren(...(choose ? this.titles : []).map((title, i) => {
-      const made = element("button", LETTERS[i], { type: "button", title: `Diagram and inspector of ${title} (${i + 1})`, "aria-pressed": String(i === place) });
-      made.append(element("span", ` · ${clipped(title, 20)}`));
-      made.addEventListener("click", () => this.chooseRun(i));
-      return made;
+      const words = [LETTERS[i], element("span", ` · ${clipped(title, 20)}`)];
+      return newButton(words, () => this.chooseRun(i), { title: `Diagram and inspector of ${title} (${i + 1})`, "aria-pressed": String(i === place) });
     }));
   }
 
@@ -210,6 +208,12 @@ class Page extends Shown {
     this.view = view;
     this.showControls();
     this.resize();
+  }
+
+  // Show more of the diagram's time, or less.
+  zoom(factor) {
+    this.views.spacetime.zoom(factor);
+    this.draw();
   }
 
   // The size of text, 1 to 2: for the back of a room.
@@ -331,24 +335,16 @@ class Page extends Shown {
       play: () => player.toggle(), back: () => player.moment(false), on: () => player.moment(true), slower: () => player.faster(1 / 2), faster: () => player.faster(2),
       "to-map": () => this.show("map"), "to-spacetime": () => this.show("spacetime"), present: () => this.present(),
       theme: () => this.theme(), larger: () => this.larger(), help: () => this.help(), "help-close": () => this.help(),
+      wider: () => this.zoom(1.5), narrower: () => this.zoom(1 / 1.5),
     };
     part("pick").addEventListener("change", () => part("pick").blur());
-    for (const [name, act] of Object.entries(buttons)) {
-      part(name).addEventListener("click", (event) => {
-        act();
-        // The space bar is to play and pause, not to press the last button again.
-        if (event.detail) part(name).blur();
-      });
-    }
+    for (const [name, act] of Object.entries(buttons)) press(part(name), act);
     this.choosesOn(this.stage);
     part("spacetime").addEventListener("click", (event) => this.choose(this.views.spacetime.pick(event.offsetX, event.offsetY, event.shiftKey)));
     part("spacetime").addEventListener("wheel", (event) => {
       event.preventDefault();
-      this.views.spacetime.zoom(event.deltaY > 0 ? 1.25 : 0.8);
-      this.draw();
+      this.zoom(event.deltaY > 0 ? 1.25 : 0.8);
     }, { passive: false });
-    part("wider").addEventListener("click", () => (this.views.spacetime.zoom(1.5), this.draw()));
-    part("narrower").addEventListener("click", () => (this.views.spacetime.zoom(1 / 1.5), this.draw()));
     const { signal } = this.gone;
     document.addEventListener("keydown", (event) => this.key(event), { signal });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => !this.root.dataset.theme && this.repaint(), { signal });

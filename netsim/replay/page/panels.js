@@ -46,20 +46,16 @@ class StatePanel {
   // The words of a category, each with its colour and shape, and what else is drawn.
   drawWords() {
     const { states, look, shown } = this.page;
-    // A sign that several runs have stands once.
-    const list = [...new Map(shown.flatMap(({ drawings }) => [...drawings.legend(), ...drawings.letters()].map((each) => [each[1], each]))).values()], key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
+    // A sign that several runs have stands once; a state may be called as a role is.
+    const list = ["legend", "letters"].flatMap((signs) => {
+      const all = shown.flatMap(({ drawings }) => drawings[signs]());
+      return [...new Map(all.map((each) => [each[1], each])).values()];
+    });
+    const key = `${states.category} ${look.theme} ${list.map(([, words]) => words)}`;
     if (key === this.listed) return;
     this.listed = key;
     this.words.hidden = !list.length;
-    this.words.replaceChildren(...list.map(([sign, words]) => {
-      const item = element("li", ""), canvas = element("canvas", "", { width: 36, height: 36, class: "icon", "aria-hidden": "true" }), context = canvas.getContext("2d");
-      if (!sign) return element("li", words);
-      context.scale(2, 2);
-      context.beginPath();
-      sign(context);
-      item.append(canvas, element("span", words));
-      return item;
-    }));
+    this.words.replaceChildren(...list.map(([sign, words]) => element("li", sign ? [iconOf(sign, 18).canvas, element("span", words)] : words)));
   }
 }
 
@@ -71,11 +67,8 @@ class Counts {
     // A cause of the ledger of which no frame is shown has no number among the events.
     const causes = [...new Set([...meta.causes, ...Object.keys(meta.counts)])];
     for (const cause of causes) this.rows.set(cause, this.add(body, cause, meta.causes.indexOf(cause)));
-    const total = element("tr", "", { "data-part": "total" });
-    this.ended = element("td", "");
-    this.total = element("td", "");
-    total.append(element("th", "all", { scope: "row" }), this.ended, this.total);
-    body.append(total);
+    [this.ended, this.total] = [element("td"), element("td")];
+    body.append(element("tr", [element("th", "all", { scope: "row" }), this.ended, this.total], { "data-part": "total" }));
     this.kinds = new Set();
     this.read();
   }
@@ -93,39 +86,27 @@ class Counts {
       if (this.kinds.has(kind)) continue;
       this.kinds.add(kind);
       const run = page.shown.find((each) => each.meta.kinds.includes(kind)), i = run.meta.kinds.indexOf(kind);
-      const label = element("label", "", { "data-kind": kind }), canvas = this.icon((context) => {
-        context.beginPath();
+      const canvas = this.icon((context) => {
         const { shape, colour } = run.look.kind(i);
-        SHAPES[shape](context, 8, 8, 5);
-        context.fillStyle = colour;
-        context.fill();
+        paint(context, (c) => SHAPES[shape](c, 8, 8, 5), { fill: colour });
       });
-      label.append(this.box("keptKinds", (each) => each.meta.kinds.indexOf(kind)), canvas, kind);
-      kinds.append(label);
+      kinds.append(element("label", [this.box("keptKinds", (each) => each.meta.kinds.indexOf(kind)), canvas, kind], { "data-kind": kind }));
     }
     kinds.hidden = !this.kinds.size;
     // What hollow means, once there is a reply.
     if (!this.hollow && page.shown.some((run) => run.events.reply.includes(1))) {
-      this.hollow = element("p", "", { class: "hollow" });
-      this.hollow.append(this.icon((context) => {
-        context.beginPath();
-        SHAPES.circle(context, 8, 8, 4.5);
-        context.strokeStyle = page.look.ink;
-        context.lineWidth = 1.6;
-        context.stroke();
-      }), "hollow: a reply");
+      const canvas = this.icon((context) => paint(context, (c) => SHAPES.circle(c, 8, 8, 4.5), { stroke: page.look.ink, wide: 1.6 }));
+      this.hollow = element("p", [canvas, "hollow: a reply"], { class: "hollow" });
     }
     if (this.hollow) kinds.append(this.hollow);
   }
 
   add(body, cause, index) {
-    const { look } = this.page;
-    const row = element("tr", "", { "data-cause": cause }), head = element("th", "", { scope: "row" }), label = element("label");
+    const { look } = this.page, label = element("label");
     if (index >= 0) label.append(this.box("keptCauses", () => index), this.icon((context) => look.mark(context, index, 8, 8, 5)));
     label.append(cause.replaceAll("_", " "));
-    head.append(label);
     const now = element("td", "0", { "data-now": "" }), all = element("td", "", { "data-count": "" });
-    row.append(head, now, all);
+    const row = element("tr", [element("th", label, { scope: "row" }), now, all], { "data-cause": cause });
     body.append(row);
     return { row, now, all, index };
   }
@@ -152,16 +133,9 @@ class Counts {
   }
 
   // A small picture of a shape, painted again when the colours change.
-  icon(paint) {
-    const canvas = element("canvas", "", { width: 32, height: 32, class: "icon", "aria-hidden": "true" });
-    const context = canvas.getContext("2d");
-    context.scale(2, 2);
-    const again = () => {
-      context.clearRect(0, 0, 16, 16);
-      paint(context);
-    };
-    again();
-    (this.icons ||= []).push(again);
+  icon(sign) {
+    const { canvas, paint } = iconOf(sign, 16);
+    (this.icons ||= []).push(paint);
     return canvas;
   }
 
@@ -199,9 +173,8 @@ class Difference {
     panel.hidden = page.shown.length < 2;
     if (panel.hidden) return;
     const row = (what, cells, tag = "td") => {
-      const made = element("tr");
-      made.append(element("th", what, { scope: "row" }), ...cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {})));
-      return made;
+      const found = cells.map((cell) => element(tag, cell, tag === "th" ? { scope: "col" } : {}));
+      return element("tr", [element("th", what, { scope: "row" }), ...found]);
     };
     const letters = [...LETTERS.slice(0, page.shown.length)], show = (value) => (value === null || Number.isNaN(value) ? "–" : short(value, 4));
     panel.replaceChildren(row("by now", [...letters, "A − B"], "th"), ...[...this.rows(t)].filter(([, values]) => values.some((each) => each)).map(([what, values]) => row(what, [...values.map(show), values[0] === null || values[1] === null ? "–" : show(values[0] - values[1])])));
@@ -235,11 +208,8 @@ class Story {
     this.panel.hidden = !found.length;
     this.at = null;
     this.list.replaceChildren(...found.slice(0, MOST_IN_STORY).map(({ time, who, text, in: runs }) => {
-      const item = element("li"), go = element("button", "", { type: "button" });
-      go.append(element("time", `${short(time, 6)} s`), " ", this.page.inRuns(runs, ""), who ? element("b", `${who} `) : "", text);
-      go.addEventListener("click", () => this.page.player.seek(time));
-      item.append(go);
-      return item;
+      const words = [element("time", `${short(time, 6)} s`), " ", this.page.inRuns(runs, ""), who ? element("b", `${who} `) : "", text];
+      return element("li", newButton(words, () => this.page.player.seek(time)));
     }), ...(found.length > MOST_IN_STORY ? [element("li", `and ${found.length - MOST_IN_STORY} more`)] : []));
   }
 

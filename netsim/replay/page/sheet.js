@@ -96,46 +96,32 @@ class Sheet {
 
   // A place by its time and its lane (a number, also between two lanes).
   xy(time, lane) {
-    return this.view.tall ? [this.view.cross(lane), this.along(time)] : [this.along(time), this.view.cross(lane)];
+    return this.turned(this.along(time), this.view.cross(lane));
   }
 
   turned(u, v) {
     return this.view.tall ? [v, u] : [u, v];
   }
 
-  line(u1, v1, u2, v2) {
-    const { context } = this;
-    context.beginPath();
-    context.moveTo(...this.turned(u1, v1));
-    context.lineTo(...this.turned(u2, v2));
-    context.stroke();
-  }
-
-  inside(begin, end) {
-    return begin <= this.to && (end ?? Infinity) >= this.from;
+  line(u1, v1, u2, v2, style) {
+    paint(this.context, (c) => lines(c, 1, [[...this.turned(u1, v1), ...this.turned(u2, v2)]]), style);
   }
 
   // --- faults: bands and cut lines under all else, links that are cut, agents that are slow --------------------------------
 
   drawFaults() {
-    const { context, look, view, size } = this, { cross, lanes, tall } = view, last = view.page.meta.agents.length - 1;
+    const { context, look, view, size } = this, { cross, lanes, tall } = view, stroke = look.bandline;
     for (const fault of view.faults) {
-      if (!this.inside(fault.begin, fault.end)) continue;
+      if (fault.begin > this.to || (fault.end ?? Infinity) < this.from) continue;
       const u1 = this.along(Math.max(fault.begin, this.from)), u2 = this.along(Math.min(fault.end ?? view.page.span, this.to));
-      context.strokeStyle = context.fillStyle = look.bandline;
-      context.lineWidth = 1.5;
       if (fault.what === "Partition") {
         context.fillStyle = look.band;
-        const [x1, y1] = this.turned(u1, 0), [x2, y2] = this.turned(u2, tall ? view.width : view.bottom);
-        context.fillRect(x1, y1, x2 - x1, y2 - y1);
+        view.fill(context, u1, u2);
         // Its caption stands there.
         if (tall) this.boxes.add([view.left, u1, view.width, u1 + 1.8 * size]);
-        context.setLineDash([2, 4]);
-        for (const u of [u1, u2]) this.line(u, 0, u, tall ? view.width : view.bottom);
-        context.setLineDash([10, 5]);
-        context.lineWidth = 2.5;
+        for (const u of [u1, u2]) this.line(u, 0, u, tall ? view.width : view.bottom, { stroke, wide: 1.5, dash: [2, 4] });
         for (const lane of fault.cuts) {
-          this.line(u1, cross(lane), u2, cross(lane));
+          this.line(u1, cross(lane), u2, cross(lane), { stroke, wide: 2.5, dash: [10, 5] });
           this.boxes.add([...this.turned(u1, cross(lane) - 3), ...this.turned(u2, cross(lane) + 3)]);
         }
       } else if (fault.links.length && !DOWNS.has(fault.what)) {
@@ -143,32 +129,25 @@ class Sheet {
           if (i > j && fault.links.some(([k, l]) => k === j && l === i)) continue;
           this.drawCut(fault, lanes[i], lanes[j], u1, u2);
         }
-        this.say(fault.begin, lanes[fault.links[0][0]], fault.text, { kind: "fault", colour: look.bandline });
+        this.say(fault.begin, lanes[fault.links[0][0]], fault.text, { kind: "fault", colour: stroke });
       } else if (!DOWNS.has(fault.what)) {
-        context.setLineDash([1, 3]);
-        context.lineWidth = 3;
-        for (const agent of fault.agents) this.line(u1, cross(lanes[agent]) + 8, u2, cross(lanes[agent]) + 8);
-        if (fault.agents.length) this.say(fault.begin, lanes[fault.agents[0]], fault.text, { kind: "fault", colour: look.bandline });
+        for (const agent of fault.agents) this.line(u1, cross(lanes[agent]) + 8, u2, cross(lanes[agent]) + 8, { stroke, wide: 3, dash: [1, 3] });
+        if (fault.agents.length) this.say(fault.begin, lanes[fault.agents[0]], fault.text, { kind: "fault", colour: stroke });
       }
-      context.setLineDash([]);
     }
   }
 
   // A link that is cut: a line between its agents as long as that lasts, from a boxed cross to a ring. Where frames still
   // pass, or will, there is no cross.
   drawCut({ what, begin, end }, one, other, u1, u2) {
-    const { context, look, view } = this, middle = view.cross(view.between(one, other, 0.5));
-    context.setLineDash([4, 3]);
-    this.line(u1, middle, u2, middle);
+    const { context, look, view } = this, middle = view.cross(view.between(one, other, 0.5)), style = { stroke: look.bandline, wide: 1.5, dash: [4, 3] };
+    this.line(u1, middle, u2, middle, style);
     for (const [time, mark] of [[begin, what === "Lose" ? "cross" : PASSING.has(what) ? "ring" : "boxed"], [end, "ring"]]) {
       if (!Number.isFinite(time ?? NaN) || time < this.from || time > this.to) continue;
-      context.setLineDash([4, 3]);
-      this.line(this.along(time), view.cross(one), this.along(time), view.cross(other));
-      context.setLineDash([]);
+      this.line(this.along(time), view.cross(one), this.along(time), view.cross(other), style);
       const [x, y] = this.turned(this.along(time), middle);
       look.drawMark(context, mark, look.bandline, x, y, 4.5);
       this.boxes.add([x - 7, y - 7, x + 7, y + 7]);
-      context.strokeStyle = look.bandline;
     }
   }
 
@@ -184,17 +163,12 @@ class Sheet {
       if (!states.category && states.shown >= 0 && !states.isTree) this.drawNumbers(agent, v);
       yield;
     }
-    context.setLineDash([]);
     context.globalAlpha = 1;
   }
 
-  drawSpan({ from, to, style }, v) {
-    const { context, view } = this;
+  drawSpan({ from, to, style: { line, colour, weight, dash } }, v) {
     const u1 = this.along(Math.max(from, this.from, 0)), u2 = this.along(Math.min(to, this.to, this.page.span));
-    context.strokeStyle = style.line || style.colour;
-    context.lineWidth = Math.max(Math.min(style.weight, 0.45 * view.thick), 0.7);
-    context.setLineDash(style.dash);
-    this.line(u1, v, u2, v);
+    this.line(u1, v, u2, v, { stroke: line || colour, wide: Math.max(Math.min(weight, 0.45 * this.view.thick), 0.7), dash });
   }
 
   // A state that is a number: its colours from change to change. Of changes within a pixel the last one counts: its value
@@ -211,8 +185,7 @@ class Sheet {
       const u2 = Math.min(next < rows.length ? begin(next) : stop, stop), share = states.share(values[rows[next - 1]], range);
       if (!Number.isNaN(share)) {
         context.fillStyle = this.page.look.number(share);
-        const [x1, y1] = this.turned(u1, v - wide / 2), [x2, y2] = this.turned(u2, v + wide / 2);
-        context.fillRect(x1, y1, x2 - x1, y2 - y1);
+        view.fill(context, u1, u2, v - wide / 2, v + wide / 2);
       }
       i = next;
     }
@@ -245,92 +218,47 @@ class Sheet {
       context.globalAlpha = lit ? 1 : 0.2;
       if (crashes.has(event)) this.drawFall(x, y, crashes.get(event));
       if (focus && focus.marks && chosen >= 0) this.drawChosen(x, y, focus.chosen.length > 1 ? "AB"[chosen] : "");
-      else if (mark === 1 || mark === 2) this.drawArrowhead(...this.beside(x, y, crashes.has(event) ? 14 : 0), mark === 1 ? -1 : 1, mark === 1 ? look.past : look.future, Math.max(radius, 2.5));
-      else if (radius > 1 && !crashes.has(event)) {
-        context.beginPath();
-        context.arc(x, y, radius, 0, TURN);
-        context.fillStyle = look.paper;
-        context.strokeStyle = look.ink;
-        context.lineWidth = 0.4 * radius;
-        context.fill();
-        context.stroke();
-      }
+      else if (mark === 1 || mark === 2) {
+        const [dx, dy] = this.turned(crashes.has(event) ? 14 : 0, 0);
+        this.drawArrowhead(x + dx, y + dy, mark === 1 ? -1 : 1, mark === 1 ? look.past : look.future, Math.max(radius, 2.5));
+      } else if (radius > 1 && !crashes.has(event)) paint(context, (c) => c.arc(x, y, radius, 0, TURN), { fill: look.paper, stroke: look.ink, wide: 0.4 * radius });
       if (event % STEP === 0) yield;
     }
     context.globalAlpha = 1;
   }
 
-  beside(x, y, u) {
-    const [dx, dy] = this.turned(u, 0);
-    return [x + dx, y + dy];
-  }
-
   // The parts of a chain that run along lifelines.
   drawChain({ events }) {
-    const { context, view, causality, look } = this, { agent, time } = causality;
-    context.strokeStyle = look.accent;
-    context.lineWidth = 3.5;
+    const { view, causality, look } = this, { agent, time } = causality;
     events.slice(1).forEach((event, i) => {
       if (agent[event] !== agent[events[i]]) return;
       const v = view.cross(view.lanes[agent[event]]);
-      this.line(this.along(Math.max(time[events[i]], this.from)), v, this.along(Math.min(time[event], this.to)), v);
+      this.line(this.along(Math.max(time[events[i]], this.from)), v, this.along(Math.min(time[event], this.to)), v, { stroke: look.accent, wide: 3.5 });
     });
   }
 
   drawChosen(x, y, letter) {
-    const { context, look, size } = this;
-    context.beginPath();
-    context.arc(x, y, 10.5, 0, TURN);
-    context.strokeStyle = look.paper;
-    context.lineWidth = 6;
-    context.stroke();
-    context.strokeStyle = context.fillStyle = look.accent;
-    context.lineWidth = 2.5;
-    context.stroke();
-    context.beginPath();
-    context.arc(x, y, 5.5, 0, TURN);
-    context.fill();
+    const { context, look, size } = this, ring = (c) => c.arc(x, y, 10.5, 0, TURN);
+    paint(context, ring, { stroke: look.paper, wide: 6 });
+    paint(context, ring, { stroke: look.accent, wide: 2.5 });
+    paint(context, (c) => c.arc(x, y, 5.5, 0, TURN), { fill: look.accent });
     if (!letter) return;
-    context.font = look.font(17, "700");
-    context.textAlign = "right";
-    context.textBaseline = "bottom";
-    context.strokeStyle = look.paper;
-    context.lineWidth = 4;
-    context.strokeText(letter, x - 9, y - 6);
-    context.fillText(letter, x - 9, y - 6);
+    Object.assign(context, { font: look.font(17, "700"), textAlign: "right", textBaseline: "bottom" });
+    look.write(context, letter, x - 9, y - 6, 4, look.accent);
     this.boxes.add([x - 10 - size, y - 8 - size, x, y]);
   }
 
   // Before (◀) or after (▶) the chosen event.
   drawArrowhead(x, y, sign, colour, radius) {
-    const { context, look } = this, far = sign * 1.7 * radius, back = sign * -1.2 * radius;
-    context.beginPath();
-    for (const [u, v] of [[far, 0], [back, 1.6 * radius], [back, -1.6 * radius]]) {
-      const [dx, dy] = this.turned(u, v);
-      context.lineTo(x + dx, y + dy);
-    }
-    context.closePath();
-    context.fillStyle = colour;
-    context.strokeStyle = look.paper;
-    context.lineWidth = 1.5;
-    context.fill();
-    context.stroke();
+    const corners = [[1.7 * sign, 0], [-1.2 * sign, 1.6], [-1.2 * sign, -1.6]].map(([u, v]) => this.turned(u, v));
+    paint(this.context, (c) => polygon(c, radius, corners, x, y), { fill: colour, stroke: this.look.paper, wide: 1.5 });
   }
 
   // The cross at which an agent goes down, the bar at which it comes back.
   drawFall(x, y, falls) {
-    const { context, look } = this, size = Math.min(7, 0.45 * this.view.thick);
-    context.strokeStyle = look.role("", DOWN).colour;
-    context.lineWidth = 0.5 * size;
+    const { context, look } = this, size = Math.min(7, 0.45 * this.view.thick), [dx, dy] = this.turned(0, 1.2);
     context.lineCap = "round";
-    context.beginPath();
-    if (falls) lines({ moveTo: (a, b) => context.moveTo(x + a, y + b), lineTo: (a, b) => context.lineTo(x + a, y + b) }, size, [[-1, -1, 1, 1], [-1, 1, 1, -1]]);
-    else {
-      const [dx, dy] = this.turned(0, 1.2 * size);
-      context.moveTo(x - dx, y - dy);
-      context.lineTo(x + dx, y + dy);
-    }
-    context.stroke();
+    paint(context, (c) => lines(c, size, falls ? CROSS : [[-dx, -dy, dx, dy]], x, y), { stroke: look.role("", DOWN).colour, wide: 0.5 * size });
     context.lineCap = "butt";
   }
 
@@ -389,7 +317,7 @@ class Sheet {
 
   *drawArrows() {
     const { context, look, focus, arrows, page } = this, { kind, cause, reply } = page.events;
-    const heads = arrows.length < 1500, single = arrows.length < 1500;
+    const single = arrows.length < 1500;
     const few = this.level < 3 ? 1 : Math.max(0.35, this.room / 4), paths = new Map();
     for (const arrow of arrows) {
       arrow.lit = focus ? focus.lit(arrow.row) : true;
@@ -408,15 +336,15 @@ class Sheet {
       for (let i = 0; i < list.length; i += STROKES) {
         if (i) yield;
         context.beginPath();
-        for (const arrow of list.slice(i, i + STROKES)) this.trace(arrow, heads);
+        for (const arrow of list.slice(i, i + STROKES)) this.trace(arrow, single);
         context.stroke();
       }
       context.setLineDash([]);
-      if (heads) for (const arrow of list) this.drawEnd(arrow);
+      if (single) for (const arrow of list) this.drawEnd(arrow);
       if (!single || list[0].row % STEP === 0) yield;
     }
     context.globalAlpha = 1;
-    if (heads) return;
+    if (single) return;
     for (const { row, why, x2, y2, lit } of arrows) {
       context.globalAlpha = lit ? 1 : 0.2;
       if (why && look.causes[why] !== "in_flight") look.mark(context, cause[row], x2, y2, 3);
@@ -447,15 +375,8 @@ class Sheet {
     look.head(context, arrow.look, arrow.tipX, arrow.tipY, ux, uy, [8, 8, 7, 6, 5][this.level] * this.big);
     if (!this.detailed || this.view.page.overtook[row] < 0) return;
     // Two strokes across an arrow that overtook another of its link.
-    const [x, y] = this.on(arrow, 0.86);
-    context.strokeStyle = look.ink;
-    context.lineWidth = 1.8;
-    context.beginPath();
-    for (const back of [0, 4]) {
-      context.moveTo(x - back * ux - 5 * uy, y - back * uy + 5 * ux);
-      context.lineTo(x - back * ux + 5 * uy, y - back * uy - 5 * ux);
-    }
-    context.stroke();
+    const [x, y] = this.on(arrow, 0.86), strokes = [0, 4].map((back) => [-back * ux - 5 * uy, -back * uy + 5 * ux, -back * ux + 5 * uy, -back * uy - 5 * ux]);
+    paint(context, (c) => lines(c, 1, strokes, x, y), { stroke: look.ink, wide: 1.8 });
     this.boxes.add([x - 6, y - 6, x + 6, y + 6]);
   }
 
@@ -472,8 +393,8 @@ class Sheet {
       const u = Math.floor(this.along(end[row])), place = receiver[row] * long + u;
       if (seen[place]) continue;
       seen[place] = 1;
-      const [x, y] = this.turned(u, view.cross(view.lanes[receiver[row]]) - half), [w, h] = this.turned(1, 2 * half);
-      context.fillRect(x, y, w, h);
+      const v = view.cross(view.lanes[receiver[row]]);
+      view.fill(context, u, u + 1, v - half, v + half);
       if (row % STEP === 0) yield;
     }
     context.globalAlpha = 1;
@@ -569,30 +490,17 @@ class Sheet {
       const { kind, text, box: [left, top, right, bottom], colour, font } = word;
       context.globalAlpha = this.lights(word) ? 1 : 0.2;
       context.font = font;
-      if (kind === "role" || kind === "note") {
-        context.beginPath();
-        context.roundRect(left, top, right - left, bottom - top, 4);
-        context.fillStyle = look.paper;
-        context.fill();
-        context.setLineDash(kind === "note" ? [2, 2] : []);
-        context.strokeStyle = colour;
-        context.lineWidth = 1.3;
-        context.stroke();
-        context.setLineDash([]);
-      } else this.rim(text, left + 4, (top + bottom) / 2 + 0.5, word.time);
-      context.fillStyle = colour;
-      context.fillText(text, left + 4, (top + bottom) / 2 + 0.5);
+      const boxed = kind === "role" || kind === "note", path = (c) => c.roundRect(left, top, right - left, bottom - top, 4);
+      if (boxed) paint(context, path, { fill: look.paper, stroke: colour, wide: 1.3, dash: kind === "note" ? [2, 2] : [] });
+      look.write(context, text, left + 4, (top + bottom) / 2 + 0.5, boxed ? 0 : 4, colour, this.ground(word.time));
     }
     context.globalAlpha = 1;
   }
 
-  // A rim in the colour of what lies beneath.
-  rim(text, x, y, time) {
-    const { context, look, view } = this, banded = view.faults.some(({ what, begin, end }) => what === "Partition" && begin <= time && time <= (end ?? Infinity));
-    context.strokeStyle = banded ? look.band : look.paper;
-    context.lineWidth = 4;
-    context.lineJoin = "round";
-    context.strokeText(text, x, y);
+  // The colour of what lies beneath words at a time.
+  ground(time) {
+    const { look, view } = this, banded = view.faults.some(({ what, begin, end }) => what === "Partition" && begin <= time && time <= (end ?? Infinity));
+    return banded ? look.band : look.paper;
   }
 
   // --- labels of arrows -----------------------------------------------------------------------------------------------------
@@ -614,7 +522,7 @@ class Sheet {
   }
 
   label(arrow, fan) {
-    const { context, view, size, page: { meta, events } } = this;
+    const { context, view, size, look, page: { meta, events } } = this;
     let text = view.page.title(arrow.row);
     if (fan && !view.tall) {
       const names = fan.cut.map(({ row }) => meta.agents[events.receiver[row]]);
@@ -646,9 +554,7 @@ class Sheet {
     context.globalAlpha = arrow.lit ? 1 : 0.2;
     context.textAlign = "left";
     context.textBaseline = "middle";
-    this.rim(text, box[0], (box[1] + box[3]) / 2 + 0.5, this.page.events.start[arrow.row]);
-    context.fillStyle = arrow.look.colour;
-    context.fillText(text, box[0], (box[1] + box[3]) / 2 + 0.5);
+    look.write(context, text, box[0], (box[1] + box[3]) / 2 + 0.5, 4, arrow.look.colour, this.ground(events.start[arrow.row]));
   }
 
   // --- what is at a point ---------------------------------------------------------------------------------------------------

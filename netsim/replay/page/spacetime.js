@@ -47,7 +47,8 @@ class SpaceTime {
     Object.assign(this, { readOf: events, readAs: key, key_: "" });
     this.faults = page.faults;
     this.readOrder();
-    this.readFlight();
+    // What is lost leans as if it had flown the mean time of frames.
+    this.flight = flightOf(events);
     this.lines = new Map();
     this.words = [];
     for (let agent = 0; agent < meta.agents.length; agent++) this.words.push(...this.wordsOf(agent));
@@ -73,11 +74,6 @@ class SpaceTime {
     for (const fault of partitions) {
       fault.cuts = order.slice(1).map((_, i) => i + 0.5).filter((lane) => fault.side[order[lane - 0.5]] !== fault.side[order[lane + 0.5]]);
     }
-  }
-
-  // The mean time that frames take: what is lost leans as if it had flown so far.
-  readFlight() {
-    this.flight = flightOf(this.page.events);
   }
 
   // An agent's line: {from, to, style, word, rest}, down where it is down.
@@ -193,13 +189,18 @@ class SpaceTime {
 
   // Choose an event, or a second one to compare.
   take(event, second = false) {
-    const { chosen } = this.page, first = chosen && chosen.event;
     if (!(event >= 0 && event < this.causality.count)) return;
-    const both = second && first !== undefined && first !== null;
+    // The time shown follows only to what is not in view.
+    const time = this.causality.time[event];
+    if (time < this.start || time > this.start + this.window) this.page.player.time = Math.min(time, this.page.limit);
+    this.page.choose(this.choiceOf(event, second));
+  }
+
+  // An event by itself, or as a second one beside that which is chosen.
+  choiceOf(event, second) {
+    const { chosen } = this.page, both = second && chosen && chosen.event !== undefined;
     this.comparing = false;
-    const next = both ? { agent: chosen.agent, event: first, with: event } : { agent: this.causality.agent[event], event };
-    this.reveal(event);
-    this.page.choose(next);
+    return both ? { agent: chosen.agent, event: chosen.event, with: event } : { agent: this.causality.agent[event], event };
   }
 
   // Events that a page's address chooses: #event=20&with=34.
@@ -209,12 +210,6 @@ class SpaceTime {
     const chosen = { agent: this.causality.agent[one], event: one };
     if (!link.has("t")) this.page.player.time = Math.min(this.causality.time[one], this.page.limit);
     this.page.choose(other >= 0 && other < this.causality.count ? { ...chosen, with: other } : chosen);
-  }
-
-  // The time shown follows only to what is not in view.
-  reveal(event) {
-    const time = this.causality.time[event];
-    if (time < this.start || time > this.start + this.window) this.page.player.time = Math.min(time, this.page.limit);
   }
 
   // An event of one's own line further on; of others the nearest in time.
@@ -270,9 +265,7 @@ class SpaceTime {
     const [atX, atY] = this.onSheet(x, y), event = this.sheet.eventAt(atX, atY);
     if (event >= 0) {
       if (this.page.player.playing) this.page.player.pause();
-      const { chosen } = this.page, first = chosen && chosen.event !== undefined && (second || this.comparing);
-      this.comparing = false;
-      return first ? { agent: chosen.agent, event: chosen.event, with: event } : { agent: this.causality.agent[event], event };
+      return this.choiceOf(event, second || this.comparing);
     }
     const row = this.sheet.rowAt(atX, atY), { sender, receiver } = this.page.events;
     if (row >= 0) return { link: [sender[row], receiver[row]] };
@@ -436,9 +429,10 @@ class SpaceTime {
     if (at <= end + 1) this.fill(context, at - 1, at + 1);
   }
 
-  fill(context, from, to) {
-    if (this.tall) context.fillRect(0, from, this.width, to - from);
-    else context.fillRect(from, 0, to - from, this.bottom);
+  // A rectangle from one place along the time to another, by default across all lanes.
+  fill(context, from, to, low = 0, high = this.tall ? this.width : this.bottom) {
+    if (this.tall) context.fillRect(low, from, high - low, to - from);
+    else context.fillRect(from, low, to - from, high - low);
   }
 
   drawGrid(context, width, height) {
@@ -603,21 +597,21 @@ class SpaceTime {
     bar.told = key;
     const text = [], has = focus && focus.marks;
     if (!has) {
-      if (this.moved) text.push(element("span", "Agents are in an order in which the sides of a partition are neighbours. "));
-      text.push(element("span", "Click an event, or press Enter: what could have caused it and what it could have caused stay bright."));
+      if (this.moved) text.push("Agents are in an order in which the sides of a partition are neighbours. ");
+      text.push("Click an event, or press Enter: what could have caused it and what it could have caused stay bright.");
     } else {
       for (const [i, event] of focus.chosen.entries()) {
-        const line = element("p"), heading = `${focus.chosen.length > 1 ? `${"AB"[i]}: ` : ""}${this.heading(event)}`;
-        line.append(element("b", heading), element("span", `${this.deeds(event).map((deed, k) => (k ? ", " : ": ") + deed).join("")}.`));
-        line.append(element("span", ` vector clock ${this.clockText(i ? focus.withClock : focus.clock)}`, { class: "clockline" }));
-        text.push(line);
+        const heading = `${focus.chosen.length > 1 ? `${"AB"[i]}: ` : ""}${this.heading(event)}`;
+        const deeds = `${this.deeds(event).map((deed, k) => (k ? ", " : ": ") + deed).join("")}.`;
+        const clock = element("span", ` vector clock ${this.clockText(i ? focus.withClock : focus.clock)}`, { class: "clockline" });
+        text.push(element("p", [element("b", heading), deeds, clock]));
       }
       const line = element("p");
       if (focus.chosen.length > 1) line.append(element("strong", this.verdict(focus)));
       else {
         const { past, future } = focus, others = this.causality.count - 1 - past - future;
         line.append(element("span", "◀ ", { class: "past" }), `${past} events before it, `, element("span", "▶ ", { class: "future" }), `${future} after it, ${others} concurrent with it`);
-        line.append(element("span", meta.shown < meta.total ? ", in the frames that are shown." : "."));
+        line.append(meta.shown < meta.total ? ", in the frames that are shown." : ".");
         if (this.comparing) line.append(element("strong", " Now choose the second event."));
       }
       text.unshift(line);
@@ -630,36 +624,23 @@ class SpaceTime {
   }
 
   addBar() {
-    const { page } = this, bar = element("div", "", { class: "eventbar", "data-part": "event" });
-    const button = (text, title, act) => {
-      const made = element("button", text, { type: "button", title });
-      made.addEventListener("click", (event) => {
-        act();
-        if (event.detail) made.blur();
-      });
-      return made;
-    };
-    bar.output = element("div", "", { role: "status", "data-part": "event-text" });
-    bar.compare = button("compare", "The next event is compared with this one (c, or Shift + click)", () => this.compare());
-    bar.clocks = button("clocks", "Vector clocks at events (v)", () => this.showClocks());
-    bar.clear = button("clear", "Nothing chosen (Esc)", () => page.choose(null));
-    const buttons = element("div", "", { class: "buttons", role: "group", "aria-label": "Events" });
-    buttons.append(bar.compare, bar.clocks, bar.clear);
-    bar.append(bar.output, buttons);
-    this.bar = bar;
-    this.tip = element("div", "", { class: "tip", "aria-hidden": "true" });
-    this.tip.hidden = true;
-    this.canvas.after(bar, this.tip);
+    const output = element("div", "", { role: "status", "data-part": "event-text" });
+    const compare = newButton("compare", () => this.compare(), { title: "The next event is compared with this one (c, or Shift + click)" });
+    const clocks = newButton("clocks", () => this.showClocks(), { title: "Vector clocks at events (v)" });
+    const clear = newButton("clear", () => this.page.choose(null), { title: "Nothing chosen (Esc)" });
+    const buttons = element("div", [compare, clocks, clear], { class: "buttons", role: "group", "aria-label": "Events" });
+    this.bar = { output, compare, clocks, clear };
+    this.tip = new Tip(this.canvas);
+    this.canvas.after(element("div", [output, buttons], { class: "eventbar", "data-part": "event" }));
   }
 
   listen() {
-    const { canvas, tip } = this;
+    const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => (this.drag = { x: event.offsetX, y: event.offsetY, time: this.page.player.time, far: false }));
     canvas.addEventListener("pointermove", (event) => {
       if (this.drag && event.buttons) this.pull(event);
       else this.hover(event.offsetX, event.offsetY);
     });
-    canvas.addEventListener("pointerleave", () => (tip.hidden = true));
     // A drag is no click.
     canvas.addEventListener("click", (event) => {
       if (this.drag && this.drag.far) event.stopImmediatePropagation();
@@ -672,20 +653,15 @@ class SpaceTime {
     const { drag, page } = this, way = this.tall ? event.offsetY - drag.y : event.offsetX - drag.x;
     if (Math.abs(way) > 5) drag.far = true;
     if (!drag.far || this.window >= page.span) return;
-    this.tip.hidden = true;
+    this.tip.show("");
     page.player.seek(drag.time - way / this.scale);
   }
 
   hover(x, y) {
-    const { sheet, tip } = this;
+    const { sheet } = this;
     if (!sheet) return;
     const [atX, atY] = this.onSheet(x, y), event = sheet.eventAt(atX, atY, 9), row = event < 0 ? sheet.rowAt(atX, atY) : -1;
     this.canvas.style.cursor = event >= 0 || row >= 0 ? "pointer" : "";
-    tip.hidden = event < 0 && row < 0;
-    if (tip.hidden) return;
-    setText(tip, event >= 0 ? [this.heading(event), ...this.deeds(event)].join("\n") : this.page.sentence(row));
-    const { offsetLeft, offsetTop } = this.canvas;
-    tip.style.left = `${offsetLeft + Math.max(4, Math.min(x + 14, this.width - tip.offsetWidth - 4))}px`;
-    tip.style.top = `${offsetTop + (y + 18 + tip.offsetHeight > this.height ? Math.max(y - tip.offsetHeight - 8, 0) : y + 18)}px`;
+    this.tip.show(event >= 0 ? [this.heading(event), ...this.deeds(event)].join("\n") : row >= 0 ? this.page.sentence(row) : "", x, y);
   }
 }

@@ -21,11 +21,8 @@ class Stage {
 
   // On a page: words at the pointer.
   listen() {
-    this.tip = element("div", "", { class: "tip", "aria-hidden": "true" });
-    this.tip.hidden = true;
-    this.canvas.after(this.tip);
+    this.tip = new Tip(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event.offsetX, event.offsetY));
-    this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
     return this;
   }
 
@@ -147,17 +144,9 @@ class Stage {
   drawUnder() {
     const { context, width, height } = this.underneath, { look, chosen, page } = this.run, { cuts = new Set(), u, going = [] } = this;
     context.clearRect(0, 0, width, height);
-    const stroke = (list, colour, thick, dash = []) => {
-      context.beginPath();
-      for (const [i, j] of list) {
-        context.moveTo(this.x[i], this.y[i]);
-        context.lineTo(this.x[j], this.y[j]);
-      }
-      context.strokeStyle = colour;
-      context.lineWidth = thick;
-      context.setLineDash(dash);
-      context.stroke();
-      context.setLineDash([]);
+    const stroke = (list, colour, wide, dash) => {
+      const ends = list.map(([i, j]) => [this.x[i], this.y[i], this.x[j], this.y[j]]);
+      paint(context, (c) => lines(c, 1, ends), { stroke: colour, wide, dash });
     };
     const isCut = ([i, j]) => cuts.has(this.pairKey(i, j)), [cut, whole] = cuts.size ? [this.pairs.filter(isCut), this.pairs.filter((pair) => !isCut(pair))] : [[], this.pairs];
     if (!page.off.has("links")) stroke(whole, look.line, this.pairs.length > 1500 ? 0.4 : Math.max(0.07 * u, 1.3));
@@ -176,13 +165,7 @@ class Stage {
       context.beginPath();
       context.rect(left, top, right - left, bottom - top);
       context.clip();
-      context.beginPath();
-      context.moveTo(x - uy * far, y + ux * far);
-      context.lineTo(x + uy * far, y - ux * far);
-      context.setLineDash([0.9 * u, 0.55 * u]);
-      context.lineWidth = 0.3 * u;
-      context.strokeStyle = look.accent;
-      context.stroke();
+      paint(context, (c) => lines(c, far, [[-uy, ux, uy, -ux]], x, y), { stroke: look.accent, wide: 0.3 * u, dash: [0.9 * u, 0.55 * u] });
       context.restore();
     } else if (cut.length <= MOST_CUTS) for (const [i, j] of cut) look.drawMark(context, "boxed", look.bandline, (this.x[i] + this.x[j]) / 2, (this.y[i] + this.y[j]) / 2, 0.35 * u);
   }
@@ -247,19 +230,13 @@ class Stage {
   // The path of what is followed, as far as it has come.
   drawTrail(context, t) {
     const { events, look, trail } = this.run, { u } = this, gone = trail.list.filter((row) => events.depart[row] <= t);
-    context.strokeStyle = look.accent;
-    context.lineWidth = 0.5 * u;
-    context.lineCap = "round";
-    context.globalAlpha = 0.4;
-    context.beginPath();
-    for (const row of gone) {
+    const way = gone.map((row) => {
       this.place(row, t);
-      context.moveTo(this.x[events.sender[row]], this.y[events.sender[row]]);
-      context.lineTo(this.atX, this.atY);
-    }
-    context.stroke();
-    context.globalAlpha = 1;
-    context.lineCap = "butt";
+      return [this.x[events.sender[row]], this.y[events.sender[row]], this.atX, this.atY];
+    });
+    Object.assign(context, { lineCap: "round", globalAlpha: 0.4 });
+    paint(context, (c) => lines(c, 1, way), { stroke: look.accent, wide: 0.5 * u });
+    Object.assign(context, { lineCap: "butt", globalAlpha: 1 });
   }
 
   // How strong a frame is drawn: what is not on the path that is followed is pale, and what flies in both runs alike.
@@ -302,23 +279,18 @@ class Stage {
         const fade = context.createLinearGradient(this.tailX, this.tailY, this.atX, this.atY);
         fade.addColorStop(0, `${colour}00`);
         fade.addColorStop(1, `${colour}cc`);
-        Object.assign(context, { strokeStyle: fade, lineWidth: 0.7 * size, globalAlpha: strong });
-        context.beginPath();
-        context.moveTo(this.tailX, this.tailY);
-        context.lineTo(this.atX, this.atY);
-        context.stroke();
+        context.globalAlpha = strong;
+        paint(context, (c) => lines(c, 1, [[this.tailX, this.tailY, this.atX, this.atY]]), { stroke: fade, wide: 0.7 * size });
       }
       const group = `${kind[row]} ${reply[row] ? 1 : 0} ${strong}`;
       if (!paths.has(group)) paths.set(group, { row, size, strong, places: [] });
-      paths.get(group).places.push(this.atX, this.atY);
+      paths.get(group).places.push([this.atX, this.atY]);
     }
     for (const { row, size, strong, places } of paths.values()) {
-      const { shape, colour } = look.kind(kind[row]), dot = SHAPES[shape], hollow = reply[row];
-      context.beginPath();
-      for (let i = 0; i < places.length; i += 2) dot(context, places[i], places[i + 1], size);
-      Object.assign(context, { fillStyle: hollow ? look.paper : colour, strokeStyle: hollow ? colour : look.paper, lineWidth: (hollow ? 0.14 : 0.08) * u, globalAlpha: strong });
-      context.fill();
-      if (rows.length <= 1500 || hollow) context.stroke();
+      const { shape, colour } = look.kind(kind[row]), hollow = reply[row], rim = rows.length <= 1500 ? look.paper : "";
+      const dots = (c) => places.forEach(([x, y]) => SHAPES[shape](c, x, y, size));
+      context.globalAlpha = strong;
+      paint(context, dots, hollow ? { fill: look.paper, stroke: colour, wide: 0.14 * u } : { fill: colour, stroke: rim, wide: 0.08 * u });
     }
     context.globalAlpha = 1;
     return drawn.length;
@@ -346,15 +318,7 @@ class Stage {
     const { run, radius, u, k } = this, { look, states, drawings, chosen, meta, page, trail, player } = run, ring = chosen && chosen.agent !== undefined ? chosen.agent : -1;
     this.range = states.shown < 0 ? null : states.range(states.momentary ? states.at(t) : null);
     const slow = new Set(this.going.filter(isStray).flatMap(({ agents }) => agents));
-    const circle = (x, y, far, wide, colour, dash = []) => {
-      context.beginPath();
-      context.arc(x, y, far, 0, TURN);
-      context.setLineDash(dash);
-      context.lineWidth = wide;
-      context.strokeStyle = colour;
-      context.stroke();
-      context.setLineDash([]);
-    };
+    const circle = (x, y, far, wide, stroke, dash) => paint(context, (c) => c.arc(x, y, far, 0, TURN), { stroke, wide, dash });
     this.looks = meta.agents.map((_, i) => {
       const looks = this.looksOf(i, t), x = this.x[i], y = this.y[i], far = radius * (looks.shape === "star" || looks.shape === "square" ? 1.1 : 1), strong = trail && !trail.agents.has(i) ? 0.3 : 1;
       context.globalAlpha = strong;
@@ -367,28 +331,16 @@ class Stage {
         context.globalAlpha = strong;
       }
       if (looks.shape) drawings.drawBeside(context, this, i, t, (this.waiting && this.waiting.get(i)) || 0);
-      const path = () => {
-        context.beginPath();
-        (SHAPES[looks.shape] || SHAPES.circle)(context, x, y, far);
-      };
+      const path = (c) => (SHAPES[looks.shape] || SHAPES.circle)(c, x, y, far);
       if (looks.pale || strong < 1) {
         context.globalAlpha = 1;
-        path();
-        context.fillStyle = look.paper;
-        context.fill();
+        paint(context, path, { fill: look.paper });
         looks.ink = look.ink;
         context.globalAlpha = looks.pale ? 0.4 * strong : strong;
       }
-      path();
-      Object.assign(context, { fillStyle: looks.fill, strokeStyle: look.ink, lineWidth: Math.max(0.1 * u, 1) });
-      if (!looks.shape || looks.dashed) context.setLineDash([0.2 * u, 0.25 * u]);
-      context.fill();
-      context.stroke();
-      context.setLineDash([]);
+      paint(context, path, { fill: looks.fill, stroke: look.ink, wide: Math.max(0.1 * u, 1), dash: !looks.shape || looks.dashed ? [0.2 * u, 0.25 * u] : [] });
       context.globalAlpha = strong;
-      if (!looks.shape) {
-        look.drawMark(context, "cross", look.accent, x, y, 1.05 * radius, 0.28 * u);
-      }
+      if (!looks.shape) look.drawMark(context, "cross", look.accent, x, y, 1.05 * radius, 0.28 * u);
       if (slow.has(i)) circle(x, y, radius + 4 * k, 3 * k, look.bandline, [k, 4 * k]);
       if (i === ring) circle(x, y, radius + 6 * k, 3 * k, look.accent);
       if (this.named) this.boxes.add([x - radius - 2, y - radius - 2, x + radius + 2, y + radius + 2]);
@@ -482,15 +434,9 @@ class Stage {
       const left = Math.min(Math.max(this.x[agent] - wide / 2, 4), Math.max(width - wide - 4, 4)), above = this.y[agent] - 1.4 * radius - high;
       const top = [above, this.y[agent] + 1.4 * radius + 1.3 * u].find((each) => each > 2 * u && each + high < height - 3 * u && this.boxes.free([left, each, left + wide, each + high])) ?? above;
       this.boxes.add([left, top, left + wide, top + high]);
-      context.beginPath();
-      context.roundRect(left, top, wide, high, 0.3 * u);
-      Object.assign(context, { fillStyle: look.paper, strokeStyle: look.ink, lineWidth: 0.09 * u, textAlign: "left" });
-      context.fill();
-      context.setLineDash([2, 2]);
-      context.stroke();
-      context.setLineDash([]);
-      context.fillStyle = look.ink;
-      context.fillText(shown, left + 0.4 * u, top + 0.7 * high);
+      paint(context, (c) => c.roundRect(left, top, wide, high, 0.3 * u), { fill: look.paper, stroke: look.ink, wide: 0.09 * u, dash: [2, 2] });
+      context.textAlign = "left";
+      look.write(context, shown, left + 0.4 * u, top + 0.7 * high, 0);
     }
   }
 
@@ -541,14 +487,9 @@ class Stage {
 
   // What is under the pointer, in words: a frame, or an agent.
   hover(x, y) {
-    const { tip, run } = this, t = run.player.time, found = this.frameAt(x, y);
-    const target = found < 0 ? this.pick(x, y) : null;
+    const { run } = this, found = this.frameAt(x, y), target = found < 0 ? this.pick(x, y) : null;
     this.canvas.style.cursor = target || found >= 0 ? "pointer" : "";
-    tip.hidden = found < 0 && !(target && target.agent !== undefined);
-    if (tip.hidden) return;
-    setText(tip, found >= 0 ? `${run.sentence(found)}\nA click follows it.` : this.tell(target.agent, t));
-    tip.style.left = `${Math.max(4, Math.min(x + 14, this.surface.width - tip.offsetWidth - 4))}px`;
-    tip.style.top = `${y + 18 + tip.offsetHeight > this.surface.height ? Math.max(y - tip.offsetHeight - 8, 0) : y + 18}px`;
+    this.tip.show(found >= 0 ? `${run.sentence(found)}\nA click follows it.` : target && target.agent !== undefined ? this.tell(target.agent, run.player.time) : "", x, y);
   }
 
   tell(agent, t) {

@@ -93,10 +93,7 @@ class Strip {
     if (below && !this.page.presenting) this.say(context, inner, below, half + 0.95 * this.size);
     for (const { film, weight } of this.page.player.stops) {
       const x = this.at(film), size = (weight >= 7 ? 0.5 : 0.3) * this.size;
-      context.fillStyle = weight >= 7 ? look.accent : look.soft;
-      context.beginPath();
-      polygon(context, 1, [[x - size, 0], [x + size, 0], [x, 1.5 * size]]);
-      context.fill();
+      paint(context, (c) => polygon(c, size, [[-1, 0], [1, 0], [0, 1.5]], x), { fill: weight >= 7 ? look.accent : look.soft });
     }
   }
 
@@ -125,11 +122,6 @@ class Strip {
     const { context, height } = this.surface, { look, player } = this.page, x = this.at(player.film);
     context.fillStyle = look.accent;
     context.fillRect(x - 1.5, 0, 3, height - this.foot + 2);
-    context.beginPath();
-    context.arc(x, (height - this.foot) / 2, 6, 0, TURN);
-    context.fill();
-    context.lineWidth = 2;
-    context.strokeStyle = look.paper;
-    context.stroke();
+    paint(context, (c) => c.arc(x, (height - this.foot) / 2, 6, 0, TURN), { fill: look.accent, stroke: look.paper, wide: 2 });
   }
 }

@@ -314,9 +314,19 @@ class Results:
         return bands(table, x, y, by=ALGORITHM, of=of, log=log, title=title, facets=settings)
 
     def only(self, column: str, value: Any) -> "Results":
-        """Return the results of the runs that have a value in one of `keys`."""
-        both = zip(self.cells, self._with_columns, strict=True)
-        return replace(self, cells=[pair for pair, (settings, _) in both if settings.get(column) == value])
+        """Return the results of the runs that have a value in one of `keys`.
+
+        Raises
+        ------
+        BadInput
+            For an unknown column, or a value that no run has there.
+        """
+        check.one_of("column", column, list(self.keys))
+        both = [(pair, settings[column]) for pair, (settings, _) in zip(self.cells, self._with_columns, strict=True)]
+        there = list(dict.fromkeys(each for _, each in both))
+        if value not in there:
+            raise check.refuse("value", value, f"one of {', '.join(map(repr, there))}, which runs have as {column}")
+        return replace(self, cells=[pair for pair, each in both if each == value])
 
     def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:
         """Write the results as one page, which loads nothing, and return its path.

@@ -197,6 +197,7 @@ def test_an_action_that_fails() -> None:
     ("action", "message"),
     [
         (lambda network: network.set_link(0, 2, up=False), "link = (0, 2): must be an edge of the graph"),
+        (lambda network: network.set_link([0], 1, up=False), "link = ([0], 1): must be an edge of the graph"),
         (lambda network: network.set_receiver(7, up=False), "agent = 7: must be a node of the graph"),
     ],
 )

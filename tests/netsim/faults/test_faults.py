@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netsim
-from netsim import AgentError, BadInput, Faults, Link, Network, Stalled, latency, topology
+from netsim import AgentError, BadInput, Faults, Link, Network, Stalled, latency, testing, topology
 from netsim.faults import ClockSkew, Crash, Fault, Jitter, Join, Leave, LinkDown, Partition, Straggler
 from netsim.faults.injector import FaultInjector
 from netsim.testing import Actor, Listener
@@ -983,3 +984,29 @@ def test_without_faults_nothing_changes() -> None:
     graph = topology.complete(4)
     network = Network(graph, Link(latency=0.1), seed=1)
     assert network.run({node: Talker() for node in graph}).trace_hash == plain.trace_hash
+
+
+@every("fault", [LinkDown(0, 1, at=0.5, until=2), Crash(0, at=0.5, until=2, keeps_state=True), Partition([0], 0.5, 2)])
+def test_the_end_of_a_fault_does_not_restore_what_the_program_has_cut(fault: Fault) -> None:
+    network = Network(topology.path(2), Link(latency=0.25), faults=[fault])
+    network.at(0.25, lambda: network.set_link(0, 1, up=False, both=False))
+    network.at(3.5, lambda: network.set_link(0, 1, up=True))
+    run = network.run({0: testing.Talker([(float(t), t) for t in range(6)]), 1: Listener()})
+    # Nothing but the program keeps agent 0 from being heard after 2 s.
+    assert run.agents[1].payloads == [0, 4, 5]
+
+
+def test_a_receiver_is_on_when_neither_a_crash_nor_the_program_has_it_off() -> None:
+    def times(*switches: tuple[float, bool]) -> list[float]:
+        network = Network(topology.path(2), Link(latency=0.25), faults=[Crash(1, 1.5, 3.5, keeps_state=True)])
+        for time, up in switches:
+            network.at(time, partial(network.set_receiver, 1, up))
+        run = network.run({0: testing.Talker([(float(t), t) for t in range(6)]), 1: Listener()})
+        times: list[float] = run.agents[1].times
+        return times
+
+    assert times() == [0.25, 1.25, 4.25, 5.25]
+    assert times((2.5, True)) == times()
+    assert times((0.5, False)) == [0.25]
+    assert times((0.5, False), (2.5, True)) == [0.25, 4.25, 5.25]
+    assert times((2.5, False), (4.5, True)) == [0.25, 1.25, 5.25]

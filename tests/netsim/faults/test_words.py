@@ -49,6 +49,27 @@ def test_each_form_is_a_fault(text: str, fault: netsim.faults.Fault) -> None:
     assert parse([text], RING, [Crash(7, at=5)]) == Faults([fault, Crash(7, at=5)])
 
 
+@pytest.mark.parametrize(("begins", "ends", "kind"), [("cut", "heal", LinkDown), ("hold", "release", Hold)])
+def test_one_direction_ends_alone(begins: str, ends: str, kind: type[LinkDown] | type[Hold]) -> None:
+    # The other direction goes on, without an end at the same instant at which it would begin again.
+    both = parse(f"1 {begins} 3-4 until 9; 2 {ends} 4->3", RING)
+    assert both == Faults([kind(3, 4, 1, 9, one_way=True), kind(4, 3, 1, 2, one_way=True)])
+    assert parse(f"5 {ends} 3->4", RING, both) == Faults([kind(3, 4, 1, 5, one_way=True), both[1]])
+    assert parse(f"1 {begins} 3-4; 1 {ends} 4->3", RING) == Faults([kind(3, 4, 1, one_way=True)])
+    # An order of both directions ends what there is; one of the other direction ends nothing.
+    assert parse(f"1 {begins} 3->4; 2 {ends} 4-3", RING) == Faults([kind(3, 4, 1, 2, one_way=True)])
+    with pytest.raises(BadInput, match=f"{ends} 4->3': must be of a link"):
+        parse(f"1 {begins} 3->4; 2 {ends} 4->3", RING)
+    directed = nx.DiGraph([(3, 4), (4, 5), (5, 3)])
+    assert parse(f"1 {begins} 3-4; 2 {ends} 3->4", directed) == Faults([kind(3, 4, 1, 2)])
+
+
+def test_a_heal_of_both_directions_ends_a_one_way_partition() -> None:
+    for link in ("1-2", "2-1", "1->2"):
+        expected = Faults([Partition([0, 1], 1, 3, one_way=True)])
+        assert parse(f"1 partition 0,1->; 3 heal {link}", RING) == expected
+
+
 def test_a_restart_ends_a_crash_and_heal_a_cut() -> None:
     assert parse("1.2 crash 3; 2 restart 3", RING) == Faults([Crash(3, 1.2, until=2)])
     assert parse(["2 restart 3 keeping state", "1.2 crash 3"], RING) == Faults([Crash(3, 1.2, 2, keeps_state=True)])
@@ -126,7 +147,8 @@ def test_a_schedule_is_a_table_of_orders(tmp_path: Path) -> None:
     own = [LinkDown(0, 1, at=0.5)]
     assert schedule(tmp_path / "day.csv", RING, own) == Faults(
         [
-            LinkDown(0, 1, at=0.5, until=4),
+            LinkDown(1, 0, at=0.5, one_way=True),
+            LinkDown(0, 1, at=0.5, until=4, one_way=True),
             LinkDown(0, 1, 1, until=4, one_way=True, drops=True),
             LinkChange(3, 4, 2, loss=0.3, rate=1e6),
             Hold(3, None, 5, until=6),

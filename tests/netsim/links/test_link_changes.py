@@ -57,6 +57,22 @@ def test_a_rate_that_halves_midway_takes_half_as_long_again(capacities: dict[str
     assert arrivals(Link(), [(0.0, MEGABIT), *[(1.0, MEGABIT)] * 3], begins)[0] == [0.0, 2.0]
 
 
+@every("capacities", WIRES.values())
+def test_a_queue_limits_only_while_there_is_a_rate(capacities: dict[str, float]) -> None:
+    bursts = [(time, MEGABIT) for time in (0.0, 1.75, 3.0) for _ in range(5)]
+    # Half of the second frame has left as the rate goes; of the first and the last burst the queue takes two.
+    expected = [1.0, 1.5, *[1.75] * 5, 4.0, 5.0], {"delivered": 9, "queue_full": 6}
+    without = LinkChange(0, 1, at=1.5, until=2.5, rate=math.inf)
+    times, outcomes = arrivals(Link(rate=1e6, queue=2), bursts, without, **capacities)
+    assert (pytest.approx(expected[0], abs=1e-8), expected[1]) == (times, outcomes)
+    for_good = LinkChange(0, 1, at=1.5, rate=math.inf), LinkChange(0, 1, at=2.5, rate=1e6)
+    assert arrivals(Link(rate=1e6, queue=2), bursts, *for_good, **capacities) == (times, outcomes)
+    # The rate is that of another change, which begins and ends at other times; the queue stays.
+    changes = [LinkChange(0, 1, at=0.0, queue=2), *(LinkChange(0, 1, t, t + 1.5, rate=1e6) for t in (0.0, 2.5))]
+    last = LinkChange(0, 1, at=3.75, rate=1e6)
+    assert arrivals(Link(), bursts, *changes, last, **capacities) == (times, outcomes)
+
+
 def exact(plan: Iterable[tuple[Fraction, int]], rates: list[tuple[Fraction, Fraction]]) -> list[Fraction]:
     """Return when frames have left, one after the other, at rates (bits/s) that each hold from a time (s) on."""
     end, ends = Fraction(0), []

@@ -26,7 +26,7 @@ from netsim.accounting import Trace
 from netsim.accounting.trace import TraceFile
 from netsim.coders import Uniform
 from netsim.replay import render
-from netsim.replay.frames import Frames, frames_of
+from netsim.replay.frames import Reader, frames_of
 from netsim.studies import find_study, verify
 from netsim.studies.cli import main
 from netsim.studies.formats import Formats
@@ -91,11 +91,11 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 @pytest.fixture(scope="module")
-def frames(run: Run) -> Frames:
+def frames(run: Run) -> Reader:
     return frames_of(run.trace)
 
 
-def named(run: Run, frames: Frames) -> pd.DataFrame:
+def named(run: Run, frames: Reader) -> pd.DataFrame:
     table = pd.DataFrame(frames.columns)
     names, kinds = list(run.agents), run.trace.kinds
     for column in ("sender", "receiver"):
@@ -105,7 +105,7 @@ def named(run: Run, frames: Frames) -> pd.DataFrame:
     return table
 
 
-def test_counts_by_cause_are_those_of_the_ledger(run: Run, frames: Frames) -> None:
+def test_counts_by_cause_are_those_of_the_ledger(run: Run, frames: Reader) -> None:
     ledger = run.ledger.table(by=[]).iloc[0]
     assert frames.counts == {cause: int(ledger[cause]) for cause in (*run.ledger.causes, "in_flight")}
     drawn = Counter(frames.causes[i] for i in frames.columns["cause"])
@@ -118,7 +118,7 @@ def test_counts_by_cause_are_those_of_the_ledger(run: Run, frames: Frames) -> No
         assert by_link.loc[(sender, receiver, kind), cause] == count
 
 
-def test_columns_are_the_events_of_the_trace(run: Run, frames: Frames) -> None:
+def test_columns_are_the_events_of_the_trace(run: Run, frames: Reader) -> None:
     assert list(frames.columns) == COLUMNS
     events, table = run.trace.table(), named(run, frames)
     sent, ends = events[events["event"] == "sent"], events[events["event"] != "sent"]
@@ -140,7 +140,7 @@ def test_columns_are_the_events_of_the_trace(run: Run, frames: Frames) -> None:
     assert table["start"].is_monotonic_increasing
 
 
-def test_rounds_and_replies(run: Run, frames: Frames) -> None:
+def test_rounds_and_replies(run: Run, frames: Reader) -> None:
     table = named(run, frames)
     assert table["round"].max() == 12
     states = table[(table["kind"] == "state")]
@@ -150,7 +150,7 @@ def test_rounds_and_replies(run: Run, frames: Frames) -> None:
         assert table["reply"].any()
 
 
-def test_a_trace_file_gives_the_same(run: Run, frames: Frames, tmp_path: Path) -> None:
+def test_a_trace_file_gives_the_same(run: Run, frames: Reader, tmp_path: Path) -> None:
     run.trace.save(tmp_path / "trace.npz")
     for log in (TraceFile(tmp_path / "trace.npz"), Trace.load(tmp_path / "trace.npz")):
         again = frames_of(log)
@@ -160,7 +160,7 @@ def test_a_trace_file_gives_the_same(run: Run, frames: Frames, tmp_path: Path) -
             assert np.array_equal(again.columns[name], frames.columns[name]), name
 
 
-def test_thinned_frames_are_whole_messages(run: Run, frames: Frames) -> None:
+def test_thinned_frames_are_whole_messages(run: Run, frames: Reader) -> None:
     total = len(frames.columns["start"])
     whole = Counter(zip(frames.columns["sender"], frames.columns["number"], strict=True))
     for most in (total - 1, total // 2, 30):

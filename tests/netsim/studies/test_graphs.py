@@ -48,6 +48,14 @@ def test_the_graph_is_that_of_the_file(folder: Path) -> None:
     assert call("verify", "out", cwd=folder).returncode != 0
 
 
+def test_what_the_reader_left_out_is_told_in_a_line(folder: Path) -> None:
+    (folder / "loop.txt").write_text(WHEEL + "a a\n")
+    done = call("run", "averaging", "--agents", "4", "--topology", "loop.txt", cwd=folder)
+    told, refused = done.stderr.strip().splitlines()
+    assert told == "netsim: topology = 'loop.txt', a list of edges: left out 1 edge from a node to itself"
+    assert refused.startswith("netsim: topology = 'loop.txt': must have 4 nodes")
+
+
 @every(
     ("words", "message"),
     [

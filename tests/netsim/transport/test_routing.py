@@ -15,7 +15,7 @@ from netsim.coders import Uniform
 from netsim.distributed import UDP
 from netsim.errors import BadInput
 from netsim.faults import Crash, LinkDown
-from netsim.testing import counts
+from netsim.testing import Actor, Listener, counts
 from netsim.wire.codec import decode, encode
 from netsim.wire.routed import EVERYONE, Routed
 from tests.command import on_the_other_core
@@ -348,6 +348,26 @@ def test_no_frame_is_taken_or_passed_on_before_it_arrives() -> None:
     assert (agents[1].early, agents[2].heard) == ([], [(2.0, 0, "m", 1)])
 
 
+@every("routing", [None, "shortest"])
+def test_a_name_that_no_node_can_have_is_refused(routing: Any) -> None:
+    async def sends(agent: Actor) -> None:
+        for name in ([1], {}, (2, [])):
+            for say in (agent.send, agent.request):
+                with pytest.raises(netsim.AgentError, match=r"agent 0 cannot send to .*: must be the name of one node"):
+                    await say(name, "m")  # type: ignore[arg-type]
+
+    Network(topology.path(2), routing=routing).run({0: Actor(sends), 1: Listener()})
+
+
+def test_a_request_names_the_hop_limit_that_no_reply_can_keep() -> None:
+    async def asks(agent: Actor) -> None:
+        with pytest.raises(netsim.AgentError, match="cannot request from 2: no route leads back within the hop limit"):
+            await agent.request(2, "m")
+
+    agents = {0: Actor(asks), 1: Listener(), 2: Listener()}
+    Network(topology.path(3), routing="shortest", hop_limit=1).run(agents)
+
+
 def test_what_cannot_be_routed_is_refused_in_one_line() -> None:
     path, ring = topology.path(3), topology.directed_ring(4)
     parts = nx.Graph([(0, 1), (2, 3)])
@@ -355,7 +375,8 @@ def test_what_cannot_be_routed_is_refused_in_one_line() -> None:
         (lambda: Network(path, routing=3), "routing = 3: must be 'shortest', the name of an edge attribute, or"),  # type: ignore[arg-type]
         (lambda: Network(path, routing="cost"), "'cost' of edge (0, 1) is missing"),
         (lambda: Network(nx.path_graph(2), hop_limit=3), "hop_limit = 3: must be left out without routing"),
-        (lambda: Network(path, routing="shortest", hop_limit=0), "hop_limit = 0: must be a whole number >= 1"),
+        (lambda: Network(path, routing="shortest", hop_limit=0), "hop_limit = 0: must be a whole number from 1"),
+        (lambda: Network(path, routing="shortest", hop_limit=2**64), "must be a whole number from 1 to 4294967295"),
         (lambda: Network(path, routing={9: {}}), "routing: must have nodes of the graph as keys; 9 is none"),
         (lambda: Network(path, routing={0: {0: 1}}), "routing[0] = 0: must be keyed by other nodes of the graph"),
         (lambda: Network(path, routing={0: {2: 2}}), "routing[0][2] = 2: must be a node to which that one has a link"),

@@ -136,14 +136,7 @@ class Still extends Shown {
     const { events, meta, look, states, view, drawings } = this, isMap = view === "map", rows = events.overlapping(this.begin, this.end), found = [];
     const kinds = new Set(), causes = new Set(), has = { reply: false };
     for (const row of rows) kinds.add(events.kind[row]), causes.add(events.cause[row]), (has.reply ||= events.reply[row] > 0);
-    const line = (c, style, dash, long = 34) => {
-      Object.assign(c, { strokeStyle: style.colour, lineWidth: style.weight });
-      c.setLineDash(dash);
-      c.moveTo(0, 9);
-      c.lineTo(long, 9);
-      c.stroke();
-      c.setLineDash([]);
-    };
+    const line = (c, { colour, weight }, dash, long = 34, across = []) => paint(c, () => lines(c, 1, [...across, [0, 9, long, 9]]), { stroke: colour, wide: weight, dash });
     const scale = this.scale();
     if (scale) found.push(scale);
     if (isMap) found.push(...drawings.legend().filter(([sign]) => sign));
@@ -157,13 +150,13 @@ class Still extends Shown {
     }
     for (const kind of [...kinds].sort((one, other) => one - other)) {
       const style = look.kind(kind);
-      if (isMap) found.push([(c) => (SHAPES[style.shape](c, 9, 9, 5), (c.fillStyle = style.colour), c.fill()), meta.kinds[kind]]);
+      if (isMap) found.push([(c) => paint(c, () => SHAPES[style.shape](c, 9, 9, 5), { fill: style.colour }), meta.kinds[kind]]);
       else found.push([(c) => (line(c, style, style.dash, 27), look.head(c, style, 34, 9, 1, 0)), meta.kinds[kind], 34]);
     }
     const overtook = isMap || rows.length >= 3000 ? [] : overtakings(events, meta.agents.length);
     if (rows.some((row) => overtook[row] >= 0)) {
-      const strokes = (c) => [20, 24].forEach((x) => (c.moveTo(x, 4), c.lineTo(x, 14)));
-      found.push([(c) => (strokes(c), line(c, { colour: look.soft, weight: 1.3 }, [])), "overtook another of its link", 34]);
+      const across = [20, 24].map((x) => [x, 4, x, 14]);
+      found.push([(c) => line(c, { colour: look.soft, weight: 1.3 }, [], 34, across), "overtook another of its link", 34]);
     }
     if (has.reply) found.push(isMap ? [(c) => (SHAPES.circle(c, 9, 9, 4.5), (c.lineWidth = 1.6), c.stroke()), "reply"] : [(c) => line(c, { colour: look.soft, weight: 1.5 }, REPLY), "reply", 34]);
     for (const cause of [...causes].sort((one, other) => one - other)) {

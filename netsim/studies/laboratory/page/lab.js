@@ -10,10 +10,11 @@ const MOST_REACHED = 200;
 const NAMEABLE = (target) => /\S/.test(target) && !/^-|-$|\s(by|until)\s+\S|\skeeping\s+state\s*$/.test(target.trim());
 
 // Questions to the server that served the page.
+const asked = (what, how) => fetch(what, { cache: "no-store", ...how }).then((answer) => answer.json());
 const overHTTP = {
-  state: (seen) => fetch(`state?seen=${seen}`, { cache: "no-store" }).then((answer) => answer.json()),
-  run: (branch, place) => fetch(`branch/${branch}/${place}`, { cache: "no-store" }).then((answer) => answer.json()),
-  act: (what, asked) => fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) }).then((answer) => answer.json()),
+  state: (seen) => asked(`state?seen=${seen}`),
+  run: (branch, place) => asked(`branch/${branch}/${place}`),
+  act: (what, values) => asked(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(values) }),
 };
 
 // The same questions to the page that holds this one in a frame, as in a notebook.
@@ -50,7 +51,7 @@ function instantOf(page) {
 
 class Lab {
   constructor(root, meta) {
-    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, seen: 0, least: 0, current: 0, place: 0, beside: new Set() });
+    Object.assign(this, { root, about: meta.lab, parts: root.cloneNode(true), page: null, menu: null, opened: "", seen: 0, least: 0, current: 0, place: 0, beside: new Set() });
     this.server = meta.lab.framed ? overFrame() : overHTTP;
     this.state = { branches: [], controls: [], settings: {}, file_error: "" };
     // What of the current branch is to be shown, what is, and what is to happen once it is there.
@@ -63,16 +64,10 @@ class Lab {
     for (const theme of ["light", "dark"]) root.style.setProperty(`--warn-${theme}`, TOKENS.causes.lost[theme]);
     root.querySelector("[data-part=title]").textContent = meta.title;
     root.querySelector("[data-part=now]").textContent = "";
-    this.tabs = element("nav", "", { class: "lab-tabs" });
-    for (const name of LAB_TABS) {
-      const tab = element("button", capital(name), { type: "button" });
-      tab.addEventListener("click", () => this.tab(name));
-      this.tabs.append(tab);
-    }
+    this.tabs = element("nav", LAB_TABS.map((name) => newButton(capital(name), () => this.tab(name))), { class: "lab-tabs" });
     this.left = element("aside", "", { class: "lab-left", "aria-label": "Settings" });
     this.right = element("aside", "", { class: "lab-right", "aria-label": "Branches" });
-    this.said = element("p", "", { class: "lab-said" });
-    this.said.setAttribute("role", "status");
+    this.said = element("p", "", { class: "lab-said", role: "status" });
     root.append(this.tabs, this.left, this.right);
     this.buildRight();
     this.tab("branches");
@@ -177,26 +172,20 @@ class Lab {
 
   // The page's own panels, of which each is shown when it is asked for.
   addPanels() {
-    const views = this.root.querySelector("header .buttons");
-    for (const name of LAB_PANELS) {
-      if (!this.root.querySelector(`.panel.${name}`)) continue;
-      const button = element("button", capital(name), { type: "button" });
-      const show = () => button.setAttribute("aria-pressed", String(this.opened.has(name)));
-      this.opened ||= new Set();
-      button.dataset.panel = name;
-      button.addEventListener("click", () => this.panel(name));
-      views.append(button);
-      show();
-    }
-    this.root.dataset.panels = [...this.opened].join(" ");
+    this.page.part("to-map").parentElement.append(...LAB_PANELS.map((name) => newButton(capital(name), () => this.panel(name), { "data-panel": name })));
+    this.showPanel();
   }
 
-  panel(name, open = !this.opened.has(name)) {
-    if (open) this.opened.clear();
-    this.opened[open ? "add" : "delete"](name);
-    this.root.dataset.panels = [...this.opened].join(" ");
-    for (const button of this.root.querySelectorAll("[data-panel]")) button.setAttribute("aria-pressed", String(this.opened.has(button.dataset.panel)));
+  // Open a panel, of which one at most is open, or close it.
+  panel(name, open = this.opened !== name) {
+    this.opened = open ? name : "";
+    this.showPanel();
     this.page.resize();
+  }
+
+  showPanel() {
+    this.root.dataset.panel = this.opened;
+    for (const button of this.root.querySelectorAll("button[data-panel]")) button.setAttribute("aria-pressed", String(this.opened === button.dataset.panel));
   }
 
   // --- settings -----------------------------------------------------------------------------------------------------
@@ -207,71 +196,32 @@ class Lab {
     this.fields = fields;
     // What the study chooses by itself is folded.
     const open = fields.filter((_, i) => !this.state.controls[i].optional), folded = fields.filter((field) => !open.includes(field));
-    const more = element("details", ""), boxes = (some) => some.map(({ box }) => box);
-    more.append(element("summary", `${folded.length} more`), ...boxes(folded));
+    const boxes = (some) => some.map(({ box }) => box), more = element("details", [element("summary", `${folded.length} more`), ...boxes(folded)]);
     this.left.replaceChildren(element("h2", "Settings"), ...boxes(open), ...(folded.length ? [more] : []), hint);
     if (!fields.length) hint.textContent = "It has no parameters: those of a function make(*, loss: float = 0.1) would stand here.";
   }
 
   // A parameter's control: {box, read the settings into it}.
   field(control) {
-    const { name, label, sort, optional } = control, box = element("div", "", { class: `lab-field ${sort}`, title: control.help });
-    const heading = element("label", label), set = (value) => this.set(name, value), write = [];
-    const input = (type, more = {}) => {
-      const made = element("input", "", { type, name, ...more });
-      made.setAttribute("aria-label", type === "range" ? `${label}, slider` : label);
-      return made;
-    };
+    const { name, label, sort, optional, low, high, step } = control, set = (value) => this.set(name, value);
     // An emptied field has the default, as the command without the flag has.
-    const usual = control.default === null ? (optional ? "open" : "") : String(control.default);
-    const number = () => {
-      const typed = input("number", { step: "any", placeholder: usual });
-      // As text: a number here would lose digits of a large seed.
-      typed.addEventListener("change", () => (typed.validity.badInput ? this.say(`${label}: must be a number`, true) : set(typed.value)));
-      write.push((value) => (typed.value = value === null ? "" : value));
-      return typed;
-    };
-    if (sort === "switch") {
-      const tick = input("checkbox");
-      tick.addEventListener("change", () => set(tick.checked));
-      write.push((value) => (tick.checked = value));
-      heading.append(tick);
-      box.append(heading);
-    } else if (sort === "choice") {
-      const list = element("select", "", { name });
-      list.append(...control.choices.map((choice) => element("option", choice, { value: choice })));
-      list.addEventListener("change", () => set(list.value));
-      write.push((value) => (list.value = value));
-      heading.append(list);
-      box.append(heading);
-    } else if (sort === "text") {
-      const typed = input("text", { placeholder: usual });
-      typed.addEventListener("change", () => set(typed.value));
-      write.push((value) => (typed.value = value === null ? "" : value));
-      heading.append(typed);
-      box.append(heading);
-    } else {
-      const typed = number();
-      heading.append(typed);
-      box.append(heading);
-      if (sort === "slider") {
-        const { low, high, step } = control, slide = input("range", { min: low, max: high, step });
-        slide.addEventListener("input", () => (typed.value = slide.value));
-        slide.addEventListener("change", () => set(slide.value));
-        write.push((value) => {
-          slide.max = Math.max(high, value);
-          slide.min = Math.min(low, value);
-          slide.value = value;
-        });
-        box.append(slide);
-      }
-      if (sort === "seed") {
-        const die = element("button", "⚄", { type: "button", title: "Another seed", class: "lab-die" });
-        die.setAttribute("aria-label", `Another ${label.toLowerCase()}`);
-        die.addEventListener("click", () => set(Math.floor(Math.random() * 10000)));
-        heading.append(die);
-      }
+    const placeholder = control.default === null ? (optional ? "open" : "") : String(control.default);
+    const type = { switch: "checkbox", text: "text" }[sort] || "number", value = sort === "switch" ? "checked" : "value";
+    const typed = sort === "choice"
+      ? element("select", control.choices.map((choice) => element("option", choice, { value: choice })), { name })
+      : element("input", "", { type, name, placeholder, step: "any", "aria-label": label });
+    const write = [(setting) => (typed[value] = setting ?? "")], heading = element("label", [label, typed]);
+    const box = element("div", heading, { class: `lab-field ${sort}`, title: control.help });
+    // As text: a number here would lose digits of a large seed.
+    typed.addEventListener("change", () => (typed.validity.badInput ? this.say(`${label}: must be a number`, true) : set(typed[value])));
+    if (sort === "slider") {
+      const slide = element("input", "", { type: "range", name, min: low, max: high, step, "aria-label": `${label}, slider` });
+      slide.addEventListener("input", () => (typed.value = slide.value));
+      slide.addEventListener("change", () => set(slide.value));
+      write.push((setting) => Object.assign(slide, { max: Math.max(high, setting), min: Math.min(low, setting), value: setting }));
+      box.append(slide);
     }
+    if (sort === "seed") heading.append(newButton("⚄", () => set(Math.floor(Math.random() * 10000)), { title: "Another seed", "aria-label": `Another ${label.toLowerCase()}` }));
     // One that was emptied has its default again.
     box.addEventListener("focusout", ({ target }) => target.value === "" && write.forEach((act) => act(this.state.settings[name])));
     return { box, read: (settings) => write.forEach((act) => act(settings[name])) };
@@ -290,13 +240,7 @@ class Lab {
   // --- branches -----------------------------------------------------------------------------------------------------
 
   buildRight() {
-    const button = (text, act, more = {}) => {
-      const made = element("button", text, { type: "button", ...more });
-      made.addEventListener("click", act);
-      return made;
-    };
-    const head = element("div", "", { class: "lab-head" });
-    head.append(element("h2", "Branches"), element("span", "each repeats exactly", { class: "lab-soft" }));
+    const head = element("div", [element("h2", "Branches"), element("span", "each repeats exactly", { class: "lab-soft" })], { class: "lab-head" });
     this.runs = element("select", "", { hidden: true, "aria-label": "Run of the study" });
     this.runs.addEventListener("change", () => this.choosePlace(Number(this.runs.value)));
     this.tree = element("ul", "", { class: "lab-tree" });
@@ -310,13 +254,13 @@ class Lab {
       this.command.textContent = text;
       await navigator.clipboard.writeText(text).then(() => this.say("Copied."), () => this.say("It stands above: the browser did not let it be copied."));
     };
-    const buttons = element("div", "", { class: "lab-row" });
-    buttons.append(
-      button("Copy", copied("command"), { title: "Copy the command that repeats this branch" }),
-      button("Save as script", () => this.save(), { title: "A Python file that repeats this branch" }),
-      button("Another order", () => this.reorder(), { title: "A branch in which what an agent could do at one instant comes in another order" }),
-      (this.toSweep = button("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" })),
-    );
+    this.toSweep = newButton("As a sweep’s point", copied("sweep"), { title: "Show and copy the command of a sweep that has this branch among its points" });
+    const buttons = element("div", [
+      newButton("Copy", copied("command"), { title: "Copy the command that repeats this branch" }),
+      newButton("Save as script", () => this.save(), { title: "A Python file that repeats this branch" }),
+      newButton("Another order", () => this.reorder(), { title: "A branch in which what an agent could do at one instant comes in another order" }),
+      this.toSweep,
+    ], { class: "lab-row" });
     this.right.append(head, this.runs, this.tree, this.legend, element("h2", "This branch again"), this.command, this.hash, this.words, buttons, this.said);
   }
 
@@ -333,31 +277,16 @@ class Lab {
 
   showBranches() {
     const rows = this.ordered(), { branch, run } = this, held = document.activeElement && document.activeElement.dataset.branch;
-    const last = new Map();
-    this.tree.replaceChildren(...rows.map(({ branch: each, depth }, i) => {
-      const item = element("li", ""), chosen = each.number === this.current;
-      item.style.setProperty("--depth", Math.min(depth, 6));
-      if (depth) item.className = "child";
+    this.tree.replaceChildren(...rows.map(({ branch: each, depth }) => {
+      const chosen = each.number === this.current, item = element("li", this.card(each), { style: `--depth: ${Math.min(depth, 6)}`, class: depth ? "child" : "" });
       if (chosen) item.setAttribute("aria-current", "true");
-      // The line from the branch that it leaves.
-      item.style.setProperty("--up", i - (last.get(each.parent) ?? i));
-      last.set(each.number, i);
-      item.append(this.card(each));
       if (each.parent >= 0) {
-        const drop = element("button", "×", { type: "button", class: "lab-drop", title: `Delete this branch${rows.some((row) => row.branch.parent === each.number) ? ", and those that leave it" : ""}` });
-        drop.setAttribute("aria-label", `Delete ${each.name}`);
-        drop.addEventListener("click", () => this.drop(each));
-        item.append(drop);
+        const title = `Delete this branch${rows.some((row) => row.branch.parent === each.number) ? ", and those that leave it" : ""}`;
+        item.append(newButton("×", () => this.drop(each), { class: "lab-drop", title, "aria-label": `Delete ${each.name}` }));
       }
-      // On the same clock as the current branch: at most two more.
       if (!chosen && each.runs.length) {
-        const beside = element("button", "beside", { type: "button", class: "lab-beside", title: "Show this branch beside the current one, on one clock", "aria-pressed": String(this.beside.has(each.number)) });
-        beside.addEventListener("click", () => {
-          if (!this.beside.delete(each.number)) this.beside = new Set([...this.beside, each.number].slice(-2));
-          this.showBranches();
-          this.show();
-        });
-        item.append(beside);
+        const title = "Show this branch beside the current one, on one clock";
+        item.append(newButton("beside", () => this.toggleBeside(each), { class: "lab-beside", title, "aria-pressed": String(this.beside.has(each.number)) }));
       }
       return item;
     }));
@@ -374,19 +303,20 @@ class Lab {
     this.showTrouble(branch, run);
   }
 
+  // On the same clock as the current branch: at most two more.
+  toggleBeside({ number }) {
+    if (!this.beside.delete(number)) this.beside = new Set([...this.beside, number].slice(-2));
+    this.showBranches();
+    this.show();
+  }
+
   card(branch) {
-    const card = element("button", "", { type: "button", class: "lab-card" }), numbers = element("span", "", { class: "lab-numbers" });
-    card.dataset.branch = branch.number;
-    const title = element("b", branch.name);
-    // Its own number, by which Python knows it, too: places change as branches are deleted.
-    title.append(element("kbd", String(branch.number)));
-    card.append(title, numbers);
-    card.addEventListener("click", () => this.choose(branch.number));
     const run = branch.runs[Math.min(this.place, branch.runs.length - 1)], states = { running: branch.progress || "simulating …", waiting: "waits", cancelled: "cancelled" };
-    const facts = [states[branch.state], run && run.last && `${run.last.name} ${run.last.text}`];
-    numbers.append(...facts.filter((fact) => fact).map((fact) => element("span", fact)));
-    if (branch.error && branch.state === "failed") numbers.append(element("span", "✕ failed", { class: "warn" }));
-    return card;
+    const facts = [states[branch.state], run && run.last && `${run.last.name} ${run.last.text}`].filter((fact) => fact).map((fact) => element("span", fact));
+    if (branch.error && branch.state === "failed") facts.push(element("span", "✕ failed", { class: "warn" }));
+    // Its own number, by which Python knows it, too: places change as branches are deleted.
+    const title = element("b", [branch.name, element("kbd", branch.number)]);
+    return newButton([title, element("span", facts, { class: "lab-numbers" })], () => this.choose(branch.number), { class: "lab-card", "data-branch": branch.number });
   }
 
   // Errors of the user's file and agents, and a run that takes its time.
@@ -396,16 +326,10 @@ class Lab {
     if (old) old.remove();
     const busy = branch.state === "running" || branch.state === "waiting", held = branch.state === "cancelled";
     if (!text && !busy && !held) return;
-    const box = element("div", "", { class: `lab-trouble${text ? " wrong" : ""}` });
-    box.setAttribute("role", text ? "alert" : "status");
-    box.append(element("span", text || (held ? `${branch.name}: cancelled` : `Simulating ${branch.name}${branch.progress ? ` · ${branch.progress}` : " …"}`)));
-    if (busy || held) {
-      const stop = element("button", held ? "Run it" : "Cancel", { type: "button" });
-      stop.addEventListener("click", () => this.act("cancel", { branch: branch.number }));
-      box.append(stop);
-    } else if (!run) {
-      this.root.querySelector("[data-part=now]").textContent = "";
-    }
+    const said = text || (held ? `${branch.name}: cancelled` : `Simulating ${branch.name}${branch.progress ? ` · ${branch.progress}` : " …"}`);
+    const box = element("div", element("span", said), { class: `lab-trouble${text ? " wrong" : ""}`, role: text ? "alert" : "status" });
+    if (busy || held) box.append(newButton(held ? "Run it" : "Cancel", () => this.act("cancel", { branch: branch.number })));
+    else if (!run) this.root.querySelector("[data-part=now]").textContent = "";
     this.root.querySelector("main").append(box);
   }
 
@@ -419,9 +343,7 @@ class Lab {
 
   choosePlace(place) {
     this.place = place;
-    this.begin = { time: null, play: false };
-    this.show();
-    this.showBranches();
+    this.choose(this.current);
   }
 
   drop(branch) {
@@ -462,27 +384,28 @@ class Lab {
 
   // --- faults -------------------------------------------------------------------------------------------------------
 
-  async fault(what, target, more = "") {
+  fault(what, target, more = "") {
     const { page } = this, at = instantOf(page);
     this.close();
     if (!NAMEABLE(target)) return this.say("A fault in words cannot have that name: give it to the network in Python.", true);
     if (Number(at) >= page.meta.ended_at) return this.say("The run is over by then: a fault needs an earlier time.", true);
-    const branch = await this.act("fault", { branch: this.current, text: `${at} ${what} ${target}${more}` });
-    // It runs on from there, beside the one that it leaves.
+    return this.leave(`${at} ${what} ${target}${more}`, Number(at));
+  }
+
+  // Start a branch of the current one. It runs on from a time, beside the one that it leaves.
+  async leave(text, time) {
+    const branch = await this.act("fault", { branch: this.current, text });
     if (branch === null) return;
     this.beside = new Set([this.current]);
-    this.choose(branch, { time: Number(at), play: true });
+    this.choose(branch, { time, play: true });
   }
 
   // A branch of the current one in the next order that has not been tried.
-  async reorder() {
+  reorder() {
     const { at } = this.branch, tried = new Set(this.state.branches.filter((each) => each.at === at).map((each) => each.order));
     let seed = 1;
     while (tried.has(String(seed))) seed += 1;
-    const branch = await this.act("fault", { branch: this.current, text: `order ${seed}` });
-    if (branch === null) return;
-    this.beside = new Set([this.current]);
-    this.choose(branch, { time: 0, play: true });
+    return this.leave(`order ${seed}`, 0);
   }
 
   // Whether a fault holds at the time shown: the branch's own words, and the network's script.
@@ -533,24 +456,16 @@ class Lab {
     if (!target) return;
     this.page.player.pause();
     const { agents } = this.page.meta, name = target.agent !== undefined ? `Agent ${agents[target.agent]}` : `Link ${target.link.map((i) => agents[i]).join("–")}`;
-    const menu = (this.menu = element("div", "", { class: "lab-menu" }));
-    menu.setAttribute("role", "group");
-    menu.setAttribute("aria-label", name);
-    const title = element("h2", name);
-    title.append(element("span", ` after ${short(this.page.player.time, 6)} s`, { class: "lab-soft" }));
-    menu.append(title);
+    const title = element("h2", [name, element("span", ` after ${short(this.page.player.time, 6)} s`, { class: "lab-soft" })]);
+    const menu = (this.menu = element("div", title, { class: "lab-menu", role: "group", "aria-label": name }));
     this.pressable = this.entries(target);
     for (const entry of this.pressable) {
-      const row = element("div", "", { class: "lab-entry" }), item = element("button", entry.text, { type: "button", class: entry.warn ? "warn" : "" });
-      item.classList.add("lab-item");
-      row.append(item);
+      entry.press = () => entry.act(entry.field ? entry.field.value : undefined);
+      const row = element("div", newButton([entry.text, element("kbd", entry.key)], entry.press, { class: entry.warn ? "warn" : "" }), { class: "lab-entry" });
       if (entry.seconds !== undefined) {
         entry.field = element("input", "", { type: "number", min: 0, step: "any", value: entry.seconds, "aria-label": "Seconds" });
         row.append(entry.field, element("span", "s"));
       }
-      entry.press = () => entry.act(entry.field ? entry.field.value : undefined);
-      item.append(element("kbd", entry.key));
-      item.addEventListener("click", entry.press);
       menu.append(row);
     }
     menu.append(element("p", "A fault starts a new branch.", { class: "lab-soft" }));
@@ -570,9 +485,8 @@ class Lab {
   addReach(page) {
     const { agents, links } = page.meta, list = element("nav", "", { class: "lab-reach", "aria-label": "Agents and links" });
     const add = (name, target) => {
-      const made = element("button", name, { type: "button" });
+      const made = newButton(name, () => this.openAtChosen());
       made.addEventListener("focus", () => page.choose(target));
-      made.addEventListener("click", () => this.openAtChosen());
       list.append(made);
     };
     agents.slice(0, MOST_REACHED).forEach((name, agent) => add(`Agent ${name}`, { agent }));
@@ -603,7 +517,7 @@ class Lab {
       act();
     };
     if (this.menu) {
-      const items = [...this.menu.querySelectorAll(".lab-item")], at = items.indexOf(document.activeElement);
+      const items = [...this.menu.querySelectorAll("button")], at = items.indexOf(document.activeElement);
       if (event.key === "Escape") return done(() => this.close());
       if (event.key === "ArrowDown" || event.key === "ArrowUp") return done(() => items[(at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length].focus());
       const entry = typing ? event.key === "Enter" && this.pressable.find(({ field }) => field === event.target) : this.pressable.find(({ key }) => key === event.key);

@@ -53,6 +53,15 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     browser.open(election.address)
     shown(browser, 0)
     assert "role leader: 1" in browser.run("document.querySelector('.lab-card').textContent")
+    # A panel at a time, by its button beside the views'. The legend has the role and the number of the same name.
+    for name, other in (("curves", "counts"), ("counts", "curves")):
+        pressed = f"document.querySelector('header [data-panel={name}]')"
+        assert browser.run(f"{pressed}.checkVisibility() && ({pressed}.click(), {pressed}.ariaPressed)") == "true"
+        panels = [browser.run(f"document.querySelector('.panel.{each}').checkVisibility()") for each in (name, other)]
+        assert panels == [True, False]
+    browser.run("lab.panel('counts', false)")
+    legend = "[...document.querySelectorAll('.lab-legend .words li')].map((each) => each.textContent)"
+    assert browser.run(legend).count("leader") == 2
     # The leader-to-be, whose number is 11.
     browser.run("replay.seek(0.05)")
     click(browser, "replay.place(1)")
