@@ -6,6 +6,7 @@ the papers' report in short, the theorems' verdicts.
 """
 
 import csv
+import importlib
 import inspect
 import json
 import re
@@ -261,8 +262,33 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
     }
 
 
+def names() -> str:
+    """A row for each public name, under that of its room, with its docstring's first line.
+
+    Constants are left out. A name that several rooms offer is in the first of them.
+    """
+    rows: list[tuple[str, ...]] = []
+    shown: set[int] = set()
+    stubs = sorted((ROOT / "netsim").rglob("__init__.pyi"), key=lambda stub: (len(stub.parts), stub))
+    for stub in stubs:
+        room = ".".join(stub.parent.relative_to(ROOT).parts)
+        module, of_room = importlib.import_module(room), list[tuple[str, ...]]()
+        for name in sorted(module.__all__, key=str.lower):
+            found = getattr(module, name)
+            if name.startswith("__") or (name.isupper() and not inspect.isclass(found)) or id(found) in shown:
+                continue
+            shown.add(id(found))
+            # An object has the docstring of its class.
+            documented = inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found)
+            line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
+            of_room.append((f"`{name}`", line))
+        rows += [(f"**`{room}`**", ""), *of_room] if of_room else []
+    return _table(("name", "what it is"), rows)
+
+
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
+    "names": names,
     "classics": classics,
     "commands": commands,
     "data_sets": data_sets,

@@ -579,13 +579,15 @@ class Network:
         An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
-        settings = self._settings_of(until, sample, trace, blas_threads, deliveries)
+        settings = replace(self._settings_of(until, sample, trace, blas_threads, deliveries), clock=clock, speed=speed)
         if transport is not None and not isinstance(transport, Transport):
             raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
         real_time = {"transport": transport is not None, "clock": clock != "virtual", "speed": speed != 1.0}
         given = [name for name, is_given in real_time.items() if is_given]
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
+        if transport is None and clock == "virtual" and speed != 1.0:
+            raise check.refuse("speed", speed, "left out but for clock = 'wall'")
         every = check.integer("every", every, low=1)
         followed = ordered(order)
         if followed is not None:
@@ -600,13 +602,13 @@ class Network:
                 raise BadInput(f"{given[0]}: must be left out in a search or a simulated test")
             settings = refine(self, settings, result)
         if workers != 1 or dask is not None:
-            if given:
-                raise BadInput(f"workers = {workers!r}: must be 1 with {given[0]}, which runs in real time")
+            if transport is not None:
+                raise BadInput(f"workers = {workers!r}: must be 1 with transport, which runs in real time")
             run = self.play_in_workers(settings, result, workers, dask)
         elif transport is None and (backend := BACKEND.get()) is not None:
             run = backend(self, settings, result)
         else:
-            run = self.play(settings, result, transport, clock, speed)
+            run = self.play(settings, result, transport)
         run.complete()
         return run
 
@@ -617,14 +619,7 @@ class Network:
         self._watch_drawn(settings, result)
         return run_in_workers(settings, result, self._scheduled, self._active, workers, dask)
 
-    def play(
-        self,
-        settings: Settings,
-        result: Run,
-        transport: Transport | None = None,
-        clock: ClockName = "virtual",
-        speed: float = 1.0,
-    ) -> Run:
+    def play(self, settings: Settings, result: Run, transport: Transport | None = None) -> Run:
         """Run with validated ``settings``, as `run` does, and add the rows to ``result``, which holds the agents."""
         if transport is None:
             self._watch_drawn(settings, result)
@@ -632,16 +627,12 @@ class Network:
 
             def launch() -> Run:
                 try:
-                    return simulate(runtime, new_loop(clock, speed))
+                    return simulate(runtime, new_loop(settings.clock, settings.speed))
                 finally:
                     runtime.release()
         else:
             from netsim.distributed.node import Node
 
-            if settings.routes is not None:
-                raise BadInput("transport: must go without routing, which forwards within one process")
-            if settings.viewer is not None:
-                raise BadInput("transport: must go without --watch, which shows the runs of one process")
             node = Node(settings, result, transport)
             runtime = node.runtime = Runtime(settings, result, self._scheduled, node)
             launch = node.meet_and_run
@@ -649,6 +640,7 @@ class Network:
         with aside():
             return self._launch(runtime, launch)
 
+    @check.named
     async def run_async(
         self,
         agents: Agents,

@@ -36,7 +36,7 @@ from netsim.transport.inbox import Inbox, RemoteEndpoint
 from netsim.transport.shared import Shared
 from netsim.util import check, draws
 
-__all__ = ["Missed", "Node", "journal_name", "mark_of", "places_of"]
+__all__ = ["Missed", "Node", "journal_name", "mark_of", "must_be_apart", "places_of"]
 
 # Real seconds. _MEETING_INTERVAL: from heartbeat to heartbeat before a run. _HEARTBEAT_INTERVAL: from heartbeat to
 # heartbeat during a run. _START_MARGIN: from the meeting of the processes to the start of the run.
@@ -62,21 +62,10 @@ def journal_name(run: int, host: int, incarnation: int) -> str:
 def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
     """Return the index of each agent's process.
 
-    Raises BadInput if an agent is unknown or in two processes, if no agent is left for this process, or for settings
-    that need all agents in one process, such as a radio with collisions.
+    Raises BadInput if an agent is unknown or in two processes, if no agent is left for this process, or as
+    `must_be_apart` does.
     """
-    if isinstance(settings.medium, Radio):
-        raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
-    if settings.kinds:
-        raise check.refuse("kinds", settings.kinds, "left out for agents in several processes")
-    if settings.capacity is not None:
-        raise BadInput("uplink, downlink: must be left out for agents in several processes in real time")
-    if settings.compute is not None:
-        raise BadInput("compute: must be left out for agents in several processes in real time")
-    for fault in settings.faults:
-        if isinstance(fault, LinkChange | Hold) or getattr(fault, "drops", False):
-            name = type(fault).__name__
-            raise BadInput(f"{name}: must be left out for agents in several processes, whose frames are on real links")
+    must_be_apart(settings)
     hosts = sorted([transport.here, *transport.peers])
     processes: dict[Hashable, int] = {}
     for host, agents in transport.peers.items():
@@ -89,6 +78,32 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
     if len(processes) == len(settings.graph):
         raise BadInput("peers: must leave an agent to run here")
     return {agent: processes.get(agent, hosts.index(transport.here)) for agent in settings.graph}
+
+
+def must_be_apart(settings: Settings) -> None:
+    """Raise BadInput for settings that need all agents in one process, or virtual time."""
+    if isinstance(settings.medium, Radio):
+        raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
+    if settings.kinds:
+        raise check.refuse("kinds", settings.kinds, "left out for agents in several processes")
+    if settings.capacity is not None:
+        raise BadInput("uplink, downlink: must be left out for agents in several processes in real time")
+    if settings.compute is not None:
+        raise BadInput("compute: must be left out for agents in several processes in real time")
+    for fault in settings.faults:
+        if isinstance(fault, LinkChange | Hold) or getattr(fault, "drops", False):
+            name = type(fault).__name__
+            raise BadInput(f"{name}: must be left out for agents in several processes, whose frames are on real links")
+    if settings.routes is not None:
+        raise BadInput("routing: must be left out for agents in several processes in real time; one process forwards")
+    if settings.clock != "virtual" or settings.speed != 1.0:
+        raise BadInput("clock: must be left out for agents in several processes in real time: see the transport's pace")
+    if settings.order is not None:
+        raise BadInput("order: must be left out for agents in several processes, as real time has an order of its own")
+    if settings.deliveries:
+        raise BadInput("deliveries = True: must be left out for agents in several processes in real time")
+    if settings.viewer is not None:
+        raise BadInput("transport: must go without --watch, which shows the runs of one process")
 
 
 def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Hashable, int]) -> bytes:

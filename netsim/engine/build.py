@@ -14,7 +14,7 @@ from netsim.accounting.captions import Captions
 from netsim.accounting.hearings import Hearings
 from netsim.accounting.ledger import Ledger
 from netsim.agent import Agent, attach, has_run
-from netsim.clock.clock import Loop
+from netsim.clock.clock import ClockName, Loop
 from netsim.clock.compute import ComputeTimes
 from netsim.clock.rounds import RoundClock
 from netsim.context import Context
@@ -79,6 +79,8 @@ class Settings:
     inspect: "Inspect | None" = None
     order: "Order | None" = None
     deliveries: bool = False
+    clock: ClockName = "virtual"
+    speed: float = 1.0
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:

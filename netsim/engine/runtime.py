@@ -279,6 +279,10 @@ class Runtime:
         self.must_be_shared("Network.at")
         if time < self.loop.now():
             raise BadInput(f"time = {time:g}: must be >= {self.loop.now():g}, the current time of the run")
+        self.schedule(time, action)
+
+    def schedule(self, time: float, action: Callable[[], None]) -> None:
+        """Schedule ``action`` at ``time`` (s), or at once if real time has passed it, as while an agent computed."""
         if self.node is not None:
             self.node.expect(time)
         call = partial(self._act, time, action)

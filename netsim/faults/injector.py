@@ -62,7 +62,8 @@ class FaultInjector:
         # The links that the latest rewiring has removed: the keys of a dict, because a set has no order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
         # The record that the trace stores: the run's faults, links cut by the user's program, and empty batteries.
-        self.record = FaultRecord(run.agents)
+        # A worker of a cluster has its own agents only, and a fault may be elsewhere.
+        self.record = FaultRecord(run.settings.graph)
         # The time (s) of each beginning and end of a fault, and the function to call then.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
@@ -159,7 +160,7 @@ class FaultInjector:
         following = next(way, None)
         if following is not None:
             step = self._ways[agent] = (way, *following)
-            self._run.at(following[0], partial(self._arrive, agent, step))
+            self._run.schedule(following[0], partial(self._arrive, agent, step))
 
     def _arrive(self, agent: Hashable, step: "tuple[Way, float, Place]") -> None:
         """Place an agent at a step of its way, unless a later move has replaced that way."""
@@ -222,7 +223,7 @@ class FaultInjector:
             context.out_neighbors = tuple(each for each in self.graph[name] if (name, each) in there)
             context.in_neighbors = tuple(each for each in senders_to(self.graph, name) if (each, name) in there)
         if place + 1 < fault.repeat * len(fault.graphs):
-            self._run.at(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
+            self._run.schedule(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
         """For each of ``links``, yield the sender's outbox and the link's index in this outbox.

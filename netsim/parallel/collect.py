@@ -58,6 +58,9 @@ def must_split(settings: Settings, result: Run, workers: int) -> None:
     because = f"workers = {workers}: must be 1"
     if workers > len(settings.graph):
         raise check.refuse("workers", workers, f"from 1 to {len(settings.graph)}, the number of agents")
+    for name in ("clock", "speed"):
+        if getattr(settings, name) != getattr(Settings, name):
+            raise BadInput(f"{because} with {name}, which runs in real time")
     if isinstance(settings.medium, Radio):
         raise BadInput(f"{because} on a netsim.Radio: what agents share on the air is in one process")
     if settings.capacity is not None and settings.capacity.downlink:

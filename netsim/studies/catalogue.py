@@ -242,6 +242,11 @@ def find_study(name: str) -> Scenario:
         if scenario is None and (runs or not found):
             scenario = plain.scenario_of(name, module, runs, _describe)
         if scenario is None:
+            if not found and "experiment" in script.defined(module):
+                raise BadInput(
+                    f"scenario = {name!r}: must be a study here; `mine = study_of(experiment)` in the file "
+                    "makes one of its experiment"
+                )
             why = f"of the first it has {len(found)}"
             if not found and "__main__" in Path(name).read_text(errors="replace"):
                 why = 'what stands under `if __name__ == "__main__":` is not run here'
@@ -271,7 +276,10 @@ def interrupted(error: BaseException | None) -> bool:
 
 
 def _is_scenario(member: object) -> bool:
-    return inspect.isfunction(member) and next(iter(inspect.signature(member).parameters), "") == "study"
+    if not inspect.isfunction(member):
+        return False
+    # What `study_of` returns has the signature of the function that makes the experiment.
+    return hasattr(member, "make") or next(iter(inspect.signature(member).parameters), "") == "study"
 
 
 def _describe(name: str, function: Callable[..., None]) -> Scenario:

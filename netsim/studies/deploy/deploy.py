@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from netsim.distributed.merge import MergedRun, merge_run
-from netsim.distributed.node import Missed
+from netsim.distributed.node import Missed, must_be_apart
 from netsim.distributed.transport import Transport
 from netsim.engine.build import Settings
 from netsim.errors import BadInput, NetsimError
@@ -137,6 +137,7 @@ def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
                 f"scenario = {plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
                 "what agents share on the air is in one process"
             )
+        must_be_apart(settings)
         plan.places(network.graph)
         runs.append(_run(network, settings, result))
         return runs[-1]

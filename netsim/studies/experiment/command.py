@@ -211,7 +211,10 @@ def experiment_in(file: str) -> ExperimentFile | None:
         _, runs = plain_studies.execute_up_to_a_run(file, module)
         if runs:
             return None
-        makers = [each for each in script.defined(module).values() if _makes_experiment(each)]
+        members = script.defined(module).values()
+        if any(inspect.isfunction(each) and hasattr(each, "make") for each in members):
+            return None  # `study_of` makes it a study
+        makers = [each for each in members if _makes_experiment(each)]
         if isinstance(made := vars(module).get("experiment"), Experiment):
             makers = [lambda: made]
         if len(makers) > 1:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from netsim.studies.experiment.tuning import Between, Choice, Tuned
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """Methods on problems over networks, under settings that are tried, with several seeds.
@@ -263,6 +264,7 @@ class Experiment:
             method = paths.changed(method, path, value_of(value))
         return method
 
+    @check.named
     def play(
         self,
         method: str | None = None,
@@ -295,6 +297,7 @@ class Experiment:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
+    @check.named
     def run(
         self,
         out: str | Path | None = None,

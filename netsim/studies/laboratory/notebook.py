@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LabSession", "lab"]
 
 
+@check.named
 def lab(
     network: Network,
     agents: Agents | Callable[[], Agents],

@@ -395,7 +395,7 @@ def test_what_cannot_be_routed_is_refused_in_one_line() -> None:
             lambda: Network(path, routing="shortest").run(
                 nodes(path, {}), transport=UDP("127.0.0.1:9", {"127.0.0.1:8": [2]})
             ),
-            "transport: must go without routing",
+            "routing: must be left out for agents in several processes",
         ),
     ]
     for make, line in wrong:
