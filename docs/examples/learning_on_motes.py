@@ -71,8 +71,7 @@ experiment = Experiment(
 
 if __name__ == "__main__":
     found = experiment.run("runs/learning_on_motes", jobs=2)
-    found.only("network.jammed", 60.0).figure("test_mse", "time_s").savefig("learning_on_motes_time.png")
-    found.figure("test_mse", "network.jammed").savefig("learning_on_motes_jammed.png")
+    found.only("network.jammed", 60.0).figure("test_mse", "time_s").savefig("learning_on_motes.png")
     for measure in ("test_mse", "lost_%", "sending_mj", "radio_j"):
         table = results.interval(found.tidy(), measure, ["algorithm", "network.jammed"])
         print(measure, results.markdown(table, digits=3), sep="\n")

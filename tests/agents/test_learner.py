@@ -1,6 +1,7 @@
 """A method in rounds as a part of a mote: it is the method, as far as the radio brings what neighbours say."""
 
 import re
+import runpy
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from netsim import BadInput, Deployment, Mote, Network, faults, presets
 from netsim.agents import COKE, CTP, EF21, FTSP, Geometric, Learner, LeastSquares, RunningSums, Squared
 from netsim.agents.consensus.base import SharingAgent
 from netsim.coders import Uniform
+from tests.command import ROOT
 
 PRESET = presets.ieee802154()
 PLACES = {node: (8.0 * node, 0.0) for node in range(4)}
@@ -118,3 +120,22 @@ def test_what_it_refuses() -> None:
     for method, words, text in refused:
         with pytest.raises(BadInput, match=re.escape(text)):
             Learner(method, **{"period": PERIOD} | words)
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_its_script_finds() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "examples" / "learning_on_motes.py"))
+    one = replace(script["experiment"], seeds=(1,), grid=netsim.sweep("network.jammed", [60.0]))
+    found = one.run().runs.set_index("method")
+    best = np.mean([found.loc[name, "test_mse"] for name in ("running sums", "coded sums")])
+    assert found.loc["DKLA", "test_mse"] > 2 * best
+    assert found.loc["COKE", "test_mse"] > found.loc["DKLA", "test_mse"]
+    assert found.loc["COKE, 4 bits", "test_mse"] > 10 * found.loc["COKE", "test_mse"]
+    sending = found["sending_mj"].to_dict()
+    assert sending["COKE, 4 bits"] < sending["coded sums"] < sending["COKE"] < sending["DKLA"] < sending["running sums"]
+    page = (ROOT / "docs" / "learning_on_motes.md").read_text(encoding="utf-8")
+    for name, row in (("DKLA", "DKLA: float64"), ("coded sums", "DKLA with coded sums")):
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| {row}"))
+        told = float(line.split("|")[4].split()[0])
+        assert sending[name] == pytest.approx(told, rel=0.05)
+    assert (found["radio_j"] - 131).abs().max() < 1
