@@ -153,3 +153,18 @@ def test_no_pattern_takes_an_array_for_a_list() -> None:
 def test_the_scan_finds_patterns() -> None:
     code = "match x:\n    case [int(a), b]:\n        pass\n    case {'k': 1} | Crash(agent=(c, d)):\n        pass"
     assert loose_patterns(ast.parse(code)) == ["[int(a), b]", "{'k': 1}", "[c, d]"]
+
+
+def words_of_asserts(tree: ast.AST) -> list[str]:
+    """Return the asserts that say something: a rule that users read is raised, not asserted."""
+    return [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Assert) and node.msg is not None]
+
+
+def test_what_users_read_is_raised() -> None:
+    """pytest rewrites the asserts of a package with a plugin, and adds to their words; ``python -O`` leaves them out."""
+    found = {path: words_of_asserts(parsed(path)) for path in modules("netsim", "agents", "scenarios")}
+    assert not {path: each for path, each in found.items() if each}
+
+
+def test_the_scan_finds_asserts_that_say_something() -> None:
+    assert words_of_asserts(ast.parse("assert a\nassert b > 1, 'more'\n")) == ["assert b > 1, 'more'"]

@@ -97,7 +97,8 @@ def _explained(model: Model, timed: bool) -> type[Invariant]:
                     f"history of {len(calls)} operations: undecided; more keys, or fewer that are unknown, help"
                 )
                 return
-            assert found is None, str(found)
+            if found is not None:
+                raise AssertionError(str(found))
 
     return Explained
 
@@ -123,7 +124,8 @@ def no_lost_update(read: Callable[[Agents], float], name: str = "add") -> type[I
             least = known + sum(value for value in unknown if value < 0)
             most = known + sum(value for value in unknown if value > 0)
             range_ = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-            assert least <= found <= most, f"{found:g} in place of {range_}: {'; '.join(map(str, sure))}"
+            if not least <= found <= most:
+                raise AssertionError(f"{found:g} in place of {range_}: {'; '.join(map(str, sure))}")
 
     return NoLostUpdate
 
@@ -135,7 +137,8 @@ def at_most_one(holds: Callable[[Any], Any], what: str = "hold it") -> type[Inva
     class AtMostOne(_Nothing):
         def __call__(self, agents: Agents) -> None:
             who = [name for name, agent in agents.items() if holds(agent)]
-            assert len(who) <= 1, f"{who} {what}"
+            if len(who) > 1:
+                raise AssertionError(f"{who} {what}")
 
     return AtMostOne
 
@@ -169,7 +172,8 @@ def one_leader_a_term(
             for name, agent in agents.items():
                 if leads(agent):
                     first = self.leader.setdefault(term(agent), name)
-                    assert first == name, f"term {term(agent)} has two leaders, {first!r} and {name!r}"
+                    if first != name:
+                        raise AssertionError(f"term {term(agent)} has two leaders, {first!r} and {name!r}")
 
     return OneLeaderATerm
 
@@ -197,13 +201,16 @@ def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> typ
                 if value is None and name not in self.kept:
                     continue
                 kept = self.kept.setdefault(name, value)
-                assert kept == value, f"{name!r} decided {kept!r}, then {value!r}"
+                if kept != value:
+                    raise AssertionError(f"{name!r} decided {kept!r}, then {value!r}")
                 who, first = next(iter(self.kept.items()))
-                assert first == value, f"{who!r} decided {first!r}, {name!r} {value!r}"
+                if first != value:
+                    raise AssertionError(f"{who!r} decided {first!r}, {name!r} {value!r}")
 
         def at_end(self, agents: Agents) -> None:
             late = [name for name in agents if must_decide and name not in self.kept]
-            assert not late, f"{late} did not decide"
+            if late:
+                raise AssertionError(f"{late} did not decide")
 
     return Agreement
 
@@ -227,7 +234,8 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
             found = {name: state(agent) for name, agent in agents.items() if alive is None or alive(agent)}
             for name, value in found.items():
                 first = next(iter(found))
-                assert value == found[first], f"{first!r} ends with {found[first]!r}, {name!r} with {value!r}"
+                if value != found[first]:
+                    raise AssertionError(f"{first!r} ends with {found[first]!r}, {name!r} with {value!r}")
 
     return Eventually
 
@@ -244,11 +252,13 @@ def all_of(*invariants: Any) -> type[Invariant]:
         def __call__(self, agents: Agents) -> None:
             for each in self.parts:
                 name = getattr(each, "__name__", type(each).__name__)
-                assert each(agents) is not False, f"{name} does not hold"
+                if each(agents) is False:
+                    raise AssertionError(f"{name} does not hold")
 
         def at_end(self, agents: Agents) -> None:
             for each in self.parts:
                 if hasattr(each, "at_end"):
-                    assert each.at_end(agents) is not False, f"{type(each).__name__} does not hold at the end"
+                    if each.at_end(agents) is False:
+                        raise AssertionError(f"{type(each).__name__} does not hold at the end")
 
     return AllOf

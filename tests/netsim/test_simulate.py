@@ -71,6 +71,14 @@ def failure(test: Any, *values: Any, **arguments: Any) -> tuple[BaseException, l
     return raised.value, "\n".join(notes).splitlines()
 
 
+@pytest.fixture(autouse=True)
+def uncalled() -> Iterator[None]:
+    """The plugin notes which test runs, where netsim is installed with it: these call others, with and without it."""
+    token = CALL.set(None)
+    yield
+    CALL.reset(token)
+
+
 @contextmanager
 def called(**own: Any) -> Iterator[None]:
     """Be a test that pytest runs with options."""

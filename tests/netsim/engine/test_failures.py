@@ -509,7 +509,8 @@ RATED = Link(rate=1e3)
         (lambda: two(until=-1.0), "until = -1.0: must be a number > 0"),
         (lambda: two(until=float("nan")), "until = nan: must be a number > 0"),
         (lambda: two(clock="real"), "clock = 'real': must be one of virtual, wall"),
-        (lambda: two(speed=0), "speed = 0: must be a number > 0"),
+        (lambda: two(clock="wall", speed=0), "speed = 0: must be a number > 0"),
+        (lambda: two(speed=2), "speed = 2: must be left out but for clock = 'wall'"),
     ],
 )
 def test_a_network_or_a_run_that_cannot_be(make: Callable[[], Any], message: str) -> None:
