@@ -257,8 +257,7 @@ def all_of(*invariants: Any) -> type[Invariant]:
 
         def at_end(self, agents: Agents) -> None:
             for each in self.parts:
-                if hasattr(each, "at_end"):
-                    if each.at_end(agents) is False:
-                        raise AssertionError(f"{type(each).__name__} does not hold at the end")
+                if hasattr(each, "at_end") and each.at_end(agents) is False:
+                    raise AssertionError(f"{type(each).__name__} does not hold at the end")
 
     return AllOf
