@@ -161,7 +161,7 @@ def words_of_asserts(tree: ast.AST) -> list[str]:
 
 
 def test_what_users_read_is_raised() -> None:
-    """pytest rewrites the asserts of a package with a plugin, and adds to their words; ``python -O`` leaves them out."""
+    """pytest rewrites asserts of a package with a plugin, and adds to their words; ``python -O`` leaves them out."""
     found = {path: words_of_asserts(parsed(path)) for path in modules("netsim", "agents", "scenarios")}
     assert not {path: each for path, each in found.items() if each}
 
