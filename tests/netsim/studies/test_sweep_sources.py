@@ -108,7 +108,7 @@ def test_every_point_records_what_it_came_of(study: str, tmp_path: Path) -> None
     data, table = text_table(tmp_path / "data.csv", 1.0), text_table(tmp_path / "table.csv", 2.0)
     noted = text_table(tmp_path / "noted.csv", 3.0)
     given = {"data": str(data), "table": str(table), "noted": str(noted)}
-    sweep(study, out=tmp_path / "out", seed=[0, 1], jobs=2, **given)
+    assert not sweep(study, out=tmp_path / "out", seed=[0, 1], jobs=2, **given).failed
     for seed in (0, 1):
         settings = recorded(tmp_path / "out" / "points" / f"seed={seed}")
         assert settings["file_sha256"] == sha256(STUDY.encode()).hexdigest()
@@ -304,7 +304,9 @@ def test_a_change_while_it_runs_is_reported_at_the_end(jobs: int, study: str, tm
         "from pathlib import Path\nif seed == 1:\n        Path(__file__).write_text(Path(__file__).read_text() + '#')\n"
     )
     Path(study).write_text(STUDY.replace("total = 0.0\n", "total = 0.0\n    " + edits.replace("\nif", "\n    if"), 1))
-    expected = refusal(study, out=tmp_path / "out", seed=range(8), jobs=jobs)
+    with pytest.raises(NetsimError) as caught:
+        raise AssertionError(sweep(study, out=tmp_path / "out", seed=range(8), jobs=jobs).failed)
+    expected = str(caught.value)
     assert f"must hold points of one version; {study} changed while the sweep ran (--redo" in expected
     assert not (tmp_path / "out" / "points.csv").exists()
 
