@@ -36,6 +36,8 @@ address, digest, limit = sys.argv[1:]
 SETS["airquality"] = dataclasses.replace(SETS["airquality"], addresses=(address,), sha256=digest)
 if int(limit):
     import resource
+    # Bytecode that is cut at the limit would be read by other processes.
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
 sys.argv = ["netsim", "data", "get", "airquality"]
 main()

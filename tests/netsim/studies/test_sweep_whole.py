@@ -207,7 +207,9 @@ def test_a_full_disk_ends_the_sweep_and_not_the_points(
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_path: Path, jobs: str) -> None:
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {MAIN}"
+    # Without bytecode, which others would read as it was cut at the limit.
+    unwritten = "import os, resource, sys; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'; sys.dont_write_bytecode = True"
+    limited = f"{unwritten}; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {MAIN}"
     words = ["sweep", study, "--seed", "0:4", "--jobs", jobs, "--out", "out"]
     done = subprocess.run(
         [sys.executable, "-c", limited, *words], cwd=tmp_path, capture_output=True, text=True, check=False

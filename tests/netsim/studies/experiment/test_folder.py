@@ -522,7 +522,9 @@ def test_of_two_runs_into_one_folder_the_second_is_refused_in_one_line(tmp_path:
 @posix
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_system_that_refuses_to_write_is_told_in_one_line(jobs: int, tmp_path: Path) -> None:
-    script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n" + SCRIPT.format(root=str(ROOT))
+    # Without bytecode, which others would read as it was cut at the limit.
+    unwritten = "import os, resource, sys; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'; sys.dont_write_bytecode = True"
+    script = f"{unwritten}; resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n" + SCRIPT.format(root=str(ROOT))
     (tmp_path / "limited.py").write_text(script)
     words = [sys.executable, "limited.py", "out", str(jobs)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
