@@ -157,6 +157,9 @@ def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
         return
     with serving(site) as address:
         yield address
+        if "browser" in request.fixturenames:
+            # A page that is still open when its server ends says so, maybe after the next one has been opened.
+            request.getfixturevalue("browser").open("about:blank", ready="1")
 
 
 def asked_nobody(browser: Page, place: str) -> bool:
