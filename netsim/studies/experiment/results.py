@@ -321,11 +321,16 @@ class Results:
         BadInput
             For an unknown column, or a value that no run has there.
         """
-        check.one_of("column", column, list(self.keys))
-        both = [(pair, settings[column]) for pair, (settings, _) in zip(self.cells, self._with_columns, strict=True)]
-        there = list(dict.fromkeys(each for _, each in both))
-        if value not in there:
-            raise check.refuse("value", value, f"one of {', '.join(map(repr, there))}, which runs have as {column}")
+        check.one_of("column", column, self.keys)
+        # Methods may have parameters that others lack.
+        both = [
+            (pair, settings[column])
+            for pair, (settings, _) in zip(self.cells, self._with_columns, strict=True)
+            if column in settings
+        ]
+        if not any(each == value for _, each in both):
+            there = ", ".join(dict.fromkeys(str(each) for _, each in both))
+            raise check.refuse("value", value, f"one of {there}, which runs have as {column}")
         return replace(self, cells=[pair for pair, each in both if each == value])
 
     def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:

@@ -77,6 +77,19 @@ def test_tables_are_corrected_for_all_their_rows_and_say_so(results: Results) ->
     assert whole["p"].iloc[-4:].tolist() == part["p"].tolist()
 
 
+def test_one_condition_of_a_setting_that_only_some_runs_have(results: Results) -> None:
+    cells = [
+        (replace(cell, columns={**cell.columns, **({"eta": 0.3} if place % 2 else {})}), found)
+        for place, (cell, found) in enumerate(results.cells)
+    ]
+    some = replace(results, cells=cells)
+    assert len(some.only("eta", 0.3).cells) == len(cells) // 2
+    with pytest.raises(BadInput, match=r"^value = 0\.4: must be one of 0\.3, which runs have as eta$"):
+        some.only("eta", 0.4)
+    with pytest.raises(BadInput, match=r"^column = 'etta': must be one of .*eta"):
+        some.only("etta", 0.3)
+
+
 def test_page_says_what_was_asked_and_compared_and_how_all_runs_ended(results: Results, page: str) -> None:
     counts = results.runs["outcome"].value_counts()
     assert "<h1>Who &lt;dies&gt;?</h1>" in page
