@@ -9,6 +9,7 @@ import csv
 import importlib
 import inspect
 import json
+import operator
 import re
 import sys
 from collections import Counter
@@ -27,6 +28,18 @@ from netsim.studies.cli import app
 ROOT = Path(__file__).parents[1]
 # Rows of figures.csv and of its tables.
 _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
+# The cases that are told of together.
+_NS3_GROUPS = {
+    "ring 1 to 50": r"ring \d+",
+    "hidden 2 to 20": r"hidden \d+",
+    "near-far": r"near-far \d+",
+    "rooms 12": r"rooms .*",
+    "two near, two hidden, next channel": r"two .*",
+    "no acks": r".* no acks",
+    "short": r".* short",
+    "PER": r"PER .*",
+    "Poisson": r"Poisson .*",
+}
 # The line of a lesson that says whom it is for.
 _ABOUT = re.compile(r"\*Level: (\w+)\. Time: (\d+) minutes\. First: (.+)\.\*")
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
@@ -170,26 +183,34 @@ def classics() -> str:
     return _table(("agent", "what it does", "lesson", "paper"), rows)
 
 
-def ns3(quantities: tuple[str, ...]) -> str:
-    """A row for each case: for each quantity the median and spread of ns-3, and how far the model and netsim differ."""
+def ns3_agreement() -> str:
+    """A row for each group of cases and quantity: the medians of ns-3, and the differences of netsim and the model."""
     figures = _figures()
-    cases = dict.fromkeys(case for who, case, quantity in figures if who == "ns3" and quantity in quantities)
     rows = []
-    for case in cases:
-        row = [case]
-        for quantity in quantities:
-            if ("ns3", case, quantity) not in figures:
-                row += [""] * 3
-                continue
-            median, spread = figures["ns3", case, quantity]
-            row.append(f"{median:.4g} {spread}")
-            for who in ("model", "netsim"):
-                ours = figures[who, case, quantity][0]
-                points = quantity.endswith("%")
-                row.append(_signed(ours - median, 2) if points else _percent(ours, median))
-        rows.append(tuple(row))
-    head = (each for name in quantities for each in (f"ns-3: {name.replace('_', ' ')}", "model", "netsim"))
-    return _table(("case", *head), rows)
+    for group, cases in _NS3_GROUPS.items():
+        keys = [key[1:] for key in figures if key[0] == "ns3" and re.fullmatch(cases, key[1])]
+        for quantity in dict.fromkeys(quantity for _, quantity in keys):
+            these = [(case, name) for case, name in keys if name == quantity]
+            medians = [figures["ns3", *key][0] for key in these]
+            row = [group, quantity.replace("_", " "), str(len(these)), _span(f"{each:.4g}" for each in _ends(medians))]
+            for who in ("netsim", "model"):
+                ours = (figures[who, *key][0] for key in these)
+                if quantity.endswith("%"):
+                    row.append(_span(_signed(each, 2) for each in _ends(map(operator.sub, ours, medians))))
+                else:
+                    shares = (100.0 * (one / other - 1.0) for one, other in zip(ours, medians, strict=True))
+                    row.append(_span(_signed(each, 1) for each in _ends(shares)) + " %")
+            rows.append(tuple(row))
+    return _table(("cases", "quantity", "how many", "ns-3", "netsim − ns-3", "model − ns-3"), rows)
+
+
+def _ends(values: Iterable[float]) -> tuple[float, float]:
+    found = list(values)
+    return min(found), max(found)
+
+
+def _span(ends: Iterable[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))
 
 
 def ns3_rules() -> str:
@@ -201,7 +222,7 @@ def ns3_rules() -> str:
     rows = [("ns-3", *(f"{figures['ns3', case]:.4g}" for case in names))]
     for who in ("model", *changed):
         ours = ((figures[who, case], figures["ns3", case]) for case in names)
-        rows.append((who, *(f"{_signed(100.0 * (one / other - 1.0), 0)} %" for one, other in ours)))
+        rows.append((who, *(_signed(100.0 * (one / other - 1.0), 0) for one, other in ours)))
     return _table(("", *names), rows)
 
 
@@ -304,10 +325,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "theorems": theorems,
     "algorithms": algorithms,
     "asked": asked,
-    "ns3_saturated": partial(ns3, ("received_kbps", "acknowledged_kbps")),
-    "ns3_first": partial(ns3, ("first_kbps",)),
-    "ns3_errors": partial(ns3, ("lost_%",)),
-    "ns3_loads": partial(ns3, ("received_%", "delay_ms")),
+    "ns3_agreement": ns3_agreement,
     "ns3_rules": ns3_rules,
     "ns3_ring": partial(ns3_kbps, "ring"),
     "ns3_hidden": partial(ns3_kbps, "hidden"),
