@@ -127,10 +127,10 @@ def theorems() -> str:
     for (theorem, verdict), several in found.items():
         tight = [float(row[name]) for row in several for name in ("tight_min", "tight_max") if row[name]]
         ends = dict.fromkeys(f"{end:.2g}" for end in (min(tight), max(tight))) if tight else ("–",)
-        names, settings = ("; ".join(dict.fromkeys(row[key] for row in several)) for key in ("algorithm", "condition"))
+        names = ", ".join(dict.fromkeys(row["algorithm"] for row in several))
         runs = sum(int(row["runs"]) for row in several)
-        rows.append((theorem, names, settings, verdict, " to ".join(ends), str(runs)))
-    return _table(("statement", "of", "settings", "verdict", "bound over measured", "runs"), rows)
+        rows.append((theorem, names, verdict, " to ".join(ends), str(runs)))
+    return _table(("statement", "of", "verdict", "bound over measured", "runs"), rows)
 
 
 def algorithms() -> str:
