@@ -128,9 +128,8 @@ def theorems() -> str:
         tight = [float(row[name]) for row in several for name in ("tight_min", "tight_max") if row[name]]
         ends = dict.fromkeys(f"{end:.2g}" for end in (min(tight), max(tight))) if tight else ("–",)
         names = ", ".join(dict.fromkeys(row["algorithm"] for row in several))
-        runs = sum(int(row["runs"]) for row in several)
-        rows.append((theorem, names, verdict, " to ".join(ends), str(runs)))
-    return _table(("statement", "of", "verdict", "bound over measured", "runs"), rows)
+        rows.append((theorem, names, verdict, " to ".join(ends)))
+    return _table(("statement", "of", "verdict", "bound over measured"), rows)
 
 
 def algorithms() -> str:
