@@ -1,5 +1,5 @@
-"""The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3,
-the papers' report in short, the theorems' verdicts.
+"""The lists in README and docs that follow from what there is: studies, flags, lessons, figures of ns-3, what
+algorithms ask of a cost, the papers' report in short, the theorems' verdicts.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
 ``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
@@ -114,18 +114,6 @@ def theorems() -> str:
         names = ", ".join(row["algorithm"] for row in several)
         rows.append((theorem, names, condition, verdict, " to ".join(ends), f"{failed} of {runs}"))
     return _table(("statement", "of", "setting", "verdict", "bound over measured", "runs that fail"), rows)
-
-
-def algorithms() -> str:
-    """A row for each agent of netsim.agents."""
-    found = [
-        (name, kind)
-        for name in agents.__all__
-        if inspect.isclass(kind := getattr(agents, name)) and issubclass(kind, netsim.Agent)
-    ]
-    found.sort(key=lambda each: (each[1].__module__, each[0]))
-    rows = ((f"`{name}`", _first_line(kind), f"`{kind.__module__}`") for name, kind in found)
-    return _table(("class", "what it is", "where"), rows)
 
 
 def asked() -> str:
@@ -296,7 +284,6 @@ LISTS: dict[str, Callable[[], str]] = {
     "shared_flags": shared_flags,
     "reproduction": reproduction,
     "theorems": theorems,
-    "algorithms": algorithms,
     "asked": asked,
     "ns3_saturated": partial(ns3, ("received_kbps", "first_kbps", "acknowledged_kbps")),
     "ns3_errors": partial(ns3, ("lost_%",)),
