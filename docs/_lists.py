@@ -20,13 +20,10 @@ import netsim
 import netsim.agents.classics
 from netsim import agents
 from netsim.datasets import SETS, UNTRIED
-from netsim.radio import Phy
 from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
-# Rows of figures.csv and of its tables.
-_USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
 # The line of a lesson that says whom it is for.
 _ABOUT = re.compile(r"\*Level: (\w+)\. Time: (\d+) minutes\. First: (.+)\.\*")
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
@@ -187,50 +184,6 @@ def ns3_rules() -> str:
     return _table(("", *names), rows)
 
 
-def ns3_kbps(layout: str) -> str:
-    """A column for each number of senders in a layout: kbit/s received in ns-3 and in netsim."""
-    figures = {(who, case): figure[0] for (who, case, name), figure in _figures().items() if name == "received_kbps"}
-    names = [case for who, case in figures if who == "ns3" and re.fullmatch(rf"{layout} \d+", case)]
-    theirs, ours, usual = ([figures[who, case] for case in names] for who in ("ns3", "netsim", _USUAL))
-    rows = [("ns-3 3.37", *(f"{each:.1f}" for each in theirs)), (_LIKE_NS3, *(f"{each:.1f}" for each in ours))]
-    rows.append(("difference", *(_percent(one, other) for one, other in zip(ours, theirs, strict=True))))
-    rows.append(("netsim by default", *(f"{each:.1f}" for each in usual)))
-    return _table((f"{layout}, senders", *(case.rpartition(" ")[2] for case in names)), rows)
-
-
-def ns3_frames() -> str:
-    """Frames lost in %, by SNR and size: the formula, ns-3 and netsim."""
-    figures, sizes = _figures(), (20, 60, 127)
-    rows = []
-    for snr in (-2, -1, 0, 1):
-        cells = []
-        for size in sizes:
-            case = f"PER {size} B at {snr} dB", "lost_%"
-            lost = 100.0 * (1.0 - Phy().success(snr, 8 * (size + 6)))
-            cells.append(f"{lost:.1f} / {figures['ns3', *case][0]:.1f} / {figures['netsim', *case][0]:.1f}")
-        rows.append((f"{_signed(snr, 0)} dB", *cells))
-    return _table(("% lost: formula / ns-3 / netsim", *(f"{size} bytes" for size in sizes)), rows)
-
-
-def ns3_poisson() -> str:
-    """A column for each load: the share received and the mean delay, in ns-3 and in netsim."""
-    figures = _figures()
-    names = [case for who, case, name in figures if who == "ns3" and name == "delay_ms" and case.endswith(" s")]
-    rows: list[tuple[str, ...]] = []
-    for quantity, title in (("received_%", "received, %"), ("delay_ms", "delay, ms")):
-        theirs, ours = ([figures[who, case, quantity][0] for case in names] for who in ("ns3", "netsim"))
-        rows += [
-            (f"{title}: {who}", *(f"{each:.4g}" for each in values))
-            for who, values in (("ns-3", theirs), ("netsim", ours))
-        ]
-    rows.append(("difference", *(_percent(one, other) for one, other in zip(ours, theirs, strict=True))))
-    return _table(("messages per second and sender", *(case.split()[1] for case in names)), rows)
-
-
-def _percent(ours: float, theirs: float) -> str:
-    return f"{_signed(100.0 * (ours / theirs - 1.0), 1)} %"
-
-
 def _signed(value: float, digits: int) -> str:
     """Return a difference with its sign; what rounds to 0 has none."""
     text = f"{value:+.{digits}f}"
@@ -289,10 +242,6 @@ LISTS: dict[str, Callable[[], str]] = {
     "ns3_errors": partial(ns3, ("lost_%",)),
     "ns3_loads": partial(ns3, ("received_%", "delay_ms")),
     "ns3_rules": ns3_rules,
-    "ns3_ring": partial(ns3_kbps, "ring"),
-    "ns3_hidden": partial(ns3_kbps, "hidden"),
-    "ns3_frames": ns3_frames,
-    "ns3_poisson": ns3_poisson,
 }
 
 
