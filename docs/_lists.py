@@ -1,5 +1,5 @@
-"""The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3,
-the papers' report in short, the theorems' verdicts.
+"""The lists in README and docs that follow from what there is: studies, flags, lessons, figures of ns-3, what
+algorithms ask of a cost, the papers' report in short, the theorems' verdicts.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
 ``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
@@ -21,7 +21,6 @@ import netsim
 import netsim.agents.classics
 from netsim import agents
 from netsim.datasets import SETS, UNTRIED
-from netsim.radio import Phy
 from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
@@ -132,18 +131,6 @@ def theorems() -> str:
     return _table(("statement", "of", "verdict", "bound over measured"), rows)
 
 
-def algorithms() -> str:
-    """A row for each agent of netsim.agents."""
-    found = [
-        (name, kind)
-        for name in agents.__all__
-        if inspect.isclass(kind := getattr(agents, name)) and issubclass(kind, netsim.Agent)
-    ]
-    found.sort(key=lambda each: (each[1].__module__, each[0]))
-    rows = ((f"`{name}`", _first_line(kind), f"`{kind.__module__}`") for name, kind in found)
-    return _table(("class", "what it is", "where"), rows)
-
-
 def asked() -> str:
     """A row for each set of members that local steps ask of a cost: which classes ask for it."""
     found: dict[tuple[str, ...], list[str]] = {}
@@ -225,50 +212,6 @@ def ns3_rules() -> str:
     return _table(("", *names), rows)
 
 
-def ns3_kbps(layout: str) -> str:
-    """A column for each number of senders in a layout: kbit/s received in ns-3 and in netsim."""
-    figures = {(who, case): figure[0] for (who, case, name), figure in _figures().items() if name == "received_kbps"}
-    names = [case for who, case in figures if who == "ns3" and re.fullmatch(rf"{layout} \d+", case)]
-    theirs, ours, usual = ([figures[who, case] for case in names] for who in ("ns3", "netsim", _USUAL))
-    rows = [("ns-3 3.37", *(f"{each:.1f}" for each in theirs)), (_LIKE_NS3, *(f"{each:.1f}" for each in ours))]
-    rows.append(("difference", *(_percent(one, other) for one, other in zip(ours, theirs, strict=True))))
-    rows.append(("netsim by default", *(f"{each:.1f}" for each in usual)))
-    return _table((f"{layout}, senders", *(case.rpartition(" ")[2] for case in names)), rows)
-
-
-def ns3_frames() -> str:
-    """Frames lost in %, by SNR and size: the formula, ns-3 and netsim."""
-    figures, sizes = _figures(), (20, 60, 127)
-    rows = []
-    for snr in (-2, -1, 0, 1):
-        cells = []
-        for size in sizes:
-            case = f"PER {size} B at {snr} dB", "lost_%"
-            lost = 100.0 * (1.0 - Phy().success(snr, 8 * (size + 6)))
-            cells.append(f"{lost:.1f} / {figures['ns3', *case][0]:.1f} / {figures['netsim', *case][0]:.1f}")
-        rows.append((f"{_signed(snr, 0)} dB", *cells))
-    return _table(("% lost: formula / ns-3 / netsim", *(f"{size} bytes" for size in sizes)), rows)
-
-
-def ns3_poisson() -> str:
-    """A column for each load: the share received and the mean delay, in ns-3 and in netsim."""
-    figures = _figures()
-    names = [case for who, case, name in figures if who == "ns3" and name == "delay_ms" and case.endswith(" s")]
-    rows: list[tuple[str, ...]] = []
-    for quantity, title in (("received_%", "received, %"), ("delay_ms", "delay, ms")):
-        theirs, ours = ([figures[who, case, quantity][0] for case in names] for who in ("ns3", "netsim"))
-        rows += [
-            (f"{title}: {who}", *(f"{each:.4g}" for each in values))
-            for who, values in (("ns-3", theirs), ("netsim", ours))
-        ]
-    rows.append(("difference", *(_percent(one, other) for one, other in zip(ours, theirs, strict=True))))
-    return _table(("messages per second and sender", *(case.split()[1] for case in names)), rows)
-
-
-def _percent(ours: float, theirs: float) -> str:
-    return f"{_signed(100.0 * (ours / theirs - 1.0), 1)} %"
-
-
 def _signed(value: float, digits: int) -> str:
     """Return a difference with its sign; what rounds to 0 has none."""
     text = f"{value:+.{digits}f}"
@@ -322,14 +265,9 @@ LISTS: dict[str, Callable[[], str]] = {
     "shared_flags": shared_flags,
     "reproduction": reproduction,
     "theorems": theorems,
-    "algorithms": algorithms,
     "asked": asked,
     "ns3_agreement": ns3_agreement,
     "ns3_rules": ns3_rules,
-    "ns3_ring": partial(ns3_kbps, "ring"),
-    "ns3_hidden": partial(ns3_kbps, "hidden"),
-    "ns3_frames": ns3_frames,
-    "ns3_poisson": ns3_poisson,
 }
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import runpy
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 import netsim
+from netsim import agents
 from tests.command import ROOT
 from tests.parts import every, pseudo_terminal
 
@@ -144,6 +146,13 @@ def exists(name: str) -> bool:
                 return False
             found = importlib.import_module(inner)
     return True
+
+
+def test_every_agent_that_ships_is_on_a_page_of_its_kind() -> None:
+    pages = [ROOT / "docs" / name for name in ("algorithms.md", "protocols.md", "motes.md")]
+    named = {name for page in pages for name in re.findall(r"`(?:netsim\.agents\.)?(\w+)[`(]", page.read_text())}
+    shipped = {name: getattr(agents, name) for name in agents.__all__}
+    assert {name for name, kind in shipped.items() if inspect.isclass(kind) and issubclass(kind, netsim.Agent)} <= named
 
 
 def test_the_workflow_of_a_forge_covers_what_is_promised() -> None:
