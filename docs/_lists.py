@@ -2,7 +2,8 @@
 the papers' report in short, the theorems' verdicts.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
-``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
+``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`. Pages that are nothing but
+such a list are made when the site is built.
 """
 
 import csv
@@ -95,9 +96,9 @@ def shared_flags() -> str:
 
 def reproduction() -> str:
     """Return what the papers' report says in short."""
-    report = (ROOT / "docs" / "reproduction_report.md").read_text(encoding="utf-8")
+    report = (ROOT / "benchmarks" / "reports" / "papers.md").read_text(encoding="utf-8")
     short = report.partition("## In short\n")[2].partition("\nThe tables of numbers show")[0]
-    return re.sub(r"\]\((?=[#\w])", "](reproduction_report.md", short).strip()
+    return re.sub(r"\]\((?=#)", "](../benchmarks/reports/papers.md", short).strip()
 
 
 def theorems() -> str:
@@ -263,10 +264,14 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
 
 
 def names() -> str:
-    """A row for each public name, under that of its room, with its docstring's first line.
+    """Return the site's page of names: a row for each public name, under that of its room, with its first line.
 
     Constants are left out. A name that several rooms offer is in the first of them.
     """
+    head = (
+        "# Names\n\nAll public names of netsim by room, each with the first line of its docstring. The algorithms and "
+        "protocols of `netsim.agents` have [a list of their own](../algorithms.md).\n\n"
+    )
     rows: list[tuple[str, ...]] = []
     shown: set[int] = set()
     stubs = sorted((ROOT / "netsim").rglob("__init__.pyi"), key=lambda stub: (len(stub.parts), stub))
@@ -283,12 +288,13 @@ def names() -> str:
             line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
             of_room.append((f"`{name}`", line))
         rows += [(f"**`{room}`**", ""), *of_room] if of_room else []
-    return _table(("name", "what it is"), rows)
+    return head + _table(("name", "what it is"), rows) + "\n"
 
+
+PAGES: dict[str, Callable[[], str]] = {"reference/flags.md": all_flags, "reference/names.md": names}
 
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
-    "names": names,
     "classics": classics,
     "commands": commands,
     "data_sets": data_sets,
