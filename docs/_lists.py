@@ -58,7 +58,7 @@ def commands() -> str:
 
 
 def data_sets() -> str:
-    """A row for each data set: what it holds, how it comes here, its licence and where it is published."""
+    """Return the site's page of data sets: what each holds, how it comes here, its licence and its source."""
     rows = []
     for name, known in SETS.items():
         if known.ships:
@@ -68,7 +68,8 @@ def data_sets() -> str:
         else:
             how = f"not fetched: {known.why_not}"
         rows.append((f"`{name}`", known.title, how, known.licence, known.source))
-    return _table(("name", "what it holds", "how it comes here", "licence", "source"), rows)
+    head = "# Data sets\n\nWhat `netsim data list` shows. [How a data set comes onto a machine](../data.md).\n\n"
+    return head + _table(("name", "what it holds", "how it comes here", "licence", "source"), rows) + "\n"
 
 
 def all_flags() -> str:
@@ -291,13 +292,16 @@ def names() -> str:
     return head + _table(("name", "what it is"), rows) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"reference/flags.md": all_flags, "reference/names.md": names}
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/flags.md": all_flags,
+    "reference/data_sets.md": data_sets,
+    "reference/names.md": names,
+}
 
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
     "classics": classics,
     "commands": commands,
-    "data_sets": data_sets,
     "studies": studies,
     "shared_flags": shared_flags,
     "reproduction": reproduction,
