@@ -73,8 +73,16 @@ def data_sets() -> str:
 
 
 def all_flags() -> str:
-    """Return the site's page of flags: a table for each study."""
-    parts = ["# Flags of every study", "", "What `netsim run NAME --help` says. [How flags work](../flags.md)."]
+    """Return the site's page of flags: commands, flags that many studies share, and a table for each study."""
+    parts = ["# All flags", "", "[How flags work](../flags.md).", "", "## Commands", "", commands()]
+    parts += [
+        "",
+        "## Flags of many studies",
+        "",
+        shared_flags(),
+        "",
+        "What `netsim run NAME --help` says of each study:",
+    ]
     for scenario in map(find_study, listed()):
         parts += ["", f"## {scenario.name}", "", scenario.title, "", _flag_table(scenario.parameters)]
     return "\n".join(parts) + "\n"
@@ -300,9 +308,7 @@ PAGES: dict[str, Callable[[], str]] = {
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
     "classics": classics,
-    "commands": commands,
     "studies": studies,
-    "shared_flags": shared_flags,
     "reproduction": reproduction,
     "theorems": theorems,
     "algorithms": algorithms,
