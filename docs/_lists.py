@@ -2,7 +2,8 @@
 algorithms ask of a cost, the papers' report in short, the theorems' verdicts.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
-``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
+``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`. Pages that are nothing but
+such a list are made when the site is built.
 """
 
 import csv
@@ -69,7 +70,7 @@ def commands() -> str:
 
 
 def data_sets() -> str:
-    """A row for each data set: what it holds, how it comes here, its licence and where it is published."""
+    """Return the site's page of data sets: what each holds, how it comes here, its licence and its source."""
     rows = []
     for name, known in SETS.items():
         if known.ships:
@@ -79,12 +80,21 @@ def data_sets() -> str:
         else:
             how = f"not fetched: {known.why_not}"
         rows.append((f"`{name}`", known.title, how, known.licence, known.source))
-    return _table(("name", "what it holds", "how it comes here", "licence", "source"), rows)
+    head = "# Data sets\n\nWhat `netsim data list` shows. [How a data set comes onto a machine](../data.md).\n\n"
+    return head + _table(("name", "what it holds", "how it comes here", "licence", "source"), rows) + "\n"
 
 
 def all_flags() -> str:
-    """Return the site's page of flags: a table for each study."""
-    parts = ["# Flags of every study", "", "What `netsim run NAME --help` says. [How flags work](../flags.md)."]
+    """Return the site's page of flags: commands, flags that many studies share, and a table for each study."""
+    parts = ["# All flags", "", "[How flags work](../flags.md).", "", "## Commands", "", commands()]
+    parts += [
+        "",
+        "## Flags of many studies",
+        "",
+        shared_flags(),
+        "",
+        "What `netsim run NAME --help` says of each study:",
+    ]
     for scenario in map(find_study, listed()):
         parts += ["", f"## {scenario.name}", "", scenario.title, "", _flag_table(scenario.parameters)]
     return "\n".join(parts) + "\n"
@@ -106,10 +116,9 @@ def shared_flags() -> str:
 
 
 def reproduction() -> str:
-    """Return what the papers' report says in short."""
-    report = (ROOT / "docs" / "reproduction_report.md").read_text(encoding="utf-8")
-    short = report.partition("## In short\n")[2].partition("\nThe tables of numbers show")[0]
-    return re.sub(r"\]\((?=[#\w])", "](reproduction_report.md", short).strip()
+    """Return the table of the papers' report: how many claims of each paper have which outcome."""
+    report = (ROOT / "benchmarks" / "reports" / "papers.md").read_text(encoding="utf-8")
+    return report.partition("## In short\n")[2].partition("\n* ")[0].strip()
 
 
 def theorems() -> str:
@@ -232,10 +241,14 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
 
 
 def names() -> str:
-    """A row for each public name, under that of its room, with its docstring's first line.
+    """Return the site's page of names: a row for each public name, under that of its room, with its first line.
 
     Constants are left out. A name that several rooms offer is in the first of them.
     """
+    head = (
+        "# Names\n\nAll public names of netsim by room, each with the first line of its docstring. The algorithms and "
+        "protocols of `netsim.agents` have [a list of their own](../algorithms.md).\n\n"
+    )
     rows: list[tuple[str, ...]] = []
     shown: set[int] = set()
     stubs = sorted((ROOT / "netsim").rglob("__init__.pyi"), key=lambda stub: (len(stub.parts), stub))
@@ -252,17 +265,19 @@ def names() -> str:
             line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
             of_room.append((f"`{name}`", line))
         rows += [(f"**`{room}`**", ""), *of_room] if of_room else []
-    return _table(("name", "what it is"), rows)
+    return head + _table(("name", "what it is"), rows) + "\n"
 
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/flags.md": all_flags,
+    "reference/data_sets.md": data_sets,
+    "reference/names.md": names,
+}
 
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
-    "names": names,
     "classics": classics,
-    "commands": commands,
-    "data_sets": data_sets,
     "studies": studies,
-    "shared_flags": shared_flags,
     "reproduction": reproduction,
     "theorems": theorems,
     "asked": asked,
