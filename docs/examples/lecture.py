@@ -45,8 +45,8 @@ if __name__ == "__main__":
     network, agents, _ = make(gullible=False, seed=found.seed)
     with appending(found.words):
         mended = network.run(agents, until=found.time, order=found.schedule, trace=True)
-    compare([found.run, mended], "lecture_branches.html", names=["mistake", "published"])
     print(search(partial(make, gullible=False), Kept, seeds=range(300), faults=DRAWN, order=True))
-    for name, run in (("mistake", found.run), ("published", mended)):
-        title = f"Raft, {name}: seed {found.seed}, {found.words}"
+    names = [f"Votes for whoever asks, seed {found.seed}", f"Raft as published, seed {found.seed}"]
+    compare([found.run, mended], "lecture_branches.html", names=names)
+    for name, run, title in zip(("mistake", "published"), (found.run, mended), names, strict=True):
         run.picture(f"lecture_{name}.png", view="map", begin=found.time, size=(640, 640), title=title)
