@@ -75,5 +75,6 @@ if __name__ == "__main__":
     figure.axes[0].plot(bound.index, bound, "k:", label="bound of mine")
     figure.axes[0].legend(handles=figure.axes[0].lines[-1:])
     figure.axes[0].set_ylabel("error: ‖Θ − Θ*‖ of all models")
-    figure.suptitle("Tuned methods in rounds of 0.5 s and 0.25 s; mean of 10 seeds, 95 % interval (Student's t)")
+    figure.suptitle("Rounds of 0.5 and 0.25 s; means of 10 seeds, 95 % intervals (Student's t)")
+    figure.set_size_inches(8, 3.4)
     figure.savefig("heavy_ball.png")

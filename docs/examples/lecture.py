@@ -15,7 +15,8 @@ class Gullible(Raft):
     """Votes for whoever asks first in a term, however old the candidate's log is."""
 
     async def hear_vote_request(self, sender, term, last):
-        await super().hear_vote_request(sender, term, (self.log[-1][0], len(self.log)))
+        own = self.log[-1][0], len(self.log)
+        await super().hear_vote_request(sender, term, own)
 
 
 class Kept:
@@ -35,7 +36,7 @@ class Kept:
 def make(*, gullible: bool = True, seed: int = 1):
     server, graph = Gullible if gullible else Raft, topology.complete(3)
     network = Network(graph, Link(latency=0.01), seed=seed)
-    agents = {i: server(commands=[(0.1 + 0.2 * k, f"{'abc'[i]}{k}") for k in range(9)]) for i in graph}
+    agents = {i: server(commands=[(0.2 + 0.4 * k, f"{'abc'[i]}{k}") for k in range(4)]) for i in graph}
     return network, agents, {"until": 2.0}
 
 
@@ -49,4 +50,4 @@ if __name__ == "__main__":
     names = [f"Votes for whoever asks, seed {found.seed}", f"Raft as published, seed {found.seed}"]
     compare([found.run, mended], "lecture_branches.html", names=names)
     for name, run, title in zip(("mistake", "published"), (found.run, mended), names, strict=True):
-        run.picture(f"lecture_{name}.png", view="map", begin=found.time, size=(640, 640), title=title)
+        run.picture(f"lecture_{name}.png", view="map", begin=found.time, size=(440, 560), title=title)

@@ -72,7 +72,7 @@ if __name__ == "__main__":
         print(text, flush=True)
     outside, inside = both(100, tempfile.mkdtemp())
     same = [np.array_equal(agent.theta, inside.agents[node].theta) for node, agent in outside.agents.items()]
-    print(f"trace hash {outside.trace_hash} and {inside.trace_hash}; {sum(same)} of 6 models equal to the bit")
+    print(f"{outside.trace_hash} outside\n{inside.trace_hash} simulated\n{sum(same)} of 6 models equal to the bit")
     axes = inside.rounds.plot("round", "test_mse", logy=True, figsize=(7, 3.6), grid=True)
     outside.rounds.plot("round", "test_mse", ax=axes, style="o", ms=4)
     axes.legend(["simulation with the same readings", "two processes over UDP, a device at a serial line"])
