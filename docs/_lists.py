@@ -208,19 +208,6 @@ def _span(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def ns3_rules() -> str:
-    """A row for ns-3's kbit/s received, then one for each change of the rules: how far that differs, by case."""
-    figures = {(who, case): figure[0] for (who, case, name), figure in _figures().items() if name == "received_kbps"}
-    changed = list(dict.fromkeys(who for who, _ in figures if who not in ("ns3", "model", "netsim")))
-    of_all = [case for who, case in figures if who == "ns3" and all((one, case) in figures for one in changed)]
-    names = [case for case in of_all if not case.endswith(("no acks", "short"))]
-    rows = [("ns-3", *(f"{figures['ns3', case]:.4g}" for case in names))]
-    for who in ("model", *changed):
-        ours = ((figures[who, case], figures["ns3", case]) for case in names)
-        rows.append((who, *(_signed(100.0 * (one / other - 1.0), 0) for one, other in ours)))
-    return _table(("", *names), rows)
-
-
 def _signed(value: float, digits: int) -> str:
     """Return a difference with its sign; what rounds to 0 has none."""
     text = f"{value:+.{digits}f}"
@@ -282,7 +269,6 @@ LISTS: dict[str, Callable[[], str]] = {
     "theorems": theorems,
     "asked": asked,
     "ns3_agreement": ns3_agreement,
-    "ns3_rules": ns3_rules,
 }
 
 
