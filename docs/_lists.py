@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 
 import netsim
-import netsim.agents.classics
 from netsim import agents
 from netsim.datasets import SETS, UNTRIED
 from netsim.radio import Phy
@@ -153,19 +152,6 @@ def lessons() -> str:
     return _table(("lesson", "what it asks", "level", "minutes", "first"), rows)
 
 
-def classics() -> str:
-    """A row for each classic: what it is, the lessons that build it, its paper."""
-    texts = {path: "\n".join(_cells(path)) for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))}
-    rows = []
-    for name in agents.classics.__all__:
-        kind = getattr(agents.classics, name)
-        if issubclass(kind, netsim.Agent):
-            used = (path for path, text in texts.items() if re.search(rf"\b{name}\b", text))
-            links = ", ".join(f"[{int(path.stem[:2])}](lessons/{path.name})" for path in used)
-            rows.append((f"`{name}`", _first_line(kind), links, kind.citation()))
-    return _table(("agent", "what it does", "lesson", "paper"), rows)
-
-
 def ns3(quantities: tuple[str, ...]) -> str:
     """A row for each case and quantity: what came of it in ns-3, in the model and in netsim."""
     figures = _figures()
@@ -289,7 +275,6 @@ def names() -> str:
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
     "names": names,
-    "classics": classics,
     "commands": commands,
     "data_sets": data_sets,
     "studies": studies,
@@ -309,15 +294,10 @@ LISTS: dict[str, Callable[[], str]] = {
 }
 
 
-def _cells(path: Path, kind: str = "code") -> list[str]:
-    """Return the texts of a notebook's cells of a kind."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
-
-
 def _paragraphs(path: Path) -> list[str]:
     """Return the paragraphs of a notebook's prose."""
-    prose = "\n\n".join(_cells(path, "markdown"))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     prose = re.sub(r"^(#.*)$", r"\n\1\n", prose, flags=re.MULTILINE)
     return [each.strip() for each in re.split(r"\n{2,}", prose) if each.strip()]
 
