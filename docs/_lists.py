@@ -42,11 +42,9 @@ def rewritten(text: str) -> str:
 
 
 def studies() -> str:
-    """A row for each study, under that of its group."""
-    rows = []
-    for group, entries in grouped().items():
-        rows += [(f"**{group}**", ""), *((f"`{name}`", entry.title) for name, entry in entries.items())]
-    return _table(("study", "what it shows"), rows)
+    """A row for each group of studies."""
+    rows = ((group, ", ".join(f"`{name}`" for name in entries)) for group, entries in grouped().items())
+    return _table(("about", "studies"), rows)
 
 
 def commands() -> str:
