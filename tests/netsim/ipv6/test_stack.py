@@ -428,7 +428,7 @@ def test_both_cores_have_the_same_run() -> None:
 
 
 FROM_M2_TO_M3 = {
-    "61 88 0b 73 6e 04 00 03 00": "MAC header: data, with a request for an acknowledgement, number 11, PAN 0x6e73, to 4, from 3",
+    "61 88 0b 73 6e 04 00 03 00": "MAC header: data, acknowledgement requested, number 11, PAN 0x6e73, to 4, from 3",
     "7c": "IPHC: traffic class and flow label are 0, the next header is compressed, the hop limit follows",
     "67": "addresses under context 0; two bytes of the source follow, the target's is that of the MAC header",
     "3e": "hop limit 62",
