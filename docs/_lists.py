@@ -15,11 +15,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
-import netsim
-import netsim.agents.classics
 from netsim import agents
 from netsim.datasets import SETS, UNTRIED
 from netsim.studies.catalogue import Parameter, find_study, grouped, listed
@@ -56,11 +53,9 @@ def rewritten(text: str) -> str:
 
 
 def studies() -> str:
-    """A row for each study, under that of its group."""
-    rows = []
-    for group, entries in grouped().items():
-        rows += [(f"**{group}**", ""), *((f"`{name}`", entry.title) for name, entry in entries.items())]
-    return _table(("study", "what it shows"), rows)
+    """A row for each group of studies."""
+    rows = ((group, ", ".join(f"`{name}`" for name in entries)) for group, entries in grouped().items())
+    return _table(("about", "studies"), rows)
 
 
 def commands() -> str:
@@ -165,19 +160,6 @@ def lessons() -> str:
     return _table(("lesson", "what it asks", "level", "minutes", "first"), rows)
 
 
-def classics() -> str:
-    """A row for each classic: what it is, the lessons that build it, its paper."""
-    texts = {path: "\n".join(_cells(path)) for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))}
-    rows = []
-    for name in agents.classics.__all__:
-        kind = getattr(agents.classics, name)
-        if issubclass(kind, netsim.Agent):
-            used = (path for path, text in texts.items() if re.search(rf"\b{name}\b", text))
-            links = ", ".join(f"[{int(path.stem[:2])}](lessons/{path.name})" for path in used)
-            rows.append((f"`{name}`", _first_line(kind), links, kind.citation()))
-    return _table(("agent", "what it does", "lesson", "paper"), rows)
-
-
 def ns3_agreement() -> str:
     """A row for each group of cases and quantity: the medians of ns-3, and the differences of netsim and the model."""
     figures = _figures()
@@ -276,7 +258,6 @@ PAGES: dict[str, Callable[[], str]] = {
 
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
-    "classics": classics,
     "studies": studies,
     "reproduction": reproduction,
     "theorems": theorems,
@@ -286,15 +267,10 @@ LISTS: dict[str, Callable[[], str]] = {
 }
 
 
-def _cells(path: Path, kind: str = "code") -> list[str]:
-    """Return the texts of a notebook's cells of a kind."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
-
-
 def _paragraphs(path: Path) -> list[str]:
     """Return the paragraphs of a notebook's prose."""
-    prose = "\n\n".join(_cells(path, "markdown"))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     prose = re.sub(r"^(#.*)$", r"\n\1\n", prose, flags=re.MULTILINE)
     return [each.strip() for each in re.split(r"\n{2,}", prose) if each.strip()]
 
