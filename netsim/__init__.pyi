@@ -54,7 +54,7 @@ from .studies.experiment import (
     Problem,
     Setup,
     product,
-    sweep,
+    vary,
 )
 from .studies.laboratory.notebook import lab
 from .wire import payloads
@@ -121,11 +121,11 @@ __all__ = [
     "scenarios",
     "strategies",
     "studies",
-    "sweep",
     "testing",
     "topology",
     "transport",
     "util",
+    "vary",
     "watch",
     "wire",
 ]

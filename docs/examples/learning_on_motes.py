@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import netsim
-from netsim import Experiment, agents, coders, interferers, results, sweep
+from netsim import Experiment, agents, coders, interferers, results, vary
 
 ROUNDS, PERIOD, BEGIN = 100, 20.0, 300.0  # FTSP has all motes on one time before the first round
 MAP = agents.RandomFourier(2, 48, sigma=1.0, seed=1)
@@ -61,7 +61,7 @@ settings |= {"running sums": {"duals": agents.RunningSums()}, "coded sums": {"du
 experiment = Experiment(
     methods={name: partial(motes, **given) for name, given in settings.items()},
     networks=site,
-    grid=sweep("network.jammed", [60.0, 300.0, 900.0]),
+    grid=vary("network.jammed", [60.0, 300.0, 900.0]),
     measure=[error],
     after=[spent],
     until=BEGIN + PERIOD * (ROUNDS + 1),

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from netsim import Between, Choice, Experiment, Link, Links, Method, sweep, topology
+from netsim import Between, Choice, Experiment, Link, Links, Method, topology, vary
 from netsim.agents import DKLA, DPSGD, LocalProblem, RunningSums, Squared, centralised
 from netsim.coders import ErrorFeedback, TopK, Uniform
 from netsim.links.loss import Clocked
@@ -90,7 +90,7 @@ experiment = Experiment(
     },
     networks={"independent": Links(link=Link(loss=0.0)), "shared": Links(link=Fading())},
     names={"loss": ["networks.independent.link.loss", "networks.shared.link.loss"]},
-    grid=sweep("loss", [0.0, 0.2]),
+    grid=vary("loss", [0.0, 0.2]),
     rounds=100,
     seeds=range(4),
 )

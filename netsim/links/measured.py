@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Measured",
+    "LinkedGraph",
     "cellular",
     "from_graph",
     "from_reception",
@@ -48,8 +48,10 @@ _RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
 _LONGEST_S = 10.0
 
 
-class Measured(NamedTuple):
-    """A network made from measurements: its graph and the settings of its links.
+class LinkedGraph(NamedTuple):
+    """A graph and the settings of its links: ``Network(found.graph, links=found.links)``.
+
+    Of a radio that all nodes share it is a `netsim.radio.RadioGraph`.
 
     Attributes
     ----------
@@ -75,8 +77,8 @@ def from_table(
     positions: Mapping[Any, Sequence[float]] | None = None,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
-    """Return the network that a table of reception probabilities describes.
+) -> LinkedGraph:
+    """Return the links that a table of reception probabilities describes: a DataFrame, or a file of measured links.
 
     Parameters
     ----------
@@ -139,16 +141,16 @@ def from_reception(
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
-) -> Measured:
-    """Return the network that reception probabilities {(sender, receiver): p} describe; see `from_table`.
+) -> LinkedGraph:
+    """Return the links that a mapping of reception probabilities describes: {(sender, receiver): p}; see `from_table`.
 
     The graph has all ``nodes``, even those without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
 
 
-def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> Measured:
-    """Return the network of a graph whose edges say what their links are, as one that `netsim.topology.read` returns.
+def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> LinkedGraph:
+    """Return the links that the edges of a graph describe; `netsim.topology.read` makes such a graph of a file.
 
     An edge's ``latency`` is in seconds; an edge without one, but with ``dist`` in km, takes that at ``speed``. Its
     ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be text. What an edge does
@@ -182,7 +184,7 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
         links[a, b] = known[key]
         if not graph.is_directed():
             links[b, a] = known[key]
-    return Measured(graph, links)
+    return LinkedGraph(graph, links)
 
 
 def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str, float]:
@@ -224,7 +226,7 @@ def _of_reception(
     positions: Mapping[Any, Sequence[float]] | None,
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     model, least = Link() if link is None else link, check.probability("least", least)
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
@@ -263,7 +265,7 @@ def _network(
     both: bool,
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
-) -> Measured:
+) -> LinkedGraph:
     """Return the network that links two nodes if ``good`` contains one direction or, with ``both``, both directions."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
@@ -290,7 +292,7 @@ def _network(
             if id(loss) not in settings:
                 settings[id(loss)] = link.with_loss(loss)
             links[pair] = settings[id(loss)]
-    return Measured(graph, links)
+    return LinkedGraph(graph, links)
 
 
 def _sort_key(node: Hashable) -> tuple[bool, int | float, str]:
@@ -341,7 +343,7 @@ def intel_lab(
     both: bool = True,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return the network of the Intel Berkeley Research Lab, with positions: 53 motes and 202 links at the defaults.
 
     Reception is averaged over the whole deployment of 2004. The tables ``intel_connectivity``, with columns sender,
@@ -366,7 +368,7 @@ def synthetic_lab(
     both: bool = True,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return a network of motes that netsim made, not measured: 53 motes and 200 links at the defaults.
 
     There are about as many links as in the Intel lab (`intel_lab`), and motes hear each other about as often; every
@@ -381,7 +383,7 @@ def synthetic_lab(
     return _motes(*tables, link=link, least=least, both=both, bits=bits, coherence=coherence)
 
 
-def _motes(connectivity: Path, positions: Path, **how: Any) -> Measured:
+def _motes(connectivity: Path, positions: Path, **how: Any) -> LinkedGraph:
     """Return the network of a table of reception and a table of places."""
     table = _read(connectivity, ("sender", "receiver", "prob"))
     motes = _read(positions, ("mote", "x_m", "y_m"))
@@ -400,7 +402,7 @@ def grenoble(
     step: float | None = None,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return the network of FIT IoT-LAB Grenoble: 50 nodes, 802.15.4, 16 channels, 48 hours in January 2018.
 
     The table ``iotlab_grenoble_k7`` has columns datetime, src, dst, channel, pdr, and rows only for links that received
@@ -452,7 +454,7 @@ def grenoble(
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
-def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
+def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> LinkedGraph:
     """Return a network of 19 motes in a library; its links replay 1,596 minutes of recorded receptions.
 
     Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
@@ -490,7 +492,7 @@ def rutgers(
     least: float = 0.25,
     both: bool = True,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return the network of the ORBIT testbed: 29 nodes, 802.11, under noise from a generator, in October 2005.
 
     The table ``rutgers_noise_links`` has columns tx, rx, noise_dbm and pdr, the share of 300 broadcasts that was

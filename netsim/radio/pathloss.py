@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.links.link import Link
-from netsim.links.measured import Measured, from_reception
+from netsim.links.measured import LinkedGraph, from_reception
 from netsim.radio.phy import doubt_power
 from netsim.radio.powers import Powers
 from netsim.radio.walls import Walls
@@ -175,7 +175,7 @@ class LogDistance:
         seed: int = 0,
         connected: bool = True,
         coherence: float | None = None,
-    ) -> Measured:
+    ) -> LinkedGraph:
         """Return the graph of nodes that hear each other, and the settings of its links.
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; the edges of this graph do not

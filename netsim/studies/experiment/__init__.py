@@ -3,7 +3,7 @@
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method, product
 from netsim.studies.experiment.networks import Links
-from netsim.studies.experiment.paths import Grid, Named, sweep
+from netsim.studies.experiment.paths import Grid, Named, vary
 from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.setup import Ends, Setup
@@ -28,5 +28,5 @@ __all__ = [
     "Task",
     "Tuned",
     "product",
-    "sweep",
+    "vary",
 ]

@@ -11,7 +11,7 @@ from netsim.deployment import Deployment
 from netsim.errors import BadInput
 from netsim.faults import Fault
 from netsim.links.link import Link
-from netsim.links.measured import Measured
+from netsim.links.measured import LinkedGraph
 from netsim.network import Capacities, Compute, Medium, Network, limits_of
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.paths import brief
@@ -114,7 +114,7 @@ class Links:
 class FromMeasured(AnyNetwork):
     """A network of measured links."""
 
-    measured: Measured
+    measured: LinkedGraph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -158,7 +158,7 @@ def network_of(given: Any) -> AnyNetwork:
         return Links(link=given)
     if isinstance(given, nx.Graph):
         return Links(graph=given)
-    if isinstance(given, Measured):
+    if isinstance(given, LinkedGraph):
         return FromMeasured(given)
     if isinstance(given, Deployment):
         return Site(given)

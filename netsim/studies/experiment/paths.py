@@ -233,8 +233,10 @@ class Named:
     value: Any
 
 
-def sweep(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
-    """Return a grid over one path.
+def vary(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
+    """Return a `Grid` with one setting for each value of one path, for `Experiment.grid`.
+
+    `netsim.studies.sweep` runs a study at every combination of its flags' values.
 
     Parameters
     ----------

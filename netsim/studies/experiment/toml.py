@@ -19,7 +19,7 @@ from netsim.studies.experiment.cells import line_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method
 from netsim.studies.experiment.networks import Links
-from netsim.studies.experiment.paths import Grid, sweep
+from netsim.studies.experiment.paths import Grid, vary
 from netsim.studies.experiment.record import title_of_toml
 from netsim.studies.experiment.tuning import Between, Choice
 from netsim.studies.outcome import Ending
@@ -91,7 +91,7 @@ class _Reader:
             case "measure" | "after":
                 return [self._function(each, f"{name}[{place}]") for place, each in enumerate(given)]
             case "grid":
-                return reduce(mul, (self._sweep(path, values) for path, values in given.items()), Grid([{}]))
+                return reduce(mul, (self._vary(path, values) for path, values in given.items()), Grid([{}]))
             case "over":
                 return {path: self._range(path, each) for path, each in given.items()}
             case "names":
@@ -128,14 +128,14 @@ class _Reader:
         found: Between = self.built(given, where, Between)
         return found
 
-    def _sweep(self, path: str, values: Any) -> Grid:
+    def _vary(self, path: str, values: Any) -> Grid:
         where = f"grid.{path}"
         is_named = isinstance(values, dict) and not any(
             isinstance(each, list) or (isinstance(each, dict) and KIND not in each) for each in values.values()
         )
         if not values or not (is_named or isinstance(values, list)):
             raise check.refuse(where, values, _NAMED)
-        return sweep(path, self.built(values, where))
+        return vary(path, self.built(values, where))
 
     def _function(self, given: Any, where: str) -> Any:
         found = self._kind(given, where) if isinstance(given, str) else self.built(given, where)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("all_undrawn")
 FILE = '''
 """Counting on a ring."""
 import netsim
-from netsim import Experiment, Links, Link, Method, sweep, topology
+from netsim import Experiment, Links, Link, Method, vary, topology
 
 
 class Counts(netsim.Agent):
@@ -51,7 +51,7 @@ PLAIN = (
     + """
 experiment = Experiment(
     methods={"counts": Method(Counts)}, networks=Links(link=Link(), graph=topology.ring(3)), measure=[total],
-    names={"step": "methods.counts.step", "loss": "network.link.loss"}, grid=sweep("loss", [0.0, 0.5]), seeds=[0],
+    names={"step": "methods.counts.step", "loss": "network.link.loss"}, grid=vary("loss", [0.0, 0.5]), seeds=[0],
     rounds=2,
 )
 """

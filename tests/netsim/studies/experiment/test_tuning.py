@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import BadInput, Between, Choice, Experiment, Links, Method, sweep, topology
+from netsim import BadInput, Between, Choice, Experiment, Links, Method, topology, vary
 from netsim.agents import DKLA
 from netsim.coders import Exact, Float
 from netsim.studies.experiment.command import ranges_of
@@ -212,6 +212,6 @@ def test_names_of_methods_may_hold_spaces_and_full_stops() -> None:
 
 def test_a_condition_that_was_not_tuned_is_refused() -> None:
     tuned = scored(lambda step, seed: 1.0).tune({"method.step": Between(1.0, 2.0)}, candidates=2, **SHORT).experiment
-    other = Experiment(**{**vars(tuned), "grid": sweep("network.link.loss", [0.1])})
+    other = Experiment(**{**vars(tuned), "grid": vary("network.link.loss", [0.1])})
     with pytest.raises(BadInput, match=r"must have been tuned for network.link.loss=0.1, method=m, too"):
         other.run()
