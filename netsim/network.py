@@ -506,7 +506,7 @@ class Network:
         workers: int = 1,
         dask: str | None = None,
         clock: ClockName = "virtual",
-        speed: float = 1.0,
+        pace: float = 1.0,
         every: int = 1,
         order: "int | Order | None" = None,
         deliveries: bool = False,
@@ -550,8 +550,8 @@ class Network:
             The address of a Dask scheduler, ``tcp://host:8786``, whose workers these processes are; default: processes
             of this machine.
         clock : {"virtual", "wall"}
-            "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
-        speed : float
+            "virtual" advances simulated time from event to event; "wall" runs it ``pace`` times as fast as real time.
+        pace : float
             See ``clock``; default 1.
         every : int
             Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
@@ -579,15 +579,15 @@ class Network:
         An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
-        settings = replace(self._settings_of(until, sample, trace, blas_threads, deliveries), clock=clock, speed=speed)
+        settings = replace(self._settings_of(until, sample, trace, blas_threads, deliveries), clock=clock, pace=pace)
         if transport is not None and not isinstance(transport, Transport):
             raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
-        real_time = {"transport": transport is not None, "clock": clock != "virtual", "speed": speed != 1.0}
+        real_time = {"transport": transport is not None, "clock": clock != "virtual", "pace": pace != 1.0}
         given = [name for name, is_given in real_time.items() if is_given]
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
-        if transport is None and clock == "virtual" and speed != 1.0:
-            raise check.refuse("speed", speed, "left out but for clock = 'wall'")
+        if transport is None and clock == "virtual" and pace != 1.0:
+            raise check.refuse("pace", pace, "left out but for clock = 'wall'")
         every = check.integer("every", every, low=1)
         followed = ordered(order)
         if followed is not None:
@@ -627,7 +627,7 @@ class Network:
 
             def launch() -> Run:
                 try:
-                    return simulate(runtime, new_loop(settings.clock, settings.speed))
+                    return simulate(runtime, new_loop(settings.clock, settings.pace))
                 finally:
                     runtime.release()
         else:

@@ -80,7 +80,7 @@ class Settings:
     order: "Order | None" = None
     deliveries: bool = False
     clock: ClockName = "virtual"
-    speed: float = 1.0
+    pace: float = 1.0
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:

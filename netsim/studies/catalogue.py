@@ -26,7 +26,7 @@ GROUP = "netsim.studies"
 """The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
 
 # Arguments of every run besides the scenario's parameters.
-_TAKEN = ("at", "out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
+_TAKEN = ("at", "out", "trace", "figures", "tables", "live", "pace", "no_browser", "help", "reporter")
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ _OF_RUN = (
         "How figures look: usual, or paper (a column of 3.5 inches, several panels 7.16, 8 points, serifs).",
         "usual",
     ),
-    _flag("--watch", bool, "Show the run in the browser while it goes on; nothing in it changes.", False),
-    _flag("--pace", float, "With --watch: simulated seconds that are shown in a second."),
-    _flag("--no-browser", bool, "With --watch: only print the address.", False),
+    _flag("--live", bool, "Show the run in the browser while it goes on; nothing in it changes.", False),
+    _flag("--pace", float, "With --live: simulated seconds that are shown in a second."),
+    _flag("--no-browser", bool, "With --live: only print the address.", False),
     _flag("--workers", int, "Number of processes over which each network is spread; the results are the same.", 1),
     _flag("--dask", str, "With --workers: the address of a Dask scheduler whose workers these are."),
 )
@@ -125,7 +125,7 @@ def _run_command(scenario: Scenario) -> click.Command:
         figures: str | None,
         tables: str,
         style: str,
-        watch: bool,
+        live: bool,
         pace: float | None,
         no_browser: bool,
         workers: int,
@@ -144,10 +144,10 @@ def _run_command(scenario: Scenario) -> click.Command:
         with drawn_in(style):
             # Before the work, a style that is unknown.
             formats, reporter = Formats.chosen(VECTORS.get(style) if figures is None else figures, tables), Reporter()
-        if watch and workers > 1:
+        if live and workers > 1:
             # Before an address is shown at which there would be nothing.
-            raise BadInput(f"workers = {workers}: must be 1 with --watch, which shows the runs of one process")
-        with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
+            raise BadInput(f"workers = {workers}: must be 1 with --live, which shows the runs of one process")
+        with viewed(live, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
             folder = execute(scenario, parameters, reporter=reporter, session=session, **settings)
         if check and not _check(scenario, parameters, folder, workers, reporter):
@@ -258,6 +258,7 @@ def data() -> None:
 def list_data(names: tuple[str, ...]) -> None:
     """List the data sets: which are here, and which can be fetched; with NAMES all about these."""
     from netsim import datasets
+    from netsim.datasets.store import where
 
     for known in map(_known, names):
         _describe(known)
@@ -267,7 +268,7 @@ def list_data(names: tuple[str, ...]) -> None:
     here, fetched, others = groups.values()
     width = max(map(len, datasets.SETS))
     for known in datasets.SETS.values():
-        path = datasets.where(known)
+        path = where(known)
         line = f"  {known.name:{width}}  {known.title}"
         if path is not None:
             here.append(f"{line}: {'ships with netsim' if known.ships else path}")
@@ -324,9 +325,10 @@ def _known(name: str) -> "Dataset":
 def _describe(known: "Dataset") -> None:
     """Print all that is known of a data set."""
     from netsim import datasets
+    from netsim.datasets.store import where
 
     checked = known.sha256 or (datasets.UNTRIED if known.addresses else "none")
-    click.echo(f"{known.name}: {known.title}\n  here: {datasets.where(known) or 'no'}\n  source: {known.source}")
+    click.echo(f"{known.name}: {known.title}\n  here: {where(known) or 'no'}\n  source: {known.source}")
     for address in known.addresses:
         click.echo(f"  original: {address}")
     if known.why_not:

@@ -31,21 +31,21 @@ _terminated = False
 
 
 def viewed(
-    watch: bool, pace: float | None, browser: bool, reporter: Reporter
+    live: bool, pace: float | None, browser: bool, reporter: Reporter
 ) -> AbstractContextManager["ViewServer | None"]:
-    """Return what shows a run while it goes on, if ``watch`` asks for it; it opens a browser only at a terminal.
+    """Return what shows a run while it goes on, if ``live`` asks for it; it opens a browser only at a terminal.
 
-    Raises BadInput for a flag that goes with --watch only.
+    Raises BadInput for a flag that goes with --live only.
     """
-    if watch:
+    if live:
         from netsim.live.server import ViewServer
 
         terminal = sys.stdout is not None and sys.stdout.isatty()
         return ViewServer(pace=pace, report=reporter.line, browser=browser and terminal)
     if pace is not None:
-        raise BadInput(f"pace = {pace:g}: must go with --watch")
+        raise BadInput(f"pace = {pace:g}: must go with --live")
     if not browser:
-        raise BadInput("no-browser: must go with --watch")
+        raise BadInput("no-browser: must go with --live")
     return nullcontext()
 
 

@@ -137,12 +137,12 @@ def test_without_faults_only_seeds_vary() -> None:
         assert all(number < 0.95 for agent in agents.values() for number in agent.log), "large"
 
     finding = one(search(acting(draws), never_large))
-    assert finding.seeds == finding.seed + 1 > 1
+    assert finding.tried == finding.seed + 1 > 1
     assert (finding.faults, finding.drawn, finding.words, finding.runs) == (Faults(), Faults(), "", 0)
     assert (finding.time, finding.message, finding.kind) == (1.0, "large", "invariant")
     # The next one, and those tried are counted.
     after = one(search(acting(draws), never_large, seeds=itertools.count(finding.seed + 1)))
-    assert after.seed == finding.seed + after.seeds
+    assert after.seed == finding.seed + after.tried
 
 
 def test_faults_that_are_drawn_but_not_needed_are_left_out_all_together() -> None:

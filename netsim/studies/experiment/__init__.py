@@ -7,13 +7,12 @@ from netsim.studies.experiment.paths import Grid, Named, vary
 from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.setup import Ends, Setup
-from netsim.studies.experiment.tuning import Between, Choice, Tuned
+from netsim.studies.experiment.tuning import Between, OneOf, Tuned
 from netsim.studies.outcome import Ending
 from netsim.studies.seeds import Seeds
 
 __all__ = [
     "Between",
-    "Choice",
     "Ending",
     "Ends",
     "Experiment",
@@ -21,6 +20,7 @@ __all__ = [
     "Links",
     "Method",
     "Named",
+    "OneOf",
     "Problem",
     "Results",
     "Seeds",

@@ -63,7 +63,7 @@ from netsim.util.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from netsim.studies.experiment.tuning import Between, Choice, Tuned
+    from netsim.studies.experiment.tuning import Between, OneOf, Tuned
 
 
 @check.named
@@ -489,7 +489,7 @@ class Experiment:
 
     def tune(
         self,
-        over: "Mapping[str, Between | Choice | None]",
+        over: "Mapping[str, Between | OneOf | None]",
         *,
         out: str | Path | None = None,
         seeds: Sequence[int] = range(100, 103),
@@ -507,7 +507,7 @@ class Experiment:
         ----------
         over : mapping
             Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for
-            each a `Between`, a `Choice`, or None: the range that the algorithm's theorems have on the search's problems
+            each a `Between`, a `OneOf`, or None: the range that the algorithm's theorems have on the search's problems
             (`netsim.agents.theory.admissible`). Then one of the candidates has what they choose.
         out : str or Path, optional
             The folder of the runs: what is there is not run again.

@@ -21,7 +21,7 @@ from netsim.studies.experiment.methods import Method
 from netsim.studies.experiment.networks import Links
 from netsim.studies.experiment.paths import Grid, vary
 from netsim.studies.experiment.record import title_of_toml
-from netsim.studies.experiment.tuning import Between, Choice
+from netsim.studies.experiment.tuning import Between, OneOf
 from netsim.studies.outcome import Ending
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.grid import numbers
@@ -118,10 +118,10 @@ class _Reader:
         }
         return own if kind is None else _placed(where, _called, kind, own)
 
-    def _range(self, path: str, given: Any) -> Between | Choice:
+    def _range(self, path: str, given: Any) -> Between | OneOf:
         where = f"over.{path}"
         if isinstance(given, list):
-            choice: Choice = _placed(where, Choice, self.built(given, where))
+            choice: OneOf = _placed(where, OneOf, self.built(given, where))
             return choice
         if not isinstance(given, dict) or not {"low", "high"} <= given.keys():
             raise check.refuse(where, given, _RANGE)

@@ -199,7 +199,7 @@ def test_a_sweep_limits_the_time_and_memory_of_each_cell(monkeypatch: pytest.Mon
 
 
 def test_tuning_takes_what_the_file_has_as_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    over = "over = {'method.step': netsim.Choice([3, 1, 2])}\n"
+    over = "over = {'method.step': netsim.OneOf([3, 1, 2])}\n"
     (folder / "plain.py").write_text(PLAIN + over)
     words = ["--seeds", "10", "--validation", "20", "--metric", "total", "--loss", "0"]
     netsim("tune", "plain.py", *words, "--candidates", "3", "--finalists", "1", "--out", "tuned")
