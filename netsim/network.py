@@ -339,7 +339,7 @@ class Network:
         receiver: Hashable,
         up: bool | None = None,
         *,
-        both: bool = True,
+        one_way: bool = False,
         drops: bool = False,
         held: bool | None = None,
         latency: float | Latency | None = None,
@@ -363,9 +363,8 @@ class Network:
         up : bool, optional
             Whether the link carries frames from now on. Frames that are offered to a cut link end as ``link_down``;
             frames in flight arrive.
-        both : bool
-            Whether to change both directions, as `netsim.faults.LinkDown` does, or only ``sender`` to ``receiver``. A
-            link without a link back has only one.
+        one_way : bool
+            Whether to change only the direction from ``sender`` to ``receiver``, as of `netsim.faults.LinkDown`.
         drops : bool
             With ``up=False``: whether frames that the link has accepted, and that have not arrived, also those in its
             queue, end as ``lost``.
@@ -380,11 +379,11 @@ class Network:
             If the graph has no such edge, nothing is changed, a value is outside its range, or the link cannot change
             so: on a `netsim.Radio` and on real links it can only be cut.
         """
-        runtime, both = self._runtime(), check.flag("both", both)
+        runtime, one_way = self._runtime(), check.flag("one_way", one_way)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
         if not (sender in self.graph and receiver in self.graph and self.graph.has_edge(sender, receiver)):
             raise check.refuse("link", there, "an edge of the graph")
-        links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
+        links = (there,) if one_way or not self.graph.has_edge(receiver, sender) else (there, there[::-1])
         given = dict(zip(CHANGEABLE, (latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc), strict=True))
         settings = {name: value for name, value in given.items() if value is not None}
         if check.flag("drops", drops) and up is not False:

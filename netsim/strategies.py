@@ -112,7 +112,7 @@ def faults(graph: "nx.Graph[Any]", *, until: float, most: int = 3) -> "SearchStr
         at, to = begin / 10, None if end is None else end / 10
         kind = draw(st.sampled_from((Lose, LinkDown, Crash, Straggler, Partition)))
         if kind is Lose:
-            return Lose(draw(link), at)
+            return Lose(*draw(link), at)
         if kind is LinkDown:
             sender, receiver = draw(link)
             return LinkDown(sender, receiver, at, to)

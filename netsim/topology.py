@@ -180,7 +180,7 @@ def _ring(count: int, hops: Sequence[int]) -> "nx.DiGraph[int]":
     return graph
 
 
-def directed_random(agents: int, p: float, seed: int = 0) -> "nx.DiGraph[int]":
+def directed_random(agents: int, p: float, *, seed: int = 0) -> "nx.DiGraph[int]":
     """Link each ordered pair with probability ``p``; drawn until each agent reaches every other one."""
     agents, share = _checked_count(agents), check.probability("p", p)
     _check_memory("p", share, share * agents * (agents - 1) / 2)
@@ -209,7 +209,7 @@ def union(graphs: "Iterable[nx.Graph[Any]]") -> "nx.DiGraph[Any]":
     return found
 
 
-def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int]":
+def random_geometric(agents: int, radius: float, *, seed: int = 0) -> "nx.Graph[int]":
     """Place agents at random in the unit square, link them within ``radius``; drawn until connected, with ``pos``."""
     agents = _checked_count(agents)
     reach = check.finite("radius", radius, above=0)

@@ -295,7 +295,7 @@ def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
             assert order.by is not None
             return Straggler(_node(order, graph), order.by, order.at, order.until)
         case "lose":
-            return Lose(_link(order, graph), order.at)
+            return Lose(*_link(order, graph), order.at)
     return Partition(_side(order, graph), order.at, order.until, order.target.endswith("->"), order.drops)
 
 
@@ -494,8 +494,7 @@ def _text_of(fault: Fault) -> str | None:
             return f"{at} hold {sender}{until}"
         case Hold(sender=sender, receiver=receiver, one_way=one_way) if receiver is not None:
             return f"{at} hold {sender}{'->' if one_way else '-'}{receiver}{until}"
-        case Lose(link=link):
-            sender, receiver = link
+        case Lose(sender=sender, receiver=receiver):
             return f"{at} lose {sender}-{receiver}"
         case Partition(side=side, one_way=one_way, drops=drops):
             arrow, dropping = "->" if one_way else "", _DROPPING if drops else ""

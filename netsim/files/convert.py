@@ -136,11 +136,11 @@ def _to_edges(source: Source) -> tuple[str, bytes, list[str]]:
 
 def _to_motes(source: Source) -> tuple[str, bytes, list[str]]:
     found = read_motes(source)
-    heights = any(len(mote["at"]) > 2 for mote in found.motes.values())
+    heights = any(len(mote["position"]) > 2 for mote in found.motes.values())
     known = [
         name for name in ("sink", "role", "roaming", *NUMBERS) if any(mote.get(name) for mote in found.motes.values())
     ]
-    rows = ([name, *mote["at"], *(mote.get(each, "") for each in known)] for name, mote in found.motes.items())
+    rows = ([name, *mote["position"], *(mote.get(each, "") for each in known)] for name, mote in found.motes.items())
     content = _table(["name", "x", "y", *(["z"] if heights else []), *known], rows)
     return f"{len(found.motes):,} motes ({found.form})", content, found.notes
 

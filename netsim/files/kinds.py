@@ -60,7 +60,7 @@ def wrong_kind(source: Source, wanted: Kind) -> BadInput:
 
 
 def read_motes(source: Source) -> Motes:
-    """Return the motes of a file of any format that has places of nodes, with ``at`` in metres.
+    """Return the motes of a file of any format that has places of nodes, with ``position`` in metres.
 
     Of a graph the nodes that have a place; of ways of nodes where each begins, and when if that is not at once.
 
@@ -94,7 +94,7 @@ def _motes_of_graph(source: Source) -> Motes:
         notes.append(f"left out {len(found.graph) - len(places):,} of {len(found.graph):,} nodes, without a place")
     size = min(len(place) for place in places.values())
     motes: dict[Any, dict[str, Any]] = {
-        node: {"at": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()
+        node: {"position": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()
     }
     return Motes(found.form, motes, [*notes, "left out its edges: path loss decides who hears whom"])
 
@@ -104,5 +104,5 @@ def _motes_of_ways(source: Source) -> Motes:
     motes: dict[Any, dict[str, Any]] = {}
     for leg in found.legs:
         if leg.node not in motes:
-            motes[leg.node] = {"at": leg.to} | ({"start": leg.at} if leg.at > 0 else {})
+            motes[leg.node] = {"position": leg.to} | ({"start": leg.at} if leg.at > 0 else {})
     return Motes(found.form, motes, found.notes)

@@ -32,7 +32,7 @@ Mote = dict[str, Any]
 
 @dataclass
 class Motes:
-    """What a file tells of motes: {name: what is known of it}, with ``at`` in metres; ``notes`` tell what was done."""
+    """What a file tells of motes, {name: what is known of it}, ``position`` in metres; ``notes``: what was done."""
 
     form: str
     motes: dict[Hashable, Mote]
@@ -63,7 +63,7 @@ def read_table(source: Source) -> Motes:
         at = tuple(tables.number(where, row, column) for column in (*pair, "z") if column in row)
         if pair != ("x", "y") and degrees_of(row | dict(zip(pair, at, strict=False))) is None:
             raise BadInput(f"{where}: longitude, latitude = {at[:2]}: must be degrees")
-        mote = found[node] = {"at": at, "role": row.get("role", "")}
+        mote = found[node] = {"position": at, "role": row.get("role", "")}
         for flag in ("sink", "roaming"):
             text = row.get(flag, "").lower()
             if text not in _YES + _NO:
@@ -72,8 +72,8 @@ def read_table(source: Source) -> Motes:
         mote |= {key: tables.number(where, row, key) for key in NUMBERS if row.get(key)}
     if pair == ("x", "y") or not found:
         return Motes("csv", found)
-    places, note = project({node: mote["at"] for node, mote in found.items()})
-    return Motes("csv", {node: mote | {"at": places[node]} for node, mote in found.items()}, [note])
+    places, note = project({node: mote["position"] for node, mote in found.items()})
+    return Motes("csv", {node: mote | {"position": places[node]} for node, mote in found.items()}, [note])
 
 
 # --- IoT-LAB ----------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def _of_nodes(source: Source, nodes: Sequence[Any]) -> Motes:
         role = str(node.get("archi") or "").partition(":")[0]
         # A robot says mobile = 1; its place is where its charging dock is.
         moves = str(node.get("mobile") or "0") == "1"
-        found[name] = {"at": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
+        found[name] = {"position": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
     if not found:
         raise source.refuse("a list of nodes with x and y; none has")
     return Motes("IoT-LAB", found, [left_out(nowhere, "node") + " without a place"] if nowhere else [])
@@ -153,11 +153,11 @@ def of_cooja(source: Source) -> Motes:
         if name in found:
             raise source.refuse(f"a simulation whose motes have ids that differ; {name} are two")
         role = inside.get(id(mote)) or types.get(mote.findtext("motetype_identifier", "").strip(), "")
-        found[name] = {"at": at, "role": role}
+        found[name] = {"position": at, "role": role}
     if not found:
         raise source.refuse("a simulation with motes")
-    if not any(mote["at"][2] for mote in found.values()):
-        found = {name: mote | {"at": mote["at"][:2]} for name, mote in found.items()}
+    if not any(mote["position"][2] for mote in found.values()):
+        found = {name: mote | {"position": mote["position"][:2]} for name, mote in found.items()}
     return Motes(
         "Cooja", found, ["left out the radio medium"] if root.find("simulation/radiomedium") is not None else []
     )

@@ -393,7 +393,7 @@ def _motes(connectivity: Path, positions: Path, **how: Any) -> LinkedGraph:
 
 
 def grenoble(
-    file: str | Path | None = None,
+    path: str | Path | None = None,
     *,
     channel: int | None = None,
     link: Link | None = None,
@@ -410,7 +410,7 @@ def grenoble(
 
     Parameters
     ----------
-    file : path, optional
+    path : path, optional
         The path of the table, or of the K7 trace itself, ``grenoble.k7.gz``; default: in NETSIM_DATA, or in the cache.
     channel : int, optional
         A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
@@ -429,7 +429,7 @@ def grenoble(
     """
     import pandas as pd
 
-    place = _data_path(file, "iotlab_grenoble_k7")
+    place = _data_path(path, "iotlab_grenoble_k7")
     table = _read(place, ("datetime", "src", "dst", "channel", "pdr"))
     if channel is not None:
         table = table[table["channel"] == check.integer("channel", channel, low=11, high=26)]
@@ -454,7 +454,7 @@ def grenoble(
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
-def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> LinkedGraph:
+def ulb_library(path: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> LinkedGraph:
     """Return a network of 19 motes in a library; its links replay 1,596 minutes of recorded receptions.
 
     Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
@@ -464,14 +464,14 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
 
     Parameters
     ----------
-    file : path, optional
+    path : path, optional
         The path of the table; default: in NETSIM_DATA, or in the cache.
     link : Link, optional
         The settings of all links, except the loss, which the table gives.
     minute : float
         Length of a recorded minute in the simulation, in seconds.
     """
-    place = _data_path(file, "ulb_library1_links")
+    place = _data_path(path, "ulb_library1_links")
     table = _read(place, ("seq", "node", "src"))
     width = check.finite("minute", minute, above=0)
     count = int(table["seq"].max()) + 1
@@ -485,7 +485,7 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
 
 
 def rutgers(
-    file: str | Path | None = None,
+    path: str | Path | None = None,
     *,
     noise: int = -10,
     link: Link | None = None,
@@ -501,7 +501,7 @@ def rutgers(
 
     Parameters
     ----------
-    file : path, optional
+    path : path, optional
         The path of the table; default: in NETSIM_DATA, or in the cache.
     noise : int
         The power of the generator in dBm: −20, −15, −10, −5 or 0.
@@ -513,7 +513,7 @@ def rutgers(
     BadInput
         As for `from_table`, or if the table has no rows for the power ``noise``.
     """
-    place = _data_path(file, "rutgers_noise_links")
+    place = _data_path(path, "rutgers_noise_links")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
     levels = sorted(set(table["noise_dbm"].tolist()))
     if noise not in levels:
@@ -522,14 +522,14 @@ def rutgers(
     return from_table(table, link=link, least=least, both=both, coherence=coherence)
 
 
-def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
+def cellular(name: str, path: str | Path | None = None) -> rate.Rate:
     """Return a measured cellular link as a rate for `netsim.Link`: opportunities to send 1500 bytes.
 
     Parameters
     ----------
     name : str
         The name of one of Mahimahi's traces, such as ``Verizon-LTE-short.down``.
-    file : path, optional
+    path : path, optional
         The file of traces, each an array of the milliseconds between opportunities; default: ``mahimahi_cellular.npz``
         in NETSIM_DATA, or in the cache.
 
@@ -538,7 +538,7 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     BadInput
         If there is no such trace, or the file holds no traces.
     """
-    place = _data_path(file, "mahimahi_cellular")
+    place = _data_path(path, "mahimahi_cellular")
     try:
         with np.load(place) as traces:
             check.one_of("name", name, traces.files)
@@ -546,7 +546,7 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     except BadInput:
         raise
     except Exception as error:
-        raise BadInput(f"file = {str(place)!r}: must hold arrays in numpy's npz ({one_line(error)})") from None
+        raise BadInput(f"path = {str(place)!r}: must hold arrays in numpy's npz ({one_line(error)})") from None
     return rate.opportunities(np.cumsum(steps) / 1000.0)
 
 

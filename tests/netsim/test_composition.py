@@ -508,7 +508,7 @@ def test_an_experiment_that_is_no_study_is_refused_where_one_is_needed(tmp_path:
     (tmp_path / "mine.py").write_text(STUDY)
     for words in (("deploy", "mine.py", "--processes", "2"), ("lab", "mine.py", "--no-browser")):
         done = call(*words, cwd=tmp_path)
-        line = "netsim: scenario = 'mine.py': must be a study here; `mine = study_of(experiment)` in the file makes one"
+        line = "netsim: study = 'mine.py': must be a study here; `mine = study_of(experiment)` in the file makes one"
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert done.stderr.startswith(line)
 

@@ -334,7 +334,7 @@ def test_drawn_networks_shrink_to_the_simplest() -> None:
     network = find(networks(link=Link(mtu=9)), lambda network: len(network.graph) > 2, settings=few)
     assert (sorted(network.graph.edges), network.link.mtu) == ([(0, 1), (1, 2)], 9)
     (fault,) = find(faults(topology.path(3), until=3.0), lambda script: len(script) > 0, settings=few)
-    assert fault == Lose((0, 1), 0.0)
+    assert fault == Lose(0, 1, 0.0)
 
 
 @every(

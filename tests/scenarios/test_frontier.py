@@ -1,4 +1,4 @@
-"""The frontier scenario: names, Pareto fronts, winners, and what it is to show on the real data."""
+"""The frontier study: names, Pareto fronts, winners, and what it is to show on the real data."""
 
 import dataclasses
 import itertools
@@ -203,7 +203,7 @@ def test_the_cheapest_is_within_one_percent_and_ties_go_to_the_smaller_error() -
     assert cheapest(table.loc[["d", "e"]], "payload_bits") is None
 
 
-# --- the scenario -----------------------------------------------------------------------------------------------------
+# --- the study -----------------------------------------------------------------------------------------------------
 
 
 def test_runs_tables_and_figures(small: Study) -> None:

@@ -186,7 +186,7 @@ def study_in(name: str) -> ExperimentFile:
     """Return the experiment that a study is; raises BadInput if it is none."""
     study = find_study(name)
     if (make := getattr(study.function, "make", None)) is None:
-        raise BadInput(f"scenario = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
+        raise BadInput(f"study = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
     return ExperimentFile(name, make, study.title, None, [])
 
 

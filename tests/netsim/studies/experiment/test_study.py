@@ -77,14 +77,14 @@ def experiment(
 
 
 def run(**flags: Any) -> Study:
-    scenario = catalogue._describe("mine", study_of(experiment))
-    return scenario.execute(**flags)
+    definition = catalogue._describe("mine", study_of(experiment))
+    return definition.execute(**flags)
 
 
 def test_its_flags_are_arguments_fields_of_parts_and_short_names() -> None:
-    scenario = catalogue._describe("mine", study_of(experiment))
-    assert scenario.title == "What is compared."
-    known = {each.name: each for each in scenario.parameters}
+    definition = catalogue._describe("mine", study_of(experiment))
+    assert definition.title == "What is compared."
+    known = {each.name: each for each in definition.parameters}
     assert {"censored", "agents", "noise", "loss", "rounds", "rho", "set", "settings", "seed"} <= set(known)
     assert (known["rho"].kind, known["rho"].default) == (float, None)
     assert known["rho"].description.endswith("[default: 0.1]")
@@ -132,10 +132,10 @@ def test_values_are_set_by_method_and_by_path() -> None:
     ],
 )
 def test_what_a_part_cannot_take_is_refused_before_anything_runs(flags: dict[str, Any], message: str) -> None:
-    scenario = catalogue._describe("mine", study_of(experiment))
-    study = scenario.prepare(**flags)
+    definition = catalogue._describe("mine", study_of(experiment))
+    study = definition.prepare(**flags)
     with pytest.raises(BadInput, match=message):
-        scenario.play(study)
+        definition.play(study)
     assert not study.runs
 
 
