@@ -14,9 +14,9 @@ from typing import Any
 from netsim import mobility
 from netsim.errors import BadInput
 from netsim.faults import Move
-from netsim.files.kinds import kind_of, read_motes
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, read_motes
 from netsim.files.motes import COLUMNS, NUMBERS
-from netsim.files.source import Source
 from netsim.interferers import KINDS
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance
@@ -67,7 +67,7 @@ def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
 
 def motes_in(file: str | Path) -> dict[Hashable, dict[str, Any]]:
     """Return what a file tells of motes, and warn of what it leaves out; an error names the line."""
-    source = Source.read("file", file)
+    source = FileContent.read("file", file)
     found = read_motes(source)
     if found.notes:
         check.doubt(f"{source.where}, {found.form}: {'; '.join(found.notes)}")
@@ -82,7 +82,7 @@ class Site:
             text, self._tables = toml.read(file)
         else:
             text, self._tables = "", {"motes": {"file": Path(file).name}}
-            if kind_of(Source.read("file", file)) == "ways":
+            if kind_of(FileContent.read("file", file)) == "ways":
                 self._tables["mobility"] = {"file": Path(file).name}
         self._file, self._lines, self._changed = Path(file), toml.lines_of(text), frozenset(changes)
         for path, value in changes.items():

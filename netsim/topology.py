@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
-from netsim.files.graphs import read_graph
-from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, wrong_kind
+from netsim.files.graph_reader import read_graph
 from netsim.files.measured import is_k7
 from netsim.files.places import place_nodes
-from netsim.files.source import Source
 from netsim.util import check
 
 _MAX_DRAWS = 1_000
@@ -270,7 +270,7 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         If the file is missing or unreadable, holds no graph, or a graph without an edge between several nodes. The
         message names the line, if there is one, and the reason.
     """
-    source = Source.read("topology", path)
+    source = FileContent.read("topology", path)
     if kind_of(source) in ("motes", "ways", "packets") or is_k7(source):
         raise wrong_kind(source, "graph")
     found = read_graph(source)

@@ -11,9 +11,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from netsim.errors import BadInput
-from netsim.files.graph_file import left_out
+from netsim.files.content import FileContent
+from netsim.files.parsed_graph import left_out
 from netsim.files.places import degrees_of, project
-from netsim.files.source import Source
 from netsim.util import tables
 
 __all__ = ["COLUMNS", "NUMBERS", "Motes", "is_iotlab", "of_cooja", "of_iotlab", "read_table"]
@@ -42,7 +42,7 @@ class Motes:
 # --- csv --------------------------------------------------------------------------------------------------------------
 
 
-def read_table(source: Source) -> Motes:
+def read_table(source: FileContent) -> Motes:
     """Return the motes of a csv file with the columns name, x and y, or longitude and latitude, and `COLUMNS`.
 
     Or, with a column network_address, the nodes of IoT-LAB.
@@ -98,12 +98,12 @@ def _first_with_address(nodes: Sequence[Any]) -> Any:
     return next((node for node in nodes if isinstance(node, Mapping) and _ADDRESS in node), None)
 
 
-def of_iotlab(source: Source) -> Motes:
+def of_iotlab(source: FileContent) -> Motes:
     """Return the nodes of IoT-LAB in the JSON of its API: their places, their architecture as role, and who moves."""
     return _of_nodes(source, _listed(source.json()))
 
 
-def _of_nodes(source: Source, nodes: Sequence[Any]) -> Motes:
+def _of_nodes(source: FileContent, nodes: Sequence[Any]) -> Motes:
     found: dict[Hashable, Mote] = {}
     nowhere = 0
     addresses = [str(node.get(_ADDRESS, "")) if isinstance(node, Mapping) else "" for node in nodes]
@@ -137,7 +137,7 @@ def _coordinate(value: Any) -> float | None:
 # --- Cooja ------------------------------------------------------------------------------------------------------------
 
 
-def of_cooja(source: Source) -> Motes:
+def of_cooja(source: FileContent) -> Motes:
     """Return the motes of a simulation of Cooja: their places, and as role the description of their type.
 
     Motes are named by their ids; the height is left out if all stand at 0. The radio medium is not read: `Deployment`
@@ -173,7 +173,7 @@ def _settings(mote: ElementTree.Element, interface: str) -> ElementTree.Element 
     return next((one for one in each if (one.text or "").strip().endswith(interface)), None)
 
 
-def _id_of(source: Source, mote: ElementTree.Element, number: int) -> int:
+def _id_of(source: FileContent, mote: ElementTree.Element, number: int) -> int:
     settings = _settings(mote, "MoteID")
     text = None if settings is None else settings.findtext("id")
     if text is None:
@@ -184,7 +184,7 @@ def _id_of(source: Source, mote: ElementTree.Element, number: int) -> int:
     return int(value)
 
 
-def _place_of(source: Source, mote: ElementTree.Element) -> tuple[float, float, float]:
+def _place_of(source: FileContent, mote: ElementTree.Element) -> tuple[float, float, float]:
     settings = _settings(mote, "Position")
     if settings is None:
         raise source.refuse("a simulation whose motes have places")

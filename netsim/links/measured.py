@@ -14,8 +14,8 @@ import numpy as np
 
 from netsim.datasets import SETS, find
 from netsim.errors import BadInput, one_line
+from netsim.files.content import FileContent
 from netsim.files.measured import is_k7, k7_table
-from netsim.files.source import Source
 from netsim.links import loss as losses
 from netsim.links import rate
 from netsim.links.link import Link
@@ -107,7 +107,7 @@ def from_table(
     BadInput
         If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no pair is linked.
     """
-    if isinstance(table, str | Path) and is_k7(Source.read("table", table)):
+    if isinstance(table, str | Path) and is_k7(FileContent.read("table", table)):
         table = _k7_means(_read(table, ("src", "dst", "pdr")))
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
@@ -314,7 +314,7 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
 
     frame = table
     if isinstance(frame, str | Path):
-        source = Source.read("table", frame)
+        source = FileContent.read("table", frame)
         try:
             frame = k7_table(source) if is_k7(source) else tables.frame(source.path)[0]
         except BadInput as error:

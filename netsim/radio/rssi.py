@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from netsim.errors import BadInput
-from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, wrong_kind
 from netsim.files.measured import is_k7, rssi_powers
-from netsim.files.source import Source
 from netsim.links.link import Link
 from netsim.radio import presets
 from netsim.radio.settings import MOST_DBM, Radio
@@ -58,7 +58,7 @@ def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: 
         raise check.refuse("preset", preset, "a Preset whose radio has a phy, as netsim.presets.ieee802154()")
     if not 0 < check.finite("least", least) < 1:
         raise check.refuse("least", least, "a probability in (0, 1)")
-    source = Source.read("path", path)
+    source = FileContent.read("path", path)
     if kind_of(source) != "links" or is_k7(source):
         raise wrong_kind(source, "links") if kind_of(source) != "graph" else source.refuse("a csv file with rssi")
     measured, notes = rssi_powers(source)
