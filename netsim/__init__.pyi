@@ -23,7 +23,6 @@ from . import (
     topology,
     transport,
     util,
-    watch,
     wire,
 )
 from ._version import __version__
@@ -126,6 +125,5 @@ __all__ = [
     "transport",
     "util",
     "vary",
-    "watch",
     "wire",
 ]

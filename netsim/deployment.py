@@ -35,9 +35,12 @@ REFERENCE = 8 * 50
 _LEAST_SIDE, _FAR = 1.0, 3.0
 
 
+@check.named
 @dataclass(frozen=True)
 class Deployment:
     """Motes at their places, with all that decides who hears whom: a `Network` by `network`.
+
+    In a `netsim.Experiment` it is one of the ``networks``, as `netsim.Links` on a graph are.
 
     Received powers follow from ``path_loss``; reception from these and the ``phy``. Two motes are neighbours, and have
     an edge, if one receives a frame of 50 bytes of the other with probability ``least`` or more when nobody else sends

@@ -108,7 +108,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
     BadInput
         If the file is missing or holds no trace; the error names the line, if there is one.
     """
-    source = FileContent.read("path", path)
+    source = FileContent.read("file", path)
     if kind_of(source) in ("motes", "links", "packets"):
         raise wrong_kind(source, "ways")
     ways = read_ways(source)

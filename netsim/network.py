@@ -455,6 +455,8 @@ class Network:
     def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:
         """Record every change of agents' states of later runs in `Run.states`; several calls add up.
 
+        To see a run while it goes on is `netsim.live.live_view`, or ``--live``.
+
         A column of an earlier call is replaced. None ends the recording of all.
 
         Parameters
@@ -702,9 +704,7 @@ class Network:
         if self.scenery and isinstance(agents, Mapping):
             agents = {**agents, **{node: make() for node, make in self.scenery.items()}}
         check_agents(self.graph, agents)
-        for probe in probes:
-            if not callable(probe):
-                raise check.refuse("probes", probe, "functions of the agents")
+        check.functions("probes", probes, "functions of the agents")
         watched = Watch(self._watched, self.graph, self._draw) if self._watched else None
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 

@@ -207,7 +207,7 @@ class Rounder(Agent):
     """
 
     def __init__(self, rounds: int = 3, keep_late: bool = False) -> None:
-        self.count = rounds
+        self.count = check.integer("rounds", rounds, low=0)
         self.keep_late = keep_late
         self.heard: list[tuple[int, Any, Any]] = []
         self.opened: list[tuple[int, float]] = []

@@ -200,6 +200,7 @@ def one_peer_exponential(agents: int) -> "list[nx.DiGraph[int]]":
 
 def union(graphs: "Iterable[nx.Graph[Any]]") -> "nx.DiGraph[Any]":
     """Return the directed graph with every node and every link of some graphs; undirected edges become two links."""
+    check.instance("graphs", graphs, Iterable, "networkx graphs")
     found: nx.DiGraph[Any] = nx.DiGraph()
     for graph in graphs:
         check_graph(graph)
@@ -342,10 +343,11 @@ def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     """Return the `adjacency`; raises BadInput if a link has no link back: no symmetric weights are there."""
+    matrix = adjacency(graph)
     if (link := one_way_link(graph)) is not None:
         allowed = f"with links in both directions (link {link!r} has none back), or column_stochastic_weights"
         raise BadInput(f"graph: must be a graph {allowed}")
-    return adjacency(graph)
+    return matrix
 
 
 def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
@@ -353,6 +355,7 @@ def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
     Element (i, j) of a directed graph's is 1 if the i-th node sends to the j-th.
     """
+    check_graph(graph)
     matrix: NDArray[np.float64] = nx.to_scipy_sparse_array(graph, weight=None).toarray().astype(np.float64)
     return matrix
 

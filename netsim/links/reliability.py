@@ -16,6 +16,7 @@ ACK, NACK, RESENT = "ack", "nack", "resent"
 """The kinds of message that a reliable channel sends in addition to the agents' messages."""
 
 
+@check.named
 @dataclass(frozen=True)
 class Reliability:
     """How a channel recovers lost frames.

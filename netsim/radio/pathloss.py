@@ -43,6 +43,7 @@ Positions = Mapping[Any, Any]
 """The positions of nodes in metres, {node: (x, y)}."""
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class LogDistance:
     """A model of log-distance path loss with shadowing, fading and walls.

@@ -58,7 +58,7 @@ def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: 
         raise check.refuse("preset", preset, "a Preset whose radio has a phy, as netsim.presets.ieee802154()")
     if not 0 < check.finite("least", least) < 1:
         raise check.refuse("least", least, "a probability in (0, 1)")
-    source = FileContent.read("path", path)
+    source = FileContent.read("file", path)
     if kind_of(source) != "links" or is_k7(source):
         raise wrong_kind(source, "links") if kind_of(source) != "graph" else source.refuse("a csv file with rssi")
     measured, notes = rssi_powers(source)

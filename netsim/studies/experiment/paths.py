@@ -245,6 +245,8 @@ def vary(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
     values : iterable or mapping
         The values; of a mapping, by the names that tables show.
     """
+    check.instance("path", path, str, "a path of an experiment, or one of its short names")
+    check.instance("values", values, Iterable, "an iterable, or a mapping of names to values")
     if isinstance(values, Mapping):
         return Grid({path: Named(name, value)} for name, value in values.items())
     return Grid({path: value} for value in values)

@@ -134,7 +134,7 @@ class OneOf:
     values: Sequence[Any]
 
     def __post_init__(self) -> None:
-        if not list(self.values):
+        if not isinstance(self.values, Iterable) or not list(self.values):
             raise check.refuse("values", self.values, "one at least")
         check.put(self, values=list(map(plain, self.values)))
 
