@@ -21,7 +21,7 @@ from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, 
 from netsim.scenarios.tasks.problems import KernelRegression, titled
 from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Method, Named, Seeds, Setup
+from netsim.studies.experiment import Experiment, Grid, Method, NamedValue, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, Figure, curves, drawing
 from netsim.studies.seeds import DataSeeds
@@ -198,9 +198,9 @@ def experiment(
         networks=LabLinks(**dataclasses.asdict(motes)),
         grid=Grid(
             {
-                "network.lossless": Named(way, way == "ideal"),
-                "network.reliability": Named(way, reliability_of(way)),
-                "method.duals": Named(way, duals.get(way, duals["none"])),
+                "network.lossless": NamedValue(way, way == "ideal"),
+                "network.reliability": NamedValue(way, reliability_of(way)),
+                "method.duals": NamedValue(way, duals.get(way, duals["none"])),
             }
             for way in ("ideal", motes.real, *ways)
         ),

@@ -22,7 +22,7 @@ from netsim.faults.script import Faults
 from netsim.util import check
 from netsim.util.datafiles import used
 
-__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "schedule"]
+__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "read"]
 
 FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
@@ -397,7 +397,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     return faults
 
 
-def schedule(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
+def read(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
     """Read what happens to links and nodes from a csv file, and apply it to a network's own faults as `parse` does.
 
     Parameters

@@ -53,7 +53,7 @@ __all__ = [
     "markdown",
     "p_value",
     "paired",
-    "pareto",
+    "pareto_front",
     "statistic",
     "style",
 ]
@@ -272,7 +272,7 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(each.get(name)) for each in settings}) > 1]
 
 
-def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def pareto_front(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Return which points no other point beats: none costs no more, errs no more, and is better in one of the two.
 
     Parameters

@@ -3,7 +3,7 @@
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method, product
 from netsim.studies.experiment.networks import Links
-from netsim.studies.experiment.paths import Grid, Named, vary
+from netsim.studies.experiment.paths import Grid, NamedValue, vary
 from netsim.studies.experiment.problems import Problem, Task
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.setup import Ends, Setup
@@ -19,7 +19,7 @@ __all__ = [
     "Grid",
     "Links",
     "Method",
-    "Named",
+    "NamedValue",
     "OneOf",
     "Problem",
     "Results",

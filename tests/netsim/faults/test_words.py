@@ -9,7 +9,7 @@ import pytest
 
 import netsim
 from netsim import BadInput, Faults, Link, Network, Radio, topology
-from netsim.faults import Crash, Hold, LinkChange, LinkDown, Lose, Partition, Straggler, schedule
+from netsim.faults import Crash, Hold, LinkChange, LinkDown, Lose, Partition, Straggler, read
 from netsim.faults.words import FORMS, joined, parse
 from netsim.studies.catalogue import find_study
 from tests.command import call, on_the_other_core
@@ -145,7 +145,7 @@ SCHEDULE = """time,link,what
 def test_a_schedule_is_a_table_of_orders(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text(SCHEDULE, encoding="utf-8-sig")
     own = [LinkDown(0, 1, at=0.5)]
-    assert schedule(tmp_path / "day.csv", RING, own) == Faults(
+    assert read(tmp_path / "day.csv", RING, own) == Faults(
         [
             LinkDown(1, 0, at=0.5, one_way=True),
             LinkDown(0, 1, at=0.5, until=4, one_way=True),
@@ -173,11 +173,11 @@ def test_a_schedule_is_a_table_of_orders(tmp_path: Path) -> None:
 def test_a_table_that_is_no_schedule_is_refused(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text(text)
     with pytest.raises(BadInput) as caught:
-        schedule(tmp_path / "day.csv", RING)
+        read(tmp_path / "day.csv", RING)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(BadInput, match="must be a csv file that can be read"):
-        schedule(tmp_path / "none.csv", RING)
+        read(tmp_path / "none.csv", RING)
 
 
 def test_every_form_is_documented() -> None:

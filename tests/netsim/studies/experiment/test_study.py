@@ -11,7 +11,7 @@ from netsim import BadInput, Grid, Link, Links, Method, topology
 from netsim.agents import COKE, DKLA, DPSGD, Accumulated, FedAvg, Geometric, RunningSums
 from netsim.coders import Uniform
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Named, Problem, Seeds, Task
+from netsim.studies.experiment import Experiment, NamedValue, Problem, Seeds, Task
 from netsim.studies.experiment.study import Played, play, study_of
 from tests.netsim.studies.experiment.parts import counting, least_squares, small
 
@@ -141,7 +141,7 @@ def test_what_a_part_cannot_take_is_refused_before_anything_runs(flags: dict[str
 
 def test_settings_are_named_and_run_method_by_method() -> None:
     grid = Grid(
-        {"network.link.loss": Named(name, loss), "method.duals": Named(name, duals)}
+        {"network.link.loss": NamedValue(name, loss), "method.duals": NamedValue(name, duals)}
         for name, loss, duals in (("ideal", 0.0, Accumulated()), ("sums", 0.2, RunningSums()))
     )
     methods = {"DKLA": Method(DKLA, rho=0.1), "COKE": Method(COKE, rho=0.1, censor=Geometric(0.1, 0.9))}
