@@ -90,22 +90,26 @@ def all_flags() -> str:
         "",
         "What `netsim run NAME --help` says of each study:",
     ]
-    for scenario in map(find_study, listed()):
-        parts += ["", f"## {scenario.name}", "", scenario.title, "", _flag_table(scenario.parameters)]
+    for study in map(find_study, listed()):
+        parts += ["", f"## {study.name}", "", study.title, "", _flag_table(study.parameters)]
     return "\n".join(parts) + "\n"
 
 
 def shared_flags() -> str:
     """A row for each flag that at least half of the studies have: in how many, and what it is for."""
-    scenarios = [find_study(name) for name in listed()]
+    known = [find_study(name) for name in listed()]
     found: dict[str, list[Parameter]] = {}
-    for scenario in scenarios:
-        for parameter in scenario.parameters:
+    for study in known:
+        for parameter in study.parameters:
             found.setdefault(_flag(parameter), []).append(parameter)
     rows = (
-        (flag, f"{len(users)} of {len(scenarios)}", Counter(each.description for each in users).most_common(1)[0][0])
+        (
+            flag,
+            f"{len(users)} of {len(known)}",
+            Counter(each.description for each in users).most_common(1)[0][0],
+        )
         for flag, users in sorted(found.items())
-        if 2 * len(users) >= len(scenarios)
+        if 2 * len(users) >= len(known)
     )
     return _table(("flag", "studies", "meaning"), rows)
 

@@ -21,7 +21,7 @@ from netsim import BadInput, Mote, Network, Part, Radio, Run, SixLowpan, WireErr
 from netsim.agents import CTP, FTSP, RPL, ContikiMAC, Dissemination, Requests, Sampler
 from netsim.agents.protocols.packets import RplPackets
 from netsim.faults import Crash
-from netsim.ipv6 import Stack
+from netsim.ipv6 import IPv6Stack
 from netsim.testing import Actor, Listener
 from tests.command import ROOT, on_the_other_core
 from tests.netsim.export.test_export import complaints, needs_tshark, tshark
@@ -72,9 +72,9 @@ class Talks(Part):
     kinds: ClassVar[tuple[str, ...]] = ("x", "coap")
 
 
-def stack_of(mode: str | None = "storing") -> Stack:
+def stack_of(mode: str | None = "storing") -> IPv6Stack:
     motes = {name: Mote(routing=RPL(name == "a", downward=mode), app=Talks()) for name in "abcd"}
-    return Stack(SixLowpan(ports={"coap": 5683}), motes, ("known",), 116)
+    return IPv6Stack(SixLowpan(ports={"coap": 5683}), motes, ("known",), 116)
 
 
 def any_value(rng: random.Random) -> Any:
@@ -232,7 +232,7 @@ def test_scapy_writes_the_same_control_messages() -> None:
     from scapy.layers.inet6 import ICMPv6RPL
 
     motes = {name: RPL(name == "a", downward="non-storing") for name in "abc"}
-    stack = Stack(SixLowpan(), motes, (), 116)
+    stack = IPv6Stack(SixLowpan(), motes, (), 116)
     packets = RplPackets(motes, stack)
     root, b, c = (f"fd00::ff:fe00:{number}" for number in (1, 2, 3))
     configuration = rpl.RPLOptDODAGConfig(
