@@ -15,11 +15,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
-import netsim
-import netsim.agents.classics
 from netsim import agents
 from netsim.datasets import SETS, UNTRIED
 from netsim.studies.catalogue import Parameter, find_study, grouped, listed
@@ -54,11 +51,9 @@ def rewritten(text: str) -> str:
 
 
 def studies() -> str:
-    """A row for each study, under that of its group."""
-    rows = []
-    for group, entries in grouped().items():
-        rows += [(f"**{group}**", ""), *((f"`{name}`", entry.title) for name, entry in entries.items())]
-    return _table(("study", "what it shows"), rows)
+    """A row for each group of studies."""
+    rows = ((group, ", ".join(f"`{name}`" for name in entries)) for group, entries in grouped().items())
+    return _table(("about", "studies"), rows)
 
 
 def commands() -> str:
@@ -93,22 +88,26 @@ def all_flags() -> str:
         "",
         "What `netsim run NAME --help` says of each study:",
     ]
-    for scenario in map(find_study, listed()):
-        parts += ["", f"## {scenario.name}", "", scenario.title, "", _flag_table(scenario.parameters)]
+    for study in map(find_study, listed()):
+        parts += ["", f"## {study.name}", "", study.title, "", _flag_table(study.parameters)]
     return "\n".join(parts) + "\n"
 
 
 def shared_flags() -> str:
     """A row for each flag that at least half of the studies have: in how many, and what it is for."""
-    scenarios = [find_study(name) for name in listed()]
+    known = [find_study(name) for name in listed()]
     found: dict[str, list[Parameter]] = {}
-    for scenario in scenarios:
-        for parameter in scenario.parameters:
+    for study in known:
+        for parameter in study.parameters:
             found.setdefault(_flag(parameter), []).append(parameter)
     rows = (
-        (flag, f"{len(users)} of {len(scenarios)}", Counter(each.description for each in users).most_common(1)[0][0])
+        (
+            flag,
+            f"{len(users)} of {len(known)}",
+            Counter(each.description for each in users).most_common(1)[0][0],
+        )
         for flag, users in sorted(found.items())
-        if 2 * len(users) >= len(scenarios)
+        if 2 * len(users) >= len(known)
     )
     return _table(("flag", "studies", "meaning"), rows)
 
@@ -120,7 +119,7 @@ def reproduction() -> str:
 
 
 def theorems() -> str:
-    """A row for each statement that the study theory plays and a verdict, but for ranges and those that fail as printed.
+    """A row for each statement that the study theory plays and a verdict, but no ranges and none that fails as printed.
 
     All algorithms and settings of one verdict share the row.
     """
@@ -161,19 +160,6 @@ def lessons() -> str:
         sentence = re.split(r"(?<=[.?!])\s", first)[0]
         rows.append((f"[{title.lstrip('# ')}]({path.name})", sentence, *(about.groups() if about else ("", "", ""))))
     return _table(("lesson", "what it asks", "level", "minutes", "first"), rows)
-
-
-def classics() -> str:
-    """A row for each classic: what it is, the lessons that build it, its paper."""
-    texts = {path: "\n".join(_cells(path)) for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))}
-    rows = []
-    for name in agents.classics.__all__:
-        kind = getattr(agents.classics, name)
-        if issubclass(kind, netsim.Agent):
-            used = (path for path, text in texts.items() if re.search(rf"\b{name}\b", text))
-            links = ", ".join(f"[{int(path.stem[:2])}](lessons/{path.name})" for path in used)
-            rows.append((f"`{name}`", _first_line(kind), links, kind.citation()))
-    return _table(("agent", "what it does", "lesson", "paper"), rows)
 
 
 def ns3_agreement() -> str:
@@ -261,7 +247,6 @@ PAGES: dict[str, Callable[[], str]] = {
 
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
-    "classics": classics,
     "studies": studies,
     "reproduction": reproduction,
     "theorems": theorems,
@@ -270,15 +255,10 @@ LISTS: dict[str, Callable[[], str]] = {
 }
 
 
-def _cells(path: Path, kind: str = "code") -> list[str]:
-    """Return the texts of a notebook's cells of a kind."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
-
-
 def _paragraphs(path: Path) -> list[str]:
     """Return the paragraphs of a notebook's prose."""
-    prose = "\n\n".join(_cells(path, "markdown"))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     prose = re.sub(r"^(#.*)$", r"\n\1\n", prose, flags=re.MULTILINE)
     return [each.strip() for each in re.split(r"\n{2,}", prose) if each.strip()]
 

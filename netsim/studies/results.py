@@ -53,7 +53,7 @@ __all__ = [
     "markdown",
     "p_value",
     "paired",
-    "pareto",
+    "pareto_front",
     "statistic",
     "style",
 ]
@@ -249,7 +249,7 @@ def compare(
 
 
 def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
-    """Return the scenario and parameters of the runs of one folder."""
+    """Return the study and parameters of the runs of one folder."""
     swept = _differing([run.given for run in runs])
     recorded: list[dict[str, Any]] = []
     for run in runs:
@@ -258,7 +258,7 @@ def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
             recorded.append(recorded[0])
             continue
         settings = json.loads((run.place / "settings.json").read_text(encoding="utf-8"))
-        recorded.append({"scenario": settings["scenario"], **settings["parameters"]})
+        recorded.append({"study": settings["study"], **settings["parameters"]})
     # Other differences follow from the swept parameters.
     chosen = {*_differing(recorded)} - {*swept}
     return [
@@ -272,7 +272,7 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(each.get(name)) for each in settings}) > 1]
 
 
-def pareto(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def pareto_front(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Return which points no other point beats: none costs no more, errs no more, and is better in one of the two.
 
     Parameters
