@@ -335,6 +335,10 @@ def bands(
     if {x, *names}.intersection(panelled):
         raise check.refuse("facets", facets, "another column than those of x and by")
     table = interval(frame, y, [*panelled, *names, x], of=of, over=over)
+    is_share = of == "mean" and frame[y].dtype == bool
+    if is_share:
+        # Runs that died are in the share, so no line ends with them.
+        table["survived"] = table["count"]
     for each in (of, "low", "high"):
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
@@ -347,7 +351,7 @@ def bands(
     parts = groups_of(table, panelled)
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
-    about = f"{of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
+    about = f"{'share' if is_share else of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
     if ax is not None or figure.get_figwidth() < _NARROW:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)

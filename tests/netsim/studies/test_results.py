@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom, ttest_1samp
+from scipy.stats import binom, binomtest, ttest_1samp
 
 import netsim
 from netsim import BadInput, results
@@ -143,6 +143,19 @@ def test_groups_and_what_is_empty() -> None:
         results.interval(frame, "v", ["c"])
     with pytest.raises(BadInput, match=r"share = 1\.0"):
         results.interval(frame, "v", ["a"], share=1.0)
+
+
+def test_the_mean_of_truth_values_is_a_share_with_an_exact_interval() -> None:
+    outcomes = ["diverged", *["unfinished"] * 11]
+    for hits in (0, 4, 12):
+        frame = pd.DataFrame({"algorithm": "a", "seed": range(12), "outcome": outcomes, "right": np.arange(12) < hits})
+        table = results.interval(frame, "right", ["algorithm"])
+        exact = binomtest(hits, 12).proportion_ci(method="exact")
+        assert table.loc[0, ["mean", "low", "high"]].tolist() == pytest.approx([hits / 12, exact.low, exact.high])
+        assert table.attrs["interval"] == "95 % interval of the share (Clopper and Pearson, n = 12)"
+        # A run that died counts as it is, not as infinity; and one value has an interval, too.
+        assert (table.loc[0, "count"], table.loc[0, "survived"]) == (12, 11)
+        assert results.confidence([True]) == pytest.approx((0.025, 1.0))
 
 
 @pytest.mark.parametrize(
