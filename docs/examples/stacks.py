@@ -1,4 +1,4 @@
-"""Which stack suits an orchard with a pump that disturbs one channel? CTP and RPL over CSMA, X-MAC and TSCH."""
+"""Which stack suits an orchard where a pump disturbs one channel: CTP or RPL, over CSMA, X-MAC or TSCH?"""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import netsim
-from netsim import Experiment, sweep
+from netsim import Experiment, results, sweep
 from netsim.agents import CTP, RPL, TSCH, XMac
 
 SITE, WARM_UP, EVERY, READINGS = Path(__file__).with_name("orchard.toml"), 120.0, 60.0, 4
@@ -40,14 +40,6 @@ class Stack:
         return netsim.Mote(mac=self.mac and self.mac(is_sink), routing=self.routing(is_sink), app=Reports())
 
 
-def xmac(is_root):
-    return XMac(period=0.125)
-
-
-def tsch(is_root):
-    return TSCH(is_root, slotframe=11, hopping=(0, 5, 10, 15), beacons=5)
-
-
 def orchard(setup, duty=0.5):
     """Return the orchard of a run's seed, where the pump sparks for a share of the time."""
     access = "aloha" if getattr(setup.method, "mac", None) else "csma"  # a MAC layer senses the channel itself
@@ -57,26 +49,27 @@ def orchard(setup, duty=0.5):
 
 
 def delivered(run):
-    motes = [each for each in run.agents.values() if not each.routing.is_sink]
-    (sink,) = (each.routing for each in run.agents.values() if each.routing.is_sink)
-    used = run.energy.set_index("agent")["used_j"]
-    watts = max((used[each.name] - each.app.used_before) / (run.ended_at - WARM_UP) for each in motes)
-    taken = sum(each.routing.taken for each in motes)
-    return {"delivered_%": 100 * len(sink.heard) / taken, "lifetime_days": BATTERY / watts / 86400}
+    motes, used = list(run.agents.values()), run.energy.set_index("agent")["used_j"]
+    (sink,) = (each.routing for each in motes if each.routing.is_sink)
+    spent = max(used[each.name] - each.app.used_before for each in motes if each.routing is not sink)
+    days = BATTERY / spent * (run.ended_at - WARM_UP) / 86400  # until the first battery is empty
+    return {"delivered_%": 100 * len(sink.heard) / sum(each.routing.taken for each in motes), "lifetime_days": days}
 
 
+macs = {"CSMA": None, "X-MAC": lambda _: XMac(period=0.125)}
+macs["TSCH"] = lambda is_root: TSCH(is_root, slotframe=11, hopping=(0, 5, 10, 15), beacons=5)
 experiment = Experiment(
-    methods={
-        "CTP, CSMA": Stack(CTP),
-        "RPL, CSMA": Stack(RPL),
-        "CTP, X-MAC": Stack(CTP, xmac),
-        "RPL, X-MAC": Stack(RPL, xmac),
-        "CTP, TSCH": Stack(CTP, tsch),
-        "RPL, TSCH": Stack(RPL, tsch),
-    },
+    methods={f"{kind.__name__}, {mac}": Stack(kind, macs[mac]) for mac in macs for kind in (CTP, RPL)},
     networks=orchard,
-    grid=sweep("network.duty", [0.5, 0.8, 0.9]),
+    names={"duty": "network.duty"},
+    grid=sweep("duty", [0.5, 0.8, 0.9]),
     after=[delivered],
+    goals=["delivered_%", "lifetime_days"],
     until=WARM_UP + EVERY * (READINGS + 0.7),
     seeds=range(1, 9),
 )
+
+if __name__ == "__main__":
+    found = experiment.run("runs/stacks", jobs=2)
+    found.report(title="Which stack suits the orchard?")
+    results.tradeoff(found.tidy(), "lifetime_days", "delivered_%", facets="duty", of="median").savefig("stacks.png")

@@ -56,6 +56,7 @@ __all__ = [
     "pareto",
     "statistic",
     "style",
+    "tradeoff",
 ]
 
 _MEASURED = ("count", "survived", "mean", "median", "low", "high")
@@ -560,6 +561,59 @@ def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
             {"color": f"C{colour % 10}", "marker": "os^DvPX*"[mark % 8], "linestyle": ("-", "--", "-.", ":")[mark % 4]}
         )
     return styles
+
+
+def tradeoff(
+    frame: "pd.DataFrame",
+    x: str,
+    y: str,
+    *,
+    by: str | Sequence[str] = "algorithm",
+    of: str = "mean",
+    log: bool = False,
+    title: str = "",
+    facets: str | Sequence[str] | None = None,
+) -> "Figure":
+    """Draw two measures against one another: a point for each combination of ``by``, with its intervals both ways.
+
+    The intervals are those of `interval`, which raises what this raises. What died has no point.
+
+    Parameters
+    ----------
+    x, y : str
+        The measures.
+    log : bool
+        Whether the axis of ``x`` is logarithmic.
+    facets : str or sequence of str, optional
+        As of `bands`.
+    """
+    names, panelled = [by] if isinstance(by, str) else list(by), [facets] if isinstance(facets, str) else facets or []
+    groups = [*panelled, *names]
+    first, second = (interval(frame, each, groups, of=of) for each in (x, y))
+    both = first.merge(second, on=groups, suffixes=("_x", "_y"), sort=False)
+    keys = list(dict.fromkeys(both[names].itertuples(index=False, name=None)))
+    looks = {key: {**look, "linestyle": ""} for key, look in zip(keys, _styles(keys), strict=True)}
+    parts = groups_of(both, panelled)
+    figure, panels = _panels(None, len(parts), beside=False)
+    for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
+        for key, point in groups_of(part[np.isfinite(part[[f"{of}_x", f"{of}_y"]]).all(axis=1)], names):
+            ends = {
+                f"{axis}err": [
+                    point[f"{of}_{axis}"] - point[f"low_{axis}"],
+                    point[f"high_{axis}"] - point[f"{of}_{axis}"],
+                ]
+                for axis in "xy"
+            }
+            panel.errorbar(
+                point[f"{of}_x"], point[f"{of}_y"], **ends, **looks[key], label=_named(names, key), capsize=2
+            )
+        panel.set(xlabel=Axis(x).text, ylabel=Axis(y).text if number % _columns(len(parts)) == 0 else "")
+        panel.set_xscale("log" if log else "linear")
+        panel.set_title(_named(panelled, value), fontsize=unless_set("axes.titlesize", 9))
+        panel.grid(alpha=unless_set("grid.alpha", 0.3))
+    _legend_outside(figure, [_named(names, key) for key in keys], below=True, frameon=False)
+    figure.suptitle("\n".join(filter(None, (title, f"{of}s; bars: {first.attrs['interval']}"))))
+    return figure
 
 
 def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = "") -> "Figure":

@@ -230,6 +230,19 @@ def test_bands_and_maps_are_drawn_from_the_means(swept: Path, tmp_path: Path) ->
     assert cells[0].get_text() == "30"
 
 
+def test_two_measures_against_one_another_have_intervals_both_ways() -> None:
+    days, share = [5.0, 6.0, 8.0, 9.0], [90.0, 91.0, 93.0, 94.0]
+    frame = pd.DataFrame({"algorithm": ["a"] * 4 + ["b"] * 4, "seed": [*range(4)] * 2, "lifetime_days": days * 2})
+    frame = frame.assign(**{"delivered_%": share + [np.inf] * 4})
+    (panel,) = results.tradeoff(frame, "lifetime_days", "delivered_%").axes
+    (drawn,) = panel.containers
+    point, _, (across, up) = drawn.lines
+    assert point.get_xydata().tolist() == [[7.0, 92.0]], "a point whose mean is infinite has no place"
+    for bar, values, column in ((across, days, 0), (up, share, 1)):
+        assert sorted(bar.get_segments()[0][:, column]) == pytest.approx(results.confidence(values))
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("lifetime (days)", "delivered (%)")
+
+
 @pytest.mark.parametrize(("losses", "methods"), [(1, 4), (4, 1), (4, 3), (12, 3)])
 def test_no_two_lines_look_alike(losses: int, methods: int) -> None:
     rows = [
