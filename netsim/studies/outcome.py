@@ -36,6 +36,9 @@ NOT_REACHED = "not reached"
 DEAD = (DIVERGED, FAILED, NOT_REACHED)
 """The outcomes that count as the worst."""
 
+BEST, TIED = "best", "tied"
+"""The verdicts of a summary on methods."""
+
 COLUMN = "outcome"
 """The column of results that has them."""
 

@@ -15,12 +15,11 @@ from netsim.errors import one_line
 from netsim.studies.answer import filled
 from netsim.studies.columns import label, worst
 from netsim.studies.experiment.cells import METHOD, SEED
-from netsim.studies.experiment.results import BEST, TIED
 from netsim.studies.figures import fit_to_page
 from netsim.studies.formats import write_figure
 from netsim.studies.intervals import interval_text
 from netsim.studies.methods_section import OfExperiment, methods_section
-from netsim.studies.outcome import DEAD
+from netsim.studies.outcome import BEST, DEAD, TIED
 from netsim.studies.page import page
 from netsim.util import check
 

@@ -13,7 +13,17 @@ from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment.cells import METHOD, SEED, Cell, Measured
 from netsim.studies.intervals import ALGORITHM, check_numbers, confidence, proportion, statistic
-from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, FAILED, STALLED, UNFINISHED, worst_of_dead
+from netsim.studies.outcome import (
+    BEST,
+    CONVERGED,
+    DEAD,
+    DIVERGED,
+    FAILED,
+    STALLED,
+    TIED,
+    UNFINISHED,
+    worst_of_dead,
+)
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.paired import holm
 from netsim.studies.reserve import refusals
@@ -28,7 +38,6 @@ if TYPE_CHECKING:
 
 _LEVEL = 0.05
 _MOST_LINES = 8  # of a panel, so that they can be told apart
-BEST, TIED = "best", "tied"
 
 
 @dataclass(frozen=True)
