@@ -592,21 +592,18 @@ def tradeoff(
     first, second = (interval(frame, each, groups, of=of) for each in (x, y))
     both = first.merge(second, on=groups, suffixes=("_x", "_y"), sort=False)
     keys = list(dict.fromkeys(both[names].itertuples(index=False, name=None)))
-    looks = {key: {**look, "linestyle": ""} for key, look in zip(keys, _styles(keys), strict=True)}
+    looks: dict[Any, dict[str, Any]] = {
+        key: {**look, "linestyle": ""} for key, look in zip(keys, _styles(keys), strict=True)
+    }
     parts = groups_of(both, panelled)
     figure, panels = _panels(None, len(parts), beside=False)
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
-        for key, point in groups_of(part[np.isfinite(part[[f"{of}_x", f"{of}_y"]]).all(axis=1)], names):
-            ends = {
-                f"{axis}err": [
-                    point[f"{of}_{axis}"] - point[f"low_{axis}"],
-                    point[f"high_{axis}"] - point[f"{of}_{axis}"],
-                ]
-                for axis in "xy"
-            }
-            panel.errorbar(
-                point[f"{of}_x"], point[f"{of}_y"], **ends, **looks[key], label=_named(names, key), capsize=2
-            )
+        for key, point in groups_of(part, names):
+            at = point[[f"{of}_x", f"{of}_y"]].to_numpy(dtype=np.float64)[0]
+            if np.isfinite(at).all():
+                ends = point[["low_x", "high_x", "low_y", "high_y"]].to_numpy(dtype=np.float64)[0].reshape(2, 2)
+                across, up = np.abs(ends - at[:, None])[..., None]
+                panel.errorbar(*at, xerr=across, yerr=up, label=_named(names, key), capsize=2, **looks[key])
         panel.set(xlabel=Axis(x).text, ylabel=Axis(y).text if number % _columns(len(parts)) == 0 else "")
         panel.set_xscale("log" if log else "linear")
         panel.set_title(_named(panelled, value), fontsize=unless_set("axes.titlesize", 9))

@@ -87,13 +87,14 @@ def _answer(results: "Results", outcomes: str) -> list[str]:
         goals = (results.metric,)
     for goal in goals:
         check.one_of("goals", goal, [str(each) for each in results.runs])
-    if not (said := {goal: each for goal in goals if (each := _best(results, goal))}):
+    said = {goal: each for goal in goals if (each := _best(results, goal)) is not None}
+    if not said:
         return [outcomes, ""]
     kind = interval_text(results.runs.groupby(results.by, sort=False, dropna=False).size(), of="median")
-    known = [f"{label(goal)} " * (len(said) > 1) + ends for goal, (_, ends) in said.items() if ends]
+    known = [f"{label(goal)} " * (len(said) > 1) + each[1] for goal, each in said.items() if each[1]]
     over = f"{'; '.join(known)}{': ' * bool(known)}{kind} over the seeds."
     note = results.summary(goals[0]).attrs["note"]
-    return [" ".join(answer for answer, _ in said.values()), " ".join(filter(None, (over, note, outcomes)))]
+    return [" ".join(each[0] for each in said.values()), " ".join(filter(None, (over, note, outcomes)))]
 
 
 def _best(results: "Results", metric: str) -> tuple[str, str] | None:
@@ -115,8 +116,8 @@ def _best(results: "Results", metric: str) -> tuple[str, str] | None:
     if np.isfinite(ends.to_numpy()).all():
         fields["ends"] = ends["median_low"].min(), ends["median_high"].max()
         interval = f"{{ends:.3g}}{' in all' * several}"
-    answer, shown = filled(f"{text}.", fields, interval)
-    return answer, shown
+    shown = filled(f"{text}.", fields, interval)
+    return shown[0], shown[1]
 
 
 def _tied_with(table: "pd.DataFrame", own: "pd.DataFrame", by: list[str]) -> list[str]:
