@@ -603,7 +603,7 @@ def tradeoff(
             if np.isfinite(at).all():
                 ends = point[["low_x", "high_x", "low_y", "high_y"]].to_numpy(dtype=np.float64)[0].reshape(2, 2)
                 across, up = np.abs(ends - at[:, None])[..., None]
-                panel.errorbar(*at, xerr=across, yerr=up, label=_named(names, key), capsize=2, **looks[key])
+                panel.errorbar(at[0], at[1], xerr=across, yerr=up, label=_named(names, key), capsize=2, **looks[key])
         panel.set(xlabel=Axis(x).text, ylabel=Axis(y).text if number % _columns(len(parts)) == 0 else "")
         panel.set_xscale("log" if log else "linear")
         panel.set_title(_named(panelled, value), fontsize=unless_set("axes.titlesize", 9))

@@ -82,12 +82,13 @@ def _answer(results: "Results", outcomes: str) -> list[str]:
 
     How the runs ended is said, too: alone, if there is no goal and not one error, or if no method survives.
     """
-    goals = results.about.get("goals") or ()
+    goals = list(results.about.get("goals", []))
     if not goals and results.is_judged and len(list(results.with_one_error())) == 1:
-        goals = (results.metric,)
+        goals = [results.metric]
     for goal in goals:
         check.one_of("goals", goal, [str(each) for each in results.runs])
-    said = {goal: each for goal in goals if (each := _best(results, goal)) is not None}
+    found = [(goal, _best(results, goal)) for goal in goals]
+    said = {goal: best for goal, best in found if best is not None}
     if not said:
         return [outcomes, ""]
     kind = interval_text(results.runs.groupby(results.by, sort=False, dropna=False).size(), of="median")
