@@ -164,8 +164,12 @@ class Experiment:
             names={name: [each] if isinstance(each, str) else list(each) for name, each in self.names.items()},
             seeds=[_seeds_of(each) for each in _listed("seeds", self.seeds)],
         )
-        for name in ("measure", "after"):
-            check.functions(name, getattr(self, name), "functions of a run")
+        # A measure may be an object whose method `of` makes the function for each run.
+        plain = self.measure
+        if isinstance(plain, Iterable):
+            plain = [getattr(each, "of", each) for each in plain]
+        check.functions("measure", plain, "functions of the agents")
+        check.functions("after", self.after, "functions of a run")
         check.fields(self, check.finite, "until", "sample", above=0, optional=True)
         if isinstance(self.goals, str):
             raise check.refuse("goals", self.goals, "a list of columns")
