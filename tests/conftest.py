@@ -147,13 +147,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes a browser or real data as slow, and begin with the longest files.
+    """Mark what takes a browser, real data or the extra ``dev`` as slow, and begin with the longest files.
 
     Whole files go to workers: none should begin when all the others have ended.
     """
     for item in items:
         reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
-        if "browser" in getattr(item, "fixturenames", ()) or any("NETSIM_DATA" in each for each in reasons):
+        lacking = any("NETSIM_DATA" in each or "[dev]" in each for each in reasons)
+        if lacking or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not may_be_slow(item.path):
             raise pytest.UsageError(f"{item.nodeid}: it is slow, and its file must have the word: see may_be_slow")
@@ -165,7 +166,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def may_be_slow(path: Path) -> bool:
     """Whether a file has slow tests: of the others none need be imported for ``-m slow``, which takes 3 s."""
     text = path.read_text(encoding="utf-8")
-    return any(word in text for word in ("slow", "NETSIM_DATA", "browser"))
+    return any(word in text for word in ("slow", "NETSIM_DATA", "browser", "only_with"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -30,7 +30,7 @@ from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
-from tests.parts import every
+from tests.parts import every, only_with
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -429,6 +429,7 @@ def test_one_agent_alone_sends_nothing() -> None:
 # --- the network that is trained in all its layers --------------------------------------------------------------------
 
 
+@only_with("sklearn")
 @pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("count", [60, 400, 1001])
 def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count: int) -> None:
@@ -462,6 +463,7 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
     assert found == pytest.approx(loss + lam * weights * math.ceil(count / batch) * batch / count, rel=1e-9)
 
 
+@only_with("sklearn")
 @pytest.mark.parametrize("classes", [0, 3])
 @pytest.mark.parametrize("count", [120, 10_050])
 def test_the_network_is_given_that_cost(classes: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -569,6 +571,7 @@ def test_what_compares_with_scikit_learn_names_the_extra(
         run(name, **settings)
 
 
+@only_with("sklearn")
 def test_the_digits_are_those_of_scikit_learn() -> None:
     from sklearn.datasets import load_digits
 
