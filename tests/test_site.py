@@ -111,6 +111,7 @@ def test_a_lesson_has_the_runs_that_it_shows_and_the_guesses_that_open_its_cells
 # --- scripts ----------------------------------------------------------------------------------------------------------
 
 
+@only_with("nbformat")
 def test_the_page_of_a_run_and_the_run_are_put_together_as_they_are_in_one_file(replays: dict[str, Any]) -> None:
     pieces = json.loads(replays["page_script"]().removeprefix("netsimReplays.page = ").rstrip(";\n"))
     run: dict[str, Any] = {"meta": {"title": "Replay", "agents": ["</script>"]}, "packed": {"data": "H4s="}}
