@@ -223,6 +223,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         # Or it would be installed.
         tools / "mosquitto": "",
         tools / "tshark": "",
+        tools / "npm": "",
     }
     for path, text in stubs.items():
         path.write_text(text)
