@@ -23,7 +23,7 @@ from netsim.agents.consensus.tracked import BEER, DIGing, Tracking
 from netsim.agents.costs.classes import ClassProblem, OnlineClasses, centralised_classes
 from netsim.agents.costs.kernels import MultiKernelCost
 from netsim.agents.costs.local import LeastSquares, LocalProblem, centralised
-from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared, SquaredHinge
+from netsim.agents.costs.losses import Hinge, Logistic, LossFunction, Squared, SquaredHinge
 from netsim.agents.costs.model import ModelCost
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, OneVsRest, Softmax
 from netsim.agents.costs.nonsmooth import L1
@@ -119,7 +119,7 @@ __all__ = [
     "LinkEstimator",
     "LocalProblem",
     "Logistic",
-    "Loss",
+    "LossFunction",
     "ModelCost",
     "MultiKernelCost",
     "MultiPath",

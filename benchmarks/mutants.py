@@ -166,7 +166,7 @@ def main() -> None:
             print(f"{each}: not here")
     left = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        for done, found in enumerate(pool.map(lambda place: survives(*place, not chosen.quick), picked), 1):
+        for done, found in enumerate(pool.map(lambda place: survives(place[0], place[1], not chosen.quick), picked), 1):
             left += [found] if found else []
             print(f"{done} of {len(picked)}: {len(left)} left{f': {found}' if found else ''}", flush=True)
     print(f"{len(picked) - len(left)} of {len(picked)} noticed ({len(places)} places)")

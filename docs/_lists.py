@@ -1,32 +1,42 @@
-"""The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3,
-the papers' report in short, the theorems' verdicts.
+"""The lists in README and docs that follow from what there is: studies, flags, lessons, figures of ns-3, what
+algorithms ask of a cost, the papers' report in short, the theorems' verdicts.
 
 ``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
-``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
+``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`. Pages that are nothing but
+such a list are made when the site is built.
 """
 
 import csv
 import importlib
 import inspect
 import json
+import operator
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
-import netsim
-import netsim.agents.classics
 from netsim import agents
 from netsim.datasets import SETS, UNTRIED
-from netsim.radio import Phy
 from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
 # Rows of figures.csv and of its tables.
 _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
+# The cases that are told of together.
+_NS3_GROUPS = {
+    "ring 1 to 50": r"ring \d+",
+    "hidden 2 to 20": r"hidden \d+",
+    "near-far": r"near-far \d+",
+    "rooms 12": r"rooms .*",
+    "two near, two hidden, next channel": r"two .*",
+    "no acks": r".* no acks",
+    "short": r".* short",
+    "PER": r"PER .*",
+    "Poisson": r"Poisson .*",
+}
 # The line of a lesson that says whom it is for.
 _ABOUT = re.compile(r"\*Level: (\w+)\. Time: (\d+) minutes\. First: (.+)\.\*")
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
@@ -43,11 +53,9 @@ def rewritten(text: str) -> str:
 
 
 def studies() -> str:
-    """A row for each study, under that of its group."""
-    rows = []
-    for group, entries in grouped().items():
-        rows += [(f"**{group}**", ""), *((f"`{name}`", entry.title) for name, entry in entries.items())]
-    return _table(("study", "what it shows"), rows)
+    """A row for each group of studies."""
+    rows = ((group, ", ".join(f"`{name}`" for name in entries)) for group, entries in grouped().items())
+    return _table(("about", "studies"), rows)
 
 
 def commands() -> str:
@@ -57,7 +65,7 @@ def commands() -> str:
 
 
 def data_sets() -> str:
-    """A row for each data set: what it holds, how it comes here, its licence and where it is published."""
+    """Return the site's page of data sets: what each holds, how it comes here, its licence and its source."""
     rows = []
     for name, known in SETS.items():
         if known.ships:
@@ -67,65 +75,68 @@ def data_sets() -> str:
         else:
             how = f"not fetched: {known.why_not}"
         rows.append((f"`{name}`", known.title, how, known.licence, known.source))
-    return _table(("name", "what it holds", "how it comes here", "licence", "source"), rows)
+    head = "# Data sets\n\nWhat `netsim data list` shows. [How a data set comes onto a machine](../data.md).\n\n"
+    return head + _table(("name", "what it holds", "how it comes here", "licence", "source"), rows) + "\n"
 
 
 def all_flags() -> str:
-    """Return the site's page of flags: a table for each study."""
-    parts = ["# Flags of every study", "", "What `netsim run NAME --help` says. [How flags work](../flags.md)."]
-    for scenario in map(find_study, listed()):
-        parts += ["", f"## {scenario.name}", "", scenario.title, "", _flag_table(scenario.parameters)]
+    """Return the site's page of flags: commands, flags that many studies share, and a table for each study."""
+    parts = ["# All flags", "", "[How flags work](../flags.md).", "", "## Commands", "", commands()]
+    parts += [
+        "",
+        "## Flags of many studies",
+        "",
+        shared_flags(),
+        "",
+        "What `netsim run NAME --help` says of each study:",
+    ]
+    for study in map(find_study, listed()):
+        parts += ["", f"## {study.name}", "", study.title, "", _flag_table(study.parameters)]
     return "\n".join(parts) + "\n"
 
 
 def shared_flags() -> str:
     """A row for each flag that at least half of the studies have: in how many, and what it is for."""
-    scenarios = [find_study(name) for name in listed()]
+    known = [find_study(name) for name in listed()]
     found: dict[str, list[Parameter]] = {}
-    for scenario in scenarios:
-        for parameter in scenario.parameters:
+    for study in known:
+        for parameter in study.parameters:
             found.setdefault(_flag(parameter), []).append(parameter)
     rows = (
-        (flag, f"{len(users)} of {len(scenarios)}", Counter(each.description for each in users).most_common(1)[0][0])
+        (
+            flag,
+            f"{len(users)} of {len(known)}",
+            Counter(each.description for each in users).most_common(1)[0][0],
+        )
         for flag, users in sorted(found.items())
-        if 2 * len(users) >= len(scenarios)
+        if 2 * len(users) >= len(known)
     )
     return _table(("flag", "studies", "meaning"), rows)
 
 
 def reproduction() -> str:
-    """Return what the papers' report says in short."""
-    report = (ROOT / "docs" / "reproduction_report.md").read_text(encoding="utf-8")
-    short = report.partition("## In short\n")[2].partition("\nThe tables of numbers show")[0]
-    return re.sub(r"\]\((?=[#\w])", "](reproduction_report.md", short).strip()
+    """Return the table of the papers' report: how many claims of each paper have which outcome."""
+    report = (ROOT / "benchmarks" / "reports" / "papers.md").read_text(encoding="utf-8")
+    return report.partition("## In short\n")[2].partition("\n* ")[0].strip()
 
 
 def theorems() -> str:
-    """A row for each statement that the study theory plays, for all algorithms of one verdict together."""
-    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    """A row for each statement that the study theory plays and a verdict, but for those that fail as printed.
+
+    All algorithms and settings of one verdict share the row.
+    """
+    found: dict[tuple[str, str], list[dict[str, str]]] = {}
     with (ROOT / "docs" / "theory.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            found.setdefault((row["theorem"], row["condition"], row["verdict"]), []).append(row)
+            if row["verdict"] != "printed form fails":
+                found.setdefault((row["theorem"], row["verdict"]), []).append(row)
     rows = []
-    for (theorem, condition, verdict), several in found.items():
+    for (theorem, verdict), several in found.items():
         tight = [float(row[name]) for row in several for name in ("tight_min", "tight_max") if row[name]]
         ends = dict.fromkeys(f"{end:.2g}" for end in (min(tight), max(tight))) if tight else ("–",)
-        failed, runs = (sum(int(row[name]) for row in several) for name in ("failed", "runs"))
-        names = ", ".join(row["algorithm"] for row in several)
-        rows.append((theorem, names, condition, verdict, " to ".join(ends), f"{failed} of {runs}"))
-    return _table(("statement", "of", "setting", "verdict", "bound over measured", "runs that fail"), rows)
-
-
-def algorithms() -> str:
-    """A row for each agent of netsim.agents."""
-    found = [
-        (name, kind)
-        for name in agents.__all__
-        if inspect.isclass(kind := getattr(agents, name)) and issubclass(kind, netsim.Agent)
-    ]
-    found.sort(key=lambda each: (each[1].__module__, each[0]))
-    rows = ((f"`{name}`", _first_line(kind), f"`{kind.__module__}`") for name, kind in found)
-    return _table(("class", "what it is", "where"), rows)
+        names = ", ".join(dict.fromkeys(row["algorithm"] for row in several))
+        rows.append((theorem, names, verdict, " to ".join(ends)))
+    return _table(("statement", "of", "verdict", "bound over measured"), rows)
 
 
 def asked() -> str:
@@ -153,41 +164,38 @@ def lessons() -> str:
     return _table(("lesson", "what it asks", "level", "minutes", "first"), rows)
 
 
-def classics() -> str:
-    """A row for each classic: what it is, the lessons that build it, its paper."""
-    texts = {path: "\n".join(_cells(path)) for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))}
-    rows = []
-    for name in agents.classics.__all__:
-        kind = getattr(agents.classics, name)
-        if issubclass(kind, netsim.Agent):
-            used = (path for path, text in texts.items() if re.search(rf"\b{name}\b", text))
-            links = ", ".join(f"[{int(path.stem[:2])}](lessons/{path.name})" for path in used)
-            rows.append((f"`{name}`", _first_line(kind), links, kind.citation()))
-    return _table(("agent", "what it does", "lesson", "paper"), rows)
-
-
-def ns3(quantities: tuple[str, ...]) -> str:
-    """A row for each case and quantity: what came of it in ns-3, in the model and in netsim."""
+def ns3_agreement() -> str:
+    """A row for each group of cases and quantity: the medians of ns-3, and the differences of netsim and the model."""
     figures = _figures()
     rows = []
-    for (who, case, quantity), (median, spread) in figures.items():
-        if who != "ns3" or quantity not in quantities:
-            continue
-        row = [case, *([quantity.replace("_", " ")] if len(quantities) > 1 else []), f"{median:.4g} {spread}"]
-        for one in ("model", "netsim"):
-            ours, its_spread = figures[one, case, quantity]
-            share = ours - median if quantity.endswith("%") else 100.0 * (ours / median - 1.0)
-            row += [
-                f"{ours:.4g} {its_spread}",
-                _signed(share, 2) if quantity.endswith("%") else _signed(share, 1) + " %",
-            ]
-        rows.append(tuple(row))
-    head = ("case", *(["quantity"] if len(quantities) > 1 else []))
-    return _table((*head, "ns-3", "model", "− ns-3", "netsim", "− ns-3"), rows)
+    for group, cases in _NS3_GROUPS.items():
+        keys = [key[1:] for key in figures if key[0] == "ns3" and re.fullmatch(cases, key[1])]
+        for quantity in dict.fromkeys(quantity for _, quantity in keys):
+            these = [(case, name) for case, name in keys if name == quantity]
+            medians = [figures["ns3", *key][0] for key in these]
+            row = [group, quantity.replace("_", " "), str(len(these)), _span(f"{each:.4g}" for each in _ends(medians))]
+            for who in ("netsim", "model"):
+                ours = (figures[who, *key][0] for key in these)
+                if quantity.endswith("%"):
+                    row.append(_span(_signed(each, 2) for each in _ends(map(operator.sub, ours, medians))))
+                else:
+                    shares = (100.0 * (one / other - 1.0) for one, other in zip(ours, medians, strict=True))
+                    row.append(_span(_signed(each, 1) for each in _ends(shares)) + " %")
+            rows.append(tuple(row))
+    return _table(("cases", "quantity", "how many", "ns-3", "netsim − ns-3", "model − ns-3"), rows)
+
+
+def _ends(values: Iterable[float]) -> tuple[float, float]:
+    found = list(values)
+    return min(found), max(found)
+
+
+def _span(ends: Iterable[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))
 
 
 def ns3_rules() -> str:
-    """A row for each change of the rules, a column for each case: kbit/s received, and the difference from ns-3."""
+    """A row for ns-3's kbit/s received, then one for each change of the rules: how far that differs, by case."""
     figures = {(who, case): figure[0] for (who, case, name), figure in _figures().items() if name == "received_kbps"}
     changed = list(dict.fromkeys(who for who, _ in figures if who not in ("ns3", "model", "netsim")))
     of_all = [case for who, case in figures if who == "ns3" and all((one, case) in figures for one in changed)]
@@ -195,52 +203,8 @@ def ns3_rules() -> str:
     rows = [("ns-3", *(f"{figures['ns3', case]:.4g}" for case in names))]
     for who in ("model", *changed):
         ours = ((figures[who, case], figures["ns3", case]) for case in names)
-        rows.append((who, *(f"{one:.4g} ({_signed(100.0 * (one / other - 1.0), 0)} %)" for one, other in ours)))
+        rows.append((who, *(_signed(100.0 * (one / other - 1.0), 0) for one, other in ours)))
     return _table(("", *names), rows)
-
-
-def ns3_kbps(layout: str) -> str:
-    """A column for each number of senders in a layout: kbit/s received in ns-3 and in netsim."""
-    figures = {(who, case): figure[0] for (who, case, name), figure in _figures().items() if name == "received_kbps"}
-    names = [case for who, case in figures if who == "ns3" and re.fullmatch(rf"{layout} \d+", case)]
-    theirs, ours, usual = ([figures[who, case] for case in names] for who in ("ns3", "netsim", _USUAL))
-    rows = [("ns-3 3.37", *(f"{each:.1f}" for each in theirs)), (_LIKE_NS3, *(f"{each:.1f}" for each in ours))]
-    rows.append(("difference", *(_percent(one, other) for one, other in zip(ours, theirs, strict=True))))
-    rows.append(("netsim by default", *(f"{each:.1f}" for each in usual)))
-    return _table((f"{layout}, senders", *(case.rpartition(" ")[2] for case in names)), rows)
-
-
-def ns3_frames() -> str:
-    """Frames lost in %, by SNR and size: the formula, ns-3 and netsim."""
-    figures, sizes = _figures(), (20, 60, 127)
-    rows = []
-    for snr in (-2, -1, 0, 1):
-        cells = []
-        for size in sizes:
-            case = f"PER {size} B at {snr} dB", "lost_%"
-            lost = 100.0 * (1.0 - Phy().success(snr, 8 * (size + 6)))
-            cells.append(f"{lost:.1f} / {figures['ns3', *case][0]:.1f} / {figures['netsim', *case][0]:.1f}")
-        rows.append((f"{_signed(snr, 0)} dB", *cells))
-    return _table(("% lost: formula / ns-3 / netsim", *(f"{size} bytes" for size in sizes)), rows)
-
-
-def ns3_poisson() -> str:
-    """A column for each load: the share received and the mean delay, in ns-3 and in netsim."""
-    figures = _figures()
-    names = [case for who, case, name in figures if who == "ns3" and name == "delay_ms" and case.endswith(" s")]
-    rows: list[tuple[str, ...]] = []
-    for quantity, title in (("received_%", "received, %"), ("delay_ms", "delay, ms")):
-        theirs, ours = ([figures[who, case, quantity][0] for case in names] for who in ("ns3", "netsim"))
-        rows += [
-            (f"{title}: {who}", *(f"{each:.4g}" for each in values))
-            for who, values in (("ns-3", theirs), ("netsim", ours))
-        ]
-    rows.append(("difference", *(_percent(one, other) for one, other in zip(ours, theirs, strict=True))))
-    return _table(("messages per second and sender", *(case.split()[1] for case in names)), rows)
-
-
-def _percent(ours: float, theirs: float) -> str:
-    return f"{_signed(100.0 * (ours / theirs - 1.0), 1)} %"
 
 
 def _signed(value: float, digits: int) -> str:
@@ -263,10 +227,14 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
 
 
 def names() -> str:
-    """A row for each public name, under that of its room, with its docstring's first line.
+    """Return the site's page of names: a row for each public name, under that of its room, with its first line.
 
     Constants are left out. A name that several rooms offer is in the first of them.
     """
+    head = (
+        "# Names\n\nAll public names of netsim by room, each with the first line of its docstring. The algorithms and "
+        "protocols of `netsim.agents` have [a list of their own](../algorithms.md).\n\n"
+    )
     rows: list[tuple[str, ...]] = []
     shown: set[int] = set()
     stubs = sorted((ROOT / "netsim").rglob("__init__.pyi"), key=lambda stub: (len(stub.parts), stub))
@@ -283,41 +251,30 @@ def names() -> str:
             line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
             of_room.append((f"`{name}`", line))
         rows += [(f"**`{room}`**", ""), *of_room] if of_room else []
-    return _table(("name", "what it is"), rows)
+    return head + _table(("name", "what it is"), rows) + "\n"
 
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/flags.md": all_flags,
+    "reference/data_sets.md": data_sets,
+    "reference/names.md": names,
+}
 
 LISTS: dict[str, Callable[[], str]] = {
     "lessons": lessons,
-    "names": names,
-    "classics": classics,
-    "commands": commands,
-    "data_sets": data_sets,
     "studies": studies,
-    "shared_flags": shared_flags,
     "reproduction": reproduction,
     "theorems": theorems,
-    "algorithms": algorithms,
     "asked": asked,
-    "ns3_saturated": partial(ns3, ("received_kbps", "first_kbps", "acknowledged_kbps")),
-    "ns3_errors": partial(ns3, ("lost_%",)),
-    "ns3_loads": partial(ns3, ("received_%", "delay_ms")),
+    "ns3_agreement": ns3_agreement,
     "ns3_rules": ns3_rules,
-    "ns3_ring": partial(ns3_kbps, "ring"),
-    "ns3_hidden": partial(ns3_kbps, "hidden"),
-    "ns3_frames": ns3_frames,
-    "ns3_poisson": ns3_poisson,
 }
-
-
-def _cells(path: Path, kind: str = "code") -> list[str]:
-    """Return the texts of a notebook's cells of a kind."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
 
 
 def _paragraphs(path: Path) -> list[str]:
     """Return the paragraphs of a notebook's prose."""
-    prose = "\n\n".join(_cells(path, "markdown"))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     prose = re.sub(r"^(#.*)$", r"\n\1\n", prose, flags=re.MULTILINE)
     return [each.strip() for each in re.split(r"\n{2,}", prose) if each.strip()]
 

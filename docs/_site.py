@@ -17,8 +17,13 @@ from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
-# At the top of the repository, where forges look for them.
-ELSEWHERE = {"CHANGELOG.md": "Changelog", "CONTRIBUTING.md": "Contributing"}
+# Pages of the site by their files outside docs/: those that forges look for at the top, and reports of long studies.
+ELSEWHERE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/reports/bench.md": "benchmark_report.md",
+    "benchmarks/reports/papers.md": "reproduction_report.md",
+}
 # What netsim's own users never meet: the stages of a frame's way, and the house's own tools.
 INNER = re.compile(
     r"netsim\.(__main__|core|engine\..*|util\.(check|compiled|files|draws)|wire\.packing"
@@ -33,6 +38,7 @@ SECTIONS = {
     "netsim.scenarios": "Scenarios",
 }
 
+GENERATED = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["PAGES"]
 # Who searches is answered by a guide first, and then by a list.
 BEHIND = "---\nsearch: {boost: 0.2}\n---\n\n"
 
@@ -72,6 +78,8 @@ def on_config(config: Any) -> Any:
     about["Lessons"] += [f"lessons/{path.stem}.md" for path in lessons()]
     (studies,) = (part for part in doors["How-to guides"] if "Studies and papers" in part)
     studies["Studies and papers"] += [f"experiments/{path.stem}.md" for path in examples()]
+    (repeated,) = (part for part in doors["Explanation"] if "Reproduction" in part)
+    repeated["Reproduction"].append("reproduction_report.md")
     sections: dict[str, list[Any]] = {section: [] for section in SECTIONS}
     for name, page in modules():
         section = max((each for each in SECTIONS if name == each or name.startswith(each + ".")), key=len)
@@ -80,8 +88,10 @@ def on_config(config: Any) -> Any:
     packages = [{SECTIONS[section]: pages} for section, pages in sections.items()]
     doors["Reference"] += [
         {"Python": ["reference/index.md", *packages]},
-        "reference/flags.md",
-        *({title: name.lower()} for name, title in ELSEWHERE.items()),
+        *GENERATED,
+        "benchmark_report.md",
+        "changelog.md",
+        "contributing.md",
     ]
     return config
 
@@ -97,14 +107,14 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=text))
         rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
     files.append(File.generated(config, "reference/index.md", content="\n".join(rows) + "\n"))
-    flags = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["all_flags"]()
-    files.append(File.generated(config, "reference/flags.md", content=BEHIND + flags))
+    for page, content in GENERATED.items():
+        files.append(File.generated(config, page, content=BEHIND + content()))
     for path in [*lessons(), *examples()]:
         for name, content in lesson(path).items():
             files.append(File.generated(config, f"{path.parent.name}/{name}", content=content))
-    for name in ELSEWHERE:
-        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
-        files.append(File.generated(config, name.lower(), content=BEHIND + inward(text)))
+    for name, page in ELSEWHERE.items():
+        text = re.sub(r"\]\((\.\./)*docs/", "](", (ROOT / name).read_text(encoding="utf-8"))
+        files.append(File.generated(config, page, content=BEHIND + inward(text)))
     return files
 
 
@@ -119,7 +129,7 @@ def lesson(path: Path) -> dict[str, str | bytes]:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links to pages at the top of the repository lead to those of the site, and to lessons to their pages."""
+    """Let links to files outside docs/ lead to their pages of the site, and to lessons to their pages."""
     up = "../" * page.file.src_uri.count("/")
     markdown = re.sub(r"(?<!\[This page as a notebook)\]\(([^)]*)\.ipynb\)", r"](\1.md)", markdown)
     return inward(markdown.replace(f"](../{up}", f"]({up}"))
@@ -127,8 +137,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def inward(text: str) -> str:
     """Return a text whose links to the pages that stand elsewhere lead to those of the site."""
-    for name in ELSEWHERE:
-        text = text.replace(f"]({name}", f"]({name.lower()}")
+    for name, page in ELSEWHERE.items():
+        text = text.replace(f"]({name}", f"]({page}")
     return text
 
 

@@ -1,6 +1,7 @@
 from . import (
     accounting,
     agents,
+    checkers,
     clock,
     coders,
     core,
@@ -10,6 +11,7 @@ from . import (
     errors,
     export,
     faults,
+    interferers,
     ipv6,
     links,
     live,
@@ -23,7 +25,6 @@ from . import (
     topology,
     transport,
     util,
-    watch,
     wire,
 )
 from ._version import __version__
@@ -44,17 +45,17 @@ from .run import Run
 from .studies import results
 from .studies.experiment import (
     Between,
-    Choice,
     Ending,
     Ends,
     Experiment,
     Grid,
     Links,
     Method,
+    OneOf,
     Problem,
     Setup,
     product,
-    sweep,
+    vary,
 )
 from .studies.laboratory.notebook import lab
 from .wire import payloads
@@ -64,7 +65,6 @@ __all__ = [
     "AgentError",
     "BadInput",
     "Between",
-    "Choice",
     "Deployment",
     "Ending",
     "Ends",
@@ -79,6 +79,7 @@ __all__ = [
     "Mote",
     "NetsimError",
     "Network",
+    "OneOf",
     "Part",
     "Problem",
     "Profile",
@@ -95,6 +96,7 @@ __all__ = [
     "__version__",
     "accounting",
     "agents",
+    "checkers",
     "clock",
     "coders",
     "core",
@@ -104,6 +106,7 @@ __all__ = [
     "errors",
     "export",
     "faults",
+    "interferers",
     "ipv6",
     "lab",
     "latency",
@@ -121,11 +124,10 @@ __all__ = [
     "scenarios",
     "strategies",
     "studies",
-    "sweep",
     "testing",
     "topology",
     "transport",
     "util",
-    "watch",
+    "vary",
     "wire",
 ]

@@ -244,7 +244,7 @@ class Rounds:
     def _warn_of_overrun(self, number: int) -> None:
         """Warn, once per run, that the agent's own code missed rounds; faults, clocks and real time may excuse it."""
         context, shared = self._context, self._context.shared
-        if shared.overrun or context.delay or shared.clock is not None or shared.loop.clock.speed != math.inf:
+        if shared.overrun or context.delay or shared.clock is not None or shared.loop.clock.pace != math.inf:
             return
         shared.overrun = True
         check.doubt(

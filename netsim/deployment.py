@@ -35,9 +35,12 @@ REFERENCE = 8 * 50
 _LEAST_SIDE, _FAR = 1.0, 3.0
 
 
+@check.named
 @dataclass(frozen=True)
 class Deployment:
     """Motes at their places, with all that decides who hears whom: a `Network` by `network`.
+
+    In a `netsim.Experiment` it is one of the ``networks``, as `netsim.Links` on a graph are.
 
     Received powers follow from ``path_loss``; reception from these and the ``phy``. Two motes are neighbours, and have
     an edge, if one receives a frame of 50 bytes of the other with probability ``least`` or more when nobody else sends
@@ -154,8 +157,8 @@ class Deployment:
         check.instance("interferers", self.interferers, Mapping, "a mapping {name: Interferer}")
         for name, each in self.interferers.items():
             where = f"interferers[{name!r}]"
-            check.instance(where, each, Interferer, "a netsim.interferers.Interferer, such as WiFi(at=(3, 4))")
-            _place(f"{where}: at", each.at, size)
+            check.instance(where, each, Interferer, "a netsim.interferers.Interferer, such as WiFi(position=(3, 4))")
+            _place(f"{where}: position", each.position, size)
             if name in self.positions:
                 raise BadInput(f"{where}: must have a name of its own; a mote is called so")
 
@@ -166,10 +169,10 @@ class Deployment:
         phy = radio.phy if self.phy is None else self.phy
         if not isinstance(phy, Phy):
             raise check.refuse("phy", phy, "a netsim.radio.Phy, because the preset has none")
-        given = self.path_loss.transmit_power
-        if given not in (LogDistance.transmit_power, phy.transmit_dbm):
+        given = self.path_loss.transmit_dbm
+        if given not in (LogDistance.transmit_dbm, phy.transmit_dbm):
             allowed = f"left out, or the phy's, {phy.transmit_dbm:g} dBm"
-            raise check.refuse("path_loss: transmit_power", given, allowed)
+            raise check.refuse("path_loss: transmit_dbm", given, allowed)
 
     def _check_clocks(self) -> None:
         for name in ("drift_ppm", "offset", "start"):
@@ -221,7 +224,7 @@ class Deployment:
         path : str or Path
             The file.
         changes : mapping, optional
-            Values in place of the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.begins": 60}.
+            Values in place of the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.at": 60}.
 
         Raises
         ------
@@ -251,12 +254,12 @@ class Deployment:
 
     @cached_property
     def _model(self) -> LogDistance:
-        return replace(self.path_loss, transmit_power=self._phy.transmit_dbm)
+        return replace(self.path_loss, transmit_dbm=self._phy.transmit_dbm)
 
     @cached_property
     def places(self) -> dict[Any, Place]:
         """Where (m) all nodes stand as a run begins: motes, and after them interferers."""
-        return {**self.positions, **{name: tuple(each.at) for name, each in self.interferers.items()}}
+        return {**self.positions, **{name: tuple(each.position) for name, each in self.interferers.items()}}
 
     @cached_property
     def _more_db(self) -> dict[Any, float]:

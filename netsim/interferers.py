@@ -33,13 +33,13 @@ class Interferer:
 
     Parameters
     ----------
-    at : (x, y) or (x, y, z)
+    position : (x, y) or (x, y, z)
         Its place in metres.
     power_dbm : float
         Its transmit power over its whole band.
     bandwidth : float
         The width of its band in Hz, which contains the motes' band if it is wider.
-    begins, ends : float
+    at, until : float
         From when until when it is there, in seconds.
 
     Raises
@@ -48,22 +48,22 @@ class Interferer:
         If a value is outside its range.
     """
 
-    at: Sequence[float]
+    position: Sequence[float]
     power_dbm: float = 0.0
     bandwidth: float = 2e6
-    begins: float = 0.0
-    ends: float = math.inf
+    at: float = 0.0
+    until: float = math.inf
 
     def __post_init__(self) -> None:
-        place = check.finite_array("at", self.at)
+        place = check.finite_array("position", self.position)
         if place.shape not in ((2,), (3,)):
-            raise check.refuse("at", self.at, "(x, y) or (x, y, z) in metres")
-        check.put(self, at=tuple(place.tolist()))
+            raise check.refuse("position", self.position, "(x, y) or (x, y, z) in metres")
+        check.put(self, position=tuple(place.tolist()))
         check.fields(self, check.finite, "power_dbm")
         doubt_power("power_dbm", self.power_dbm)
         check.fields(self, check.finite, "bandwidth", above=0)
-        check.fields(self, check.finite, "begins", low=0)
-        check.fields(self, check.number, "ends", above=self.begins)
+        check.fields(self, check.finite, "at", low=0)
+        check.fields(self, check.number, "until", above=self.at)
 
     def in_band_dbm(self, phy: Phy) -> float:
         """Return the power (dBm) with which it disturbs motes of this kind."""
@@ -84,9 +84,11 @@ class Interference(Agent):
 
     async def run(self) -> None:
         """Do what the interferer does, from when it begins until it ends."""
-        await asyncio.sleep(self.source.begins)
+        await asyncio.sleep(self.source.at)
         try:
-            async with asyncio.timeout(None if self.source.ends == math.inf else self.source.ends - self.now) as limit:
+            async with asyncio.timeout(
+                None if self.source.until == math.inf else self.source.until - self.now
+            ) as limit:
                 await self.source.act(self)
         except TimeoutError:
             # That of the interferer's own code is an error as any other.
@@ -95,7 +97,7 @@ class Interference(Agent):
 
     async def emit(self, seconds: float) -> None:
         """Emit a carrier for some seconds, but not beyond the interferer's end."""
-        if (left := self.source.ends - self.now) > 0.0:
+        if (left := self.source.until - self.now) > 0.0:
             await self.radio.carrier(min(seconds, left))
 
 
@@ -269,8 +271,8 @@ class BusyPeriods(Interferer):
     ----------
     file : str or Path
         The file; its periods are in order of time, and do not overlap.
-    every : float, optional
-        They begin anew after so many seconds, counted from ``begins``. None: they happen once.
+    period : float, optional
+        They begin anew after so many seconds, counted from ``at``. None: they happen once.
 
     Raises
     ------
@@ -279,7 +281,7 @@ class BusyPeriods(Interferer):
     """
 
     file: str | Path
-    every: float | None = None
+    period: float | None = None
     periods: tuple[tuple[float, float], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -292,7 +294,7 @@ class BusyPeriods(Interferer):
             found.append((begin, end))
             last = end
         check.put(self, periods=tuple(found))
-        check.fields(self, check.finite, "every", low=last, above=0, optional=True)
+        check.fields(self, check.finite, "period", low=last, above=0, optional=True)
 
     async def act(self, agent: Interference) -> None:
         """Emit when the channel was busy."""
@@ -301,9 +303,9 @@ class BusyPeriods(Interferer):
             for begin, end in self.periods:
                 await asyncio.sleep(max(0.0, start + begin - agent.now))
                 await agent.emit(start + end - agent.now)
-            if self.every is None:
+            if self.period is None:
                 return
-            start += self.every
+            start += self.period
             await asyncio.sleep(max(0.0, start - agent.now))
 
 

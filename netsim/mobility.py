@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from netsim.faults import Move
-from netsim.files.kinds import kind_of, wrong_kind
-from netsim.files.source import Source
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, wrong_kind
 from netsim.files.traces import read_ways
 from netsim.util import check, draws
 
@@ -108,7 +108,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
     BadInput
         If the file is missing or holds no trace; the error names the line, if there is one.
     """
-    source = Source.read("file", path)
+    source = FileContent.read("file", path)
     if kind_of(source) in ("motes", "links", "packets"):
         raise wrong_kind(source, "ways")
     ways = read_ways(source)

@@ -339,7 +339,7 @@ class Network:
         receiver: Hashable,
         up: bool | None = None,
         *,
-        both: bool = True,
+        one_way: bool = False,
         drops: bool = False,
         held: bool | None = None,
         latency: float | Latency | None = None,
@@ -363,9 +363,8 @@ class Network:
         up : bool, optional
             Whether the link carries frames from now on. Frames that are offered to a cut link end as ``link_down``;
             frames in flight arrive.
-        both : bool
-            Whether to change both directions, as `netsim.faults.LinkDown` does, or only ``sender`` to ``receiver``. A
-            link without a link back has only one.
+        one_way : bool
+            Whether to change only the direction from ``sender`` to ``receiver``, as of `netsim.faults.LinkDown`.
         drops : bool
             With ``up=False``: whether frames that the link has accepted, and that have not arrived, also those in its
             queue, end as ``lost``.
@@ -380,11 +379,11 @@ class Network:
             If the graph has no such edge, nothing is changed, a value is outside its range, or the link cannot change
             so: on a `netsim.Radio` and on real links it can only be cut.
         """
-        runtime, both = self._runtime(), check.flag("both", both)
+        runtime, one_way = self._runtime(), check.flag("one_way", one_way)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
         if not (sender in self.graph and receiver in self.graph and self.graph.has_edge(sender, receiver)):
             raise check.refuse("link", there, "an edge of the graph")
-        links = (there, there[::-1]) if both and self.graph.has_edge(receiver, sender) else (there,)
+        links = (there,) if one_way or not self.graph.has_edge(receiver, sender) else (there, there[::-1])
         given = dict(zip(CHANGEABLE, (latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc), strict=True))
         settings = {name: value for name, value in given.items() if value is not None}
         if check.flag("drops", drops) and up is not False:
@@ -456,6 +455,8 @@ class Network:
     def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:
         """Record every change of agents' states of later runs in `Run.states`; several calls add up.
 
+        To see a run while it goes on is `netsim.live.live_view`, or ``--live``.
+
         A column of an earlier call is replaced. None ends the recording of all.
 
         Parameters
@@ -506,7 +507,7 @@ class Network:
         workers: int = 1,
         dask: str | None = None,
         clock: ClockName = "virtual",
-        speed: float = 1.0,
+        pace: float = 1.0,
         every: int = 1,
         order: "int | Order | None" = None,
         deliveries: bool = False,
@@ -550,8 +551,8 @@ class Network:
             The address of a Dask scheduler, ``tcp://host:8786``, whose workers these processes are; default: processes
             of this machine.
         clock : {"virtual", "wall"}
-            "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
-        speed : float
+            "virtual" advances simulated time from event to event; "wall" runs it ``pace`` times as fast as real time.
+        pace : float
             See ``clock``; default 1.
         every : int
             Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
@@ -579,15 +580,15 @@ class Network:
         An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
         as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
         """
-        settings = replace(self._settings_of(until, sample, trace, blas_threads, deliveries), clock=clock, speed=speed)
+        settings = replace(self._settings_of(until, sample, trace, blas_threads, deliveries), clock=clock, pace=pace)
         if transport is not None and not isinstance(transport, Transport):
             raise check.refuse("transport", transport, "a netsim.distributed.Transport, such as netsim.distributed.UDP")
-        real_time = {"transport": transport is not None, "clock": clock != "virtual", "speed": speed != 1.0}
+        real_time = {"transport": transport is not None, "clock": clock != "virtual", "pace": pace != 1.0}
         given = [name for name, is_given in real_time.items() if is_given]
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
-        if transport is None and clock == "virtual" and speed != 1.0:
-            raise check.refuse("speed", speed, "left out but for clock = 'wall'")
+        if transport is None and clock == "virtual" and pace != 1.0:
+            raise check.refuse("pace", pace, "left out but for clock = 'wall'")
         every = check.integer("every", every, low=1)
         followed = ordered(order)
         if followed is not None:
@@ -627,7 +628,7 @@ class Network:
 
             def launch() -> Run:
                 try:
-                    return simulate(runtime, new_loop(settings.clock, settings.speed))
+                    return simulate(runtime, new_loop(settings.clock, settings.pace))
                 finally:
                     runtime.release()
         else:
@@ -703,9 +704,7 @@ class Network:
         if self.scenery and isinstance(agents, Mapping):
             agents = {**agents, **{node: make() for node, make in self.scenery.items()}}
         check_agents(self.graph, agents)
-        for probe in probes:
-            if not callable(probe):
-                raise check.refuse("probes", probe, "functions of the agents")
+        check.functions("probes", probes, "functions of the agents")
         watched = Watch(self._watched, self.graph, self._draw) if self._watched else None
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 

@@ -26,12 +26,11 @@ import networkx as nx
 import numpy as np
 
 from netsim.agent import Agent
-from netsim.clock.order import Choice, Hold, Method, Order
+from netsim.clock.order import Choice, Deferral, Method, Order
 from netsim.clock.task import OWNER
 from netsim.engine.build import Settings
 from netsim.errors import AgentError, BadInput, NetsimError, Stalled, one_line
-from netsim.faults import ClockSkew, Crash, Fault, Faults, Jitter, LinkChange, LinkDown, Partition, Straggler
-from netsim.faults import Hold as HeldLink
+from netsim.faults import ClockSkew, Crash, Fault, Faults, Hold, Jitter, LinkChange, LinkDown, Partition, Straggler
 from netsim.faults.words import as_text
 from netsim.network import BACKEND, Network, Refine, refined_by
 from netsim.run import Run
@@ -43,7 +42,7 @@ Make: TypeAlias = Callable[..., Any]
 Invariant: TypeAlias = Callable[[Mapping[Any, Any]], Any]
 Drawn: TypeAlias = Mapping[str, Any] | Iterable[Fault] | Callable[["nx.Graph[Any]", int], Iterable[Fault]] | None
 
-Change: TypeAlias = Choice | Hold
+Change: TypeAlias = Choice | Deferral
 """What makes an order differ from asyncio's."""
 
 _T = TypeVar("_T")
@@ -83,13 +82,13 @@ class Finding:
         are of a kind that has no words.
     run : Run
         The run with its trace, stopped at the violation.
-    seeds, runs : int
+    tried, runs : int
         How many seeds were tried, and how many runs the shrinking took.
     again : str
         The command of the shell that repeats the run; if ``make`` is not in a file of its own, its call.
     error : BaseException or None
         What was raised; None if the invariant returned False.
-    order : tuple of Choice or Hold
+    order : tuple of Choice or Deferral
         In what the order differs from asyncio's: none can be left out.
     drawn_order : int
         In how many choices it differed when the violation was first seen.
@@ -103,7 +102,7 @@ class Finding:
     kind: str
     words: str | None
     run: Run = field(compare=False, repr=False)
-    seeds: int
+    tried: int
     runs: int
     again: str = field(compare=False, repr=False)
     error: BaseException | None = field(default=None, compare=False, repr=False)
@@ -123,7 +122,7 @@ class Finding:
     def story(self) -> str:
         """What ``print`` shows below the message: the seed, the faults and the order, and how to repeat the run."""
         needed = [f"  {each}" for each in (*self.faults, *self.order)]
-        seeds, runs = _counted(self.seeds, "seed"), _counted(self.runs, "run")
+        seeds, runs = _counted(self.tried, "seed"), _counted(self.runs, "run")
         parts = [f"{len(self.faults)} of {len(self.drawn)} faults"] if self.drawn else []
         if self.drawn_order:
             parts.append(f"{len(self.order)} of {_counted(self.drawn_order, 'change')} of order")
@@ -550,12 +549,12 @@ def explore(
     order = Order(records=True)
     broken = trials.run(seed, order=order)
     usual = list(order.choices)
-    waiting: dict[tuple[Any, ...], Hold] = {}
+    waiting: dict[tuple[Any, ...], Deferral] = {}
     for each in usual if deviations != 0 else ():
         for thing in each.things:
             # An agent that waits for all others is one hold, whoever has the turn.
             key = each.time, thing, None if each.kind == "agent" else each.agent
-            waiting.setdefault(key, Hold(each.agent, each.time, thing))
+            waiting.setdefault(key, Deferral(each.agent, each.time, thing))
     holds = [Order(schedule=[hold], records=True) for hold in waiting.values()]
     while broken is None and holds and trials.count < limit:
         broken = trials.run(seed, order=holds.pop(0))
@@ -631,7 +630,7 @@ def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], 
         there = [each for each in left if (each.agent, each.time) == instant and isinstance(each, Choice)]
         others = [each for each in left if each not in there]
         passed = dict.fromkeys(thing for each in there for thing in each.things[: each.taken])
-        holds = ([*others, Hold(*instant, thing)] for thing in passed if len(there) > 1)
+        holds = ([*others, Deferral(*instant, thing)] for thing in passed if len(there) > 1)
         left = next((each for each in holds if breaks(each)), left)
     return left if len(left) < 2 else _fewest(left, breaks)
 
@@ -655,7 +654,7 @@ def _simpler(fault: Fault) -> Iterator[Fault]:
             yield dataclasses.replace(fault, keeps_state=True)
     if isinstance(fault, LinkDown | LinkChange | Partition | Straggler | Jitter) and fault.until is not None:
         yield dataclasses.replace(fault, until=None)
-    if isinstance(fault, LinkDown | LinkChange | HeldLink | Partition) and fault.one_way:
+    if isinstance(fault, LinkDown | LinkChange | Hold | Partition) and fault.one_way:
         yield dataclasses.replace(fault, one_way=False)
     if isinstance(fault, Partition) and len(fault.side) > 1:
         for name in fault.side:

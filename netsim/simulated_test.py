@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-import numbers
 import os
 import re
 import shlex
@@ -37,7 +36,7 @@ _FOLDERS = os.path.dirname(__file__), os.path.dirname(asyncio.__file__)
 
 def simulate(
     *,
-    seeds: int | Iterable[int] = 50,
+    seeds: Iterable[int] = range(50),
     faults: Drawn = None,
     order: bool | Method = False,
     invariant: Invariant | type[Any] | None = None,
@@ -46,7 +45,7 @@ def simulate(
 
     ::
 
-        @simulate(seeds=50, order=True, faults=dict(until=5.0, crashes=1))
+        @simulate(seeds=range(50), order=True, faults=dict(until=5.0, crashes=1))
         async def test_each_sale_counts(network):
             tills = {name: Till() for name in network.graph}
             await network.run_async(tills, until=10.0)
@@ -65,8 +64,8 @@ def simulate(
 
     Parameters
     ----------
-    seeds : int or iterable of int
-        How many seeds, from 0, or which.
+    seeds : iterable of int
+        The seeds.
     faults : mapping, callable or iterable of Fault, optional
         As for `netsim.testing.search`: by default none.
     order : bool or {"random", "priorities"}
@@ -79,13 +78,9 @@ def simulate(
     BadInput
         If an argument cannot be used, or the test runs no network, or several.
     """
-    tried: Sequence[int]
-    if isinstance(seeds, int | numbers.Integral):
-        tried = range(check.integer("seeds", seeds, low=1))
-    else:
-        check.instance("seeds", seeds, Iterable, "a whole number, or whole numbers such as range(100)")
-        # A test may be called several times.
-        tried = seeds if isinstance(seeds, Sequence) else tuple(seeds)
+    check.instance("seeds", seeds, Iterable, "whole numbers, such as range(100)")
+    # A test may be called several times.
+    tried = seeds if isinstance(seeds, Sequence) else tuple(seeds)
 
     def simulated(test: Test) -> Callable[..., None]:
         if not inspect.isfunction(test) or inspect.isasyncgenfunction(test) or inspect.isgeneratorfunction(test):

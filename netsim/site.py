@@ -14,9 +14,9 @@ from typing import Any
 from netsim import mobility
 from netsim.errors import BadInput
 from netsim.faults import Move
-from netsim.files.kinds import kind_of, read_motes
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, read_motes
 from netsim.files.motes import COLUMNS, NUMBERS
-from netsim.files.source import Source
 from netsim.interferers import KINDS
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance
@@ -56,7 +56,7 @@ def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the arguments of `netsim.Deployment` of motes, given {mote: what is known of it}."""
     given: dict[str, Any] = {"positions": {}, "sinks": [], "roaming": [], "roles": {}, **{key: {} for key in NUMBERS}}
     for node, mote in found.items():
-        given["positions"][node] = mote["at"]
+        given["positions"][node] = mote["position"]
         for flag, name in (("sink", "sinks"), ("roaming", "roaming")):
             given[name] += [node] if mote.get(flag) else []
         given["roles"] |= {node: mote["role"]} if mote.get("role") else {}
@@ -67,7 +67,7 @@ def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
 
 def motes_in(file: str | Path) -> dict[Hashable, dict[str, Any]]:
     """Return what a file tells of motes, and warn of what it leaves out; an error names the line."""
-    source = Source.read("file", file)
+    source = FileContent.read("file", file)
     found = read_motes(source)
     if found.notes:
         check.doubt(f"{source.where}, {found.form}: {'; '.join(found.notes)}")
@@ -82,7 +82,7 @@ class Site:
             text, self._tables = toml.read(file)
         else:
             text, self._tables = "", {"motes": {"file": Path(file).name}}
-            if kind_of(Source.read("file", file)) == "ways":
+            if kind_of(FileContent.read("file", file)) == "ways":
                 self._tables["mobility"] = {"file": Path(file).name}
         self._file, self._lines, self._changed = Path(file), toml.lines_of(text), frozenset(changes)
         for path, value in changes.items():
@@ -101,7 +101,7 @@ class Site:
             assert named is not None
             parts = [path, *("motes" if text.startswith("positions") else "",), *named.groups()]
             whole = ".".join(filter(None, parts))
-            places = *([f"{whole}.at"] if named[2] else []), whole, f"clocks.{whole}", path
+            places = *([f"{whole}.position"] if named[2] else []), whole, f"clocks.{whole}", path
             where = next((self._lines[each] for each in places if each in self._lines), None)
             line = "" if where is None or whole in self._changed else f", line {where}"
             raise BadInput(f"{self._file.name}{line}: {path}{': ' if path else ''}{text}") from None
@@ -152,20 +152,22 @@ class Site:
             node = _named(name)
             with self.at(f"motes.{name}"):
                 if not isinstance(mote, dict):
-                    raise check.refuse(name, mote, "a table of at, and if wanted of what else is known of the mote")
+                    raise check.refuse(
+                        name, mote, "a table of position, and if wanted of what else is known of the mote"
+                    )
                 for key in mote:
-                    check.one_of("key", key, ("at", *COLUMNS[1:]))
+                    check.one_of("key", key, ("position", *COLUMNS[1:]))
                 # What the table leaves out is as the csv file has it.
                 before = found.get(node, {})
-                if "at" not in before | mote:
-                    raise BadInput("at: must be given: (x, y) or (x, y, z) in metres")
+                if "position" not in before | mote:
+                    raise BadInput("position: must be given: (x, y) or (x, y, z) in metres")
                 for flag in ("sink", "roaming"):
                     check.flag(flag, mote.get(flag, False))
                 for key in NUMBERS:
                     check.finite(key, mote.get(key, 0.0))
                 check.instance("role", mote.get("role", ""), str, "text")
-                place = check.finite_array("at", mote["at"]) if "at" in mote else None
-                found[node] = before | mote | ({} if place is None else {"at": tuple(place.tolist())})
+                place = check.finite_array("position", mote["position"]) if "position" in mote else None
+                found[node] = before | mote | ({} if place is None else {"position": tuple(place.tolist())})
         return found
 
     def _preset(self, site: dict[str, Any]) -> presets.Preset:
@@ -195,7 +197,7 @@ class Site:
             walls = Walls(**building) if file is None else Walls.from_csv(self._file.parent / file, **building)
         with self.at("path_loss"):
             given = dict(site.get("path_loss", {}))
-            _check_keys(given, LogDistance(), ("walls", "fading", "sensitivity", "transmit_power"))
+            _check_keys(given, LogDistance(), ("walls", "fading", "sensitivity", "transmit_dbm"))
             return LogDistance(**given, walls=walls if site.get("building") else None)
 
     def _interferer(self, name: str, table: Any) -> Any:

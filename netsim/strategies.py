@@ -111,11 +111,9 @@ def faults(graph: "nx.Graph[Any]", *, until: float, most: int = 3) -> "SearchStr
         end = draw(st.none() | st.integers(begin + 1, last))
         at, to = begin / 10, None if end is None else end / 10
         kind = draw(st.sampled_from((Lose, LinkDown, Crash, Straggler, Partition)))
-        if kind is Lose:
-            return Lose(draw(link), at)
-        if kind is LinkDown:
+        if kind in (Lose, LinkDown):
             sender, receiver = draw(link)
-            return LinkDown(sender, receiver, at, to)
+            return Lose(sender, receiver, at) if kind is Lose else LinkDown(sender, receiver, at, to)
         if kind is Crash:
             return Crash(draw(node), at, to, keeps_state=to is not None and draw(st.booleans()))
         if kind is Straggler:

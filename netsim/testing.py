@@ -26,7 +26,7 @@ import networkx as nx
 
 from netsim import topology
 from netsim.agent import Agent
-from netsim.clock.order import Choice, Hold, Order
+from netsim.clock.order import Choice, Deferral, Order
 from netsim.core import Frame
 from netsim.core.frame import FrameEncoder
 from netsim.isolation import isolated
@@ -40,9 +40,9 @@ from netsim.util import check
 __all__ = [
     "Actor",
     "Choice",
+    "Deferral",
     "Explored",
     "Finding",
-    "Hold",
     "KnowsUnheard",
     "Listener",
     "Order",
@@ -207,7 +207,7 @@ class Rounder(Agent):
     """
 
     def __init__(self, rounds: int = 3, keep_late: bool = False) -> None:
-        self.count = rounds
+        self.count = check.integer("rounds", rounds, low=0)
         self.keep_late = keep_late
         self.heard: list[tuple[int, Any, Any]] = []
         self.opened: list[tuple[int, float]] = []

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.errors import BadInput
-from netsim.files.graphs import read_graph
-from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, wrong_kind
+from netsim.files.graph_reader import read_graph
 from netsim.files.measured import is_k7
 from netsim.files.places import place_nodes
-from netsim.files.source import Source
 from netsim.util import check
 
 _MAX_DRAWS = 1_000
@@ -180,7 +180,7 @@ def _ring(count: int, hops: Sequence[int]) -> "nx.DiGraph[int]":
     return graph
 
 
-def directed_random(agents: int, p: float, seed: int = 0) -> "nx.DiGraph[int]":
+def directed_random(agents: int, p: float, *, seed: int = 0) -> "nx.DiGraph[int]":
     """Link each ordered pair with probability ``p``; drawn until each agent reaches every other one."""
     agents, share = _checked_count(agents), check.probability("p", p)
     _check_memory("p", share, share * agents * (agents - 1) / 2)
@@ -200,6 +200,7 @@ def one_peer_exponential(agents: int) -> "list[nx.DiGraph[int]]":
 
 def union(graphs: "Iterable[nx.Graph[Any]]") -> "nx.DiGraph[Any]":
     """Return the directed graph with every node and every link of some graphs; undirected edges become two links."""
+    check.instance("graphs", graphs, Iterable, "networkx graphs")
     found: nx.DiGraph[Any] = nx.DiGraph()
     for graph in graphs:
         check_graph(graph)
@@ -209,7 +210,7 @@ def union(graphs: "Iterable[nx.Graph[Any]]") -> "nx.DiGraph[Any]":
     return found
 
 
-def random_geometric(agents: int, radius: float, seed: int = 0) -> "nx.Graph[int]":
+def random_geometric(agents: int, radius: float, *, seed: int = 0) -> "nx.Graph[int]":
     """Place agents at random in the unit square, link them within ``radius``; drawn until connected, with ``pos``."""
     agents = _checked_count(agents)
     reach = check.finite("radius", radius, above=0)
@@ -270,7 +271,7 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         If the file is missing or unreadable, holds no graph, or a graph without an edge between several nodes. The
         message names the line, if there is one, and the reason.
     """
-    source = Source.read("topology", path)
+    source = FileContent.read("topology", path)
     if kind_of(source) in ("motes", "ways", "packets") or is_k7(source):
         raise wrong_kind(source, "graph")
     found = read_graph(source)
@@ -342,10 +343,11 @@ def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     """Return the `adjacency`; raises BadInput if a link has no link back: no symmetric weights are there."""
+    matrix = adjacency(graph)
     if (link := one_way_link(graph)) is not None:
         allowed = f"with links in both directions (link {link!r} has none back), or column_stochastic_weights"
         raise BadInput(f"graph: must be a graph {allowed}")
-    return adjacency(graph)
+    return matrix
 
 
 def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
@@ -353,6 +355,7 @@ def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
     Element (i, j) of a directed graph's is 1 if the i-th node sends to the j-th.
     """
+    check_graph(graph)
     matrix: NDArray[np.float64] = nx.to_scipy_sparse_array(graph, weight=None).toarray().astype(np.float64)
     return matrix
 

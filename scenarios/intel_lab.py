@@ -12,7 +12,7 @@ import pandas as pd
 from netsim import Energy, Link, Network, Radio
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric
 from netsim.datasets import Missing
-from netsim.links.measured import Measured, synthetic_lab
+from netsim.links.measured import LinkedGraph, synthetic_lab
 from netsim.links.measured import intel_lab as measured_lab
 from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
@@ -21,7 +21,7 @@ from netsim.scenarios.tasks.motes import by_round, cc2420, numbered, reception, 
 from netsim.scenarios.tasks.problems import KernelRegression, titled
 from netsim.scenarios.tasks.settings import Rows, chosen_names
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Method, Named, Seeds, Setup
+from netsim.studies.experiment import Experiment, Grid, Method, NamedValue, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Axis, Figure, curves, drawing
 from netsim.studies.seeds import DataSeeds
@@ -100,7 +100,7 @@ class Motes:
         """What runs over the lossy links are called: "real" only if these were measured."""
         return "real" if check.one_of("links", self.links, ("measured", "synthetic")) == "measured" else "synthetic"
 
-    def measured(self) -> Measured:
+    def measured(self) -> LinkedGraph:
         """Return the lab's links, or those that netsim made, between motes that are numbered from 0."""
         if self.real == "synthetic":
             return numbered(synthetic_lab(least=self.least))
@@ -198,9 +198,9 @@ def experiment(
         networks=LabLinks(**dataclasses.asdict(motes)),
         grid=Grid(
             {
-                "network.lossless": Named(way, way == "ideal"),
-                "network.reliability": Named(way, reliability_of(way)),
-                "method.duals": Named(way, duals.get(way, duals["none"])),
+                "network.lossless": NamedValue(way, way == "ideal"),
+                "network.reliability": NamedValue(way, reliability_of(way)),
+                "method.duals": NamedValue(way, duals.get(way, duals["none"])),
             }
             for way in ("ideal", motes.real, *ways)
         ),
@@ -297,7 +297,7 @@ def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _notes(
-    study: Study, measured: Measured, motes: Motes, used: Mapping[str, pd.DataFrame], seeds: Seeds
+    study: Study, measured: LinkedGraph, motes: Motes, used: Mapping[str, pd.DataFrame], seeds: Seeds
 ) -> Iterator[str]:
     graph = measured.graph
     yield (
@@ -325,7 +325,7 @@ def _notes(
             yield f"{name}: {idle:.1%} of the energy went into listening to an idle channel."
 
 
-def floor_plan(measured: Measured, used: Mapping[str, pd.DataFrame]) -> Figure:
+def floor_plan(measured: LinkedGraph, used: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize

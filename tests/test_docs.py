@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import runpy
@@ -16,11 +17,13 @@ import pytest
 import yaml
 
 import netsim
+from netsim import agents
 from tests.command import ROOT
 from tests.parts import every, only_with, pseudo_terminal
 
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
+REPORTS = sorted((ROOT / "benchmarks" / "reports").glob("*.md"))
 # Their examples are long runs, or studies of many seeds.
 SLOW = (
     "algorithms.md",
@@ -95,7 +98,7 @@ def test_the_page_of_coders_adds_up_what_arrives_of_any_coder(coder: str, capsys
     assert float(capsys.readouterr().out.split()[0]) < 1e-12, "nothing is missing"
 
 
-@every("page", PAGES)
+@every("page", [*PAGES, *REPORTS])
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", text):
@@ -113,6 +116,21 @@ def anchor_of(title: str) -> str:
 @every("page", PAGES)
 def test_generated_lists_are_as_the_code_has_them(page: Path, lists: dict[str, Any]) -> None:
     assert lists["rewritten"](page.read_text()) == page.read_text(), "run: python docs/_lists.py"
+
+
+def test_the_page_of_names_has_every_public_class_and_function(lists: dict[str, Any]) -> None:
+    page = lists["PAGES"]["reference/names.md"]()
+    shown = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    for stub in (ROOT / "netsim").rglob("__init__.pyi"):
+        room = importlib.import_module(".".join(stub.parent.relative_to(ROOT).parts))
+        missing = {name for name in room.__all__ if callable(getattr(room, name)) and name not in shown}
+        assert not missing, room.__name__
+
+
+def test_links_to_pages_that_the_build_makes_are_of_such_pages(lists: dict[str, Any]) -> None:
+    made = {"reference/index.html", *(page.replace(".md", ".html") for page in lists["PAGES"])}
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert made == set(re.findall(r'<a href="(reference/[\w/]+\.html)">', text))
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +165,13 @@ def exists(name: str) -> bool:
                 return False
             found = importlib.import_module(inner)
     return True
+
+
+def test_every_agent_that_ships_is_on_a_page_of_its_kind() -> None:
+    pages = [ROOT / "docs" / name for name in ("algorithms.md", "protocols.md", "motes.md")]
+    named = {name for page in pages for name in re.findall(r"`(?:netsim\.agents\.)?(\w+)[`(]", page.read_text())}
+    shipped = {name: getattr(agents, name) for name in agents.__all__}
+    assert {name for name, kind in shipped.items() if inspect.isclass(kind) and issubclass(kind, netsim.Agent)} <= named
 
 
 def test_the_workflow_of_a_forge_covers_what_is_promised() -> None:

@@ -195,6 +195,7 @@ def listening(browser: Page) -> Iterator[Page]:
 @pytest.mark.slow
 def test_the_first_pages_run_plays(listening: Page, place: str) -> None:
     listening.open(f"{place}/index.html", ready="1")
+    listening.run("document.querySelector('netsim-replay').scrollIntoView()")
     plays = "heard.find(each => each.replay === 'state' && each.state.time > 0)"
     assert listening.run(SHOWN % plays)["replay"] == "state"
     assert asked_nobody(listening, place)

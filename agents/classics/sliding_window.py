@@ -57,7 +57,7 @@ class Sender(_Side):
         old frame is still under way.
     timeout : float
         Seconds without an acknowledgement after which an item is sent again: more than there and back takes.
-    pace : float
+    frame_time : float
         Seconds that a frame takes to be sent: the sender sends no faster. 0: the link's queue holds what waits.
 
     Attributes
@@ -82,12 +82,12 @@ class Sender(_Side):
     to: Hashable
     items: Sequence[Any]
     timeout: float = 1.0
-    pace: float = 0.0
+    frame_time: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check.finite("timeout", self.timeout, above=0)
-        check.finite("pace", self.pace, low=0)
+        check.finite("frame_time", self.frame_time, low=0)
         self.base = self.next = self.new = self.sent = 0  # new: the oldest item that was never sent
         self.due: dict[int, float] = {}  # what is not acknowledged, and when it times out
 
@@ -97,7 +97,7 @@ class Sender(_Side):
         while self.base < len(self.items):
             if self.now >= free and (item := self.choose()) is not None:
                 await self.transmit(item)
-                wake = free = self.now + self.pace
+                wake = free = self.now + self.frame_time
             elif self.now >= free:
                 self.status, wake = "waiting", min(self.due.values())
             with suppress(TimeoutError):

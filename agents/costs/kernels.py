@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from netsim.agents.costs.losses import Logistic, Loss, Squared
+from netsim.agents.costs.losses import Logistic, LossFunction, Squared
 from netsim.agents.costs.stream import OnlineCost, Samples
 from netsim.util import check
 from netsim.util.typing import Vector
@@ -28,7 +28,7 @@ class MultiKernelCost:
         Number P of kernels.
     features : int
         Number K of features of each kernel (2D for D frequencies).
-    loss : Loss
+    loss : LossFunction
         The loss ℓ.
     regularizer : float
         The whole λ, not an agent's share λ/N.
@@ -43,7 +43,7 @@ class MultiKernelCost:
     """
 
     def __init__(
-        self, samples: Samples, kernels: int, features: int, *, loss: Loss | None = None, regularizer: float
+        self, samples: Samples, kernels: int, features: int, *, loss: LossFunction | None = None, regularizer: float
     ) -> None:
         self.kernels = check.integer("kernels", kernels, low=1)
         self.features = check.integer("features", features, low=1)

@@ -13,7 +13,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 from scipy.linalg.lapack import dpocon
 
-from netsim.agents.costs.losses import Loss, Squared
+from netsim.agents.costs.losses import LossFunction, Squared
 from netsim.errors import BadInput, NetsimError
 from netsim.util import check
 from netsim.util.typing import Array
@@ -53,7 +53,7 @@ class LocalProblem:
         Feature vectors φ, one in each row. Not copied.
     targets : ndarray of shape (T,)
         Targets y; ±1 for the logistic loss. Not copied.
-    loss : Loss
+    loss : LossFunction
         The loss ℓ.
     regularizer : float
         The agent's own share of the regulariser, λ/N.
@@ -72,11 +72,11 @@ class LocalProblem:
         regularizer < 0. The methods raise it for a θ of another shape.
     """
 
-    def __new__(cls, *samples: object, loss: Loss, regularizer: float) -> "LocalProblem":
+    def __new__(cls, *samples: object, loss: LossFunction, regularizer: float) -> "LocalProblem":
         """Create a `LeastSquares` in place of a `LocalProblem` if the loss is `Squared`."""
         return super().__new__(LeastSquares if cls is LocalProblem and isinstance(loss, Squared) else cls)
 
-    def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
+    def __init__(self, features: Array, targets: Array, *, loss: LossFunction, regularizer: float) -> None:
         self.features, self.targets = samples("features", features, "targets", targets)
         if not loss.smooth:
             raise check.refuse("loss", loss.name, "a loss with a derivative everywhere, such as squared_hinge")
@@ -159,7 +159,7 @@ class LocalProblem:
 class LeastSquares(LocalProblem):
     """`LocalProblem` with the squared loss, computed from ΦᵀΦ/T and Φᵀy/T."""
 
-    def __init__(self, features: Array, targets: Array, *, loss: Loss, regularizer: float) -> None:
+    def __init__(self, features: Array, targets: Array, *, loss: LossFunction, regularizer: float) -> None:
         super().__init__(features, targets, loss=loss, regularizer=regularizer)
         gram, cross, self._energy = moments(self.features, self.targets)
         # ``hessian`` is H and ``linear`` is b in R(θ) = ½ θᵀHθ − bᵀθ + Σy²/T.

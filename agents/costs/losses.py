@@ -11,7 +11,7 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 
-class Loss(Protocol):
+class LossFunction(Protocol):
     """Protocol of losses that are convex in the prediction and, if ``smooth``, differentiable everywhere.
 
     Methods work element by element on arrays that broadcast together.
@@ -151,7 +151,7 @@ class Hinge(_OfLabels):
         return np.zeros(np.broadcast_shapes(np.shape(f), np.shape(y)))
 
     def slope(self, f: float, k: float, y: float, /) -> float:
-        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], and k is as in `Loss.slope`.
+        """Return −y m, where m is (1 − y f)/k clipped to [0, 1], and k is as in `LossFunction.slope`.
 
         At the proximal point f + k y m the margin is y f + k m. If 0 < m < 1, this margin is exactly 1, where the loss
         has its kink. If y f ≥ 1, the loss has slope 0 at the proximal point, so m = 0. If y f < 1 and y f + k ≤ 1, the
@@ -168,6 +168,6 @@ _LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic] | type[Hi
 }
 
 
-def by_name(name: Any) -> Loss:
+def by_name(name: Any) -> LossFunction:
     """Return the loss ``name``: squared, squared_hinge, logistic or hinge; raises BadInput for any other name."""
     return _LOSSES[check.one_of("loss", name, _LOSSES)]()

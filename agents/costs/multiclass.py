@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import wrightomega
 
-from netsim.agents.costs.losses import Loss, Squared, SquaredHinge
+from netsim.agents.costs.losses import LossFunction, Squared, SquaredHinge
 from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Array
@@ -174,7 +174,7 @@ class OneVsRest(MulticlassLoss):
 
     Parameters
     ----------
-    loss : Loss
+    loss : LossFunction
         The loss of each class.
     classes : int
         Number C ≥ 2 of classes.
@@ -187,7 +187,7 @@ class OneVsRest(MulticlassLoss):
         Whether ``loss`` is smooth.
     """
 
-    def __init__(self, loss: Loss, classes: int) -> None:
+    def __init__(self, loss: LossFunction, classes: int) -> None:
         super().__init__(classes)
         self.loss = loss
         self.name = loss.name

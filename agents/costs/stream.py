@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.agents.costs.losses import Loss, Squared
+from netsim.agents.costs.losses import LossFunction, Squared
 from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
@@ -102,7 +102,7 @@ class OnlineCost(StreamCost):
         The stream, read once, one sample a round.
     size : int
         Length D of φ.
-    loss : Loss
+    loss : LossFunction
         The loss ℓ.
     regularizer : float
         The agent's own share r = λ/N of the regulariser.
@@ -121,7 +121,7 @@ class OnlineCost(StreamCost):
 
     size: int
 
-    def __init__(self, samples: Samples, size: int, *, loss: Loss, regularizer: float) -> None:
+    def __init__(self, samples: Samples, size: int, *, loss: LossFunction, regularizer: float) -> None:
         super().__init__(samples, check.integer("size", size, low=1), regularizer)
         self.loss = loss
         self.squared_error = 0.0
@@ -158,7 +158,7 @@ class OnlineCost(StreamCost):
         """Return argmin L_t(θ) + quadratic‖θ‖² + linearᵀθ, shape (D,), in O(D) time.
 
         With a = r + quadratic, the minimum is θ = −(linear + s·φ)/(2a), where s = ℓ'(θᵀφ, y). So s solves the scalar
-        equation s = ℓ'(f₀ − k·s, y) with f₀ = −linearᵀφ/(2a) and k = ‖φ‖²/(2a). `Loss.slope` solves it.
+        equation s = ℓ'(f₀ − k·s, y) with f₀ = −linearᵀφ/(2a) and k = ‖φ‖²/(2a). `LossFunction.slope` solves it.
         """
         double = 2.0 * (self.regularizer + quadratic)
         phi = self.features

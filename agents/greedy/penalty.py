@@ -118,8 +118,8 @@ class GreedyPenalty(Cited, netsim.Agent):
         Its stream, read once, a mini-batch a round.
     count : int
         Number of rounds.
-    loss : Loss or MulticlassLoss
-        The loss ℓ. For a squared error of Loss, ℓ' = 2(f − y).
+    loss : LossFunction or MulticlassLoss
+        The loss ℓ. For a squared error of LossFunction, ℓ' = 2(f − y).
     eta : float or schedule
         Step size η > 0.
     regularizer : float

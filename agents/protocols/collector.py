@@ -20,7 +20,7 @@ from netsim.util.short_text import cut, short_text
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Collector", "Heard", "Packet"]
+__all__ = ["Arrival", "Collector", "Packet"]
 
 DATA = "d"
 """The kind of data frames: it travels in each of them, so it is short."""
@@ -30,7 +30,7 @@ _MOST = 2**62  # numbers of readings, gradients and flags are below
 _SENT_LATELY = 4  # packets that are known to be duplicates after they have left the queue
 
 
-class Heard(NamedTuple):
+class Arrival(NamedTuple):
     """A reading that reached the sink: its value, when it arrived there (s), and over how many hops."""
 
     value: Any
@@ -86,7 +86,7 @@ class Collector(Speaker):
     last_parent : Hashable or None
         The neighbour to which a packet went last, also after the route was lost.
     heard : dict
-        Of a sink: {(origin, number): `Heard`}, the first arrival of each reading.
+        Of a sink: {(origin, number): `Arrival`}, the first arrival of each reading.
     lost : dict
         {(origin, number): reason} of the packets that this agent gave up. If a packet arrived and only its
         acknowledgements were lost, its reading may be at the sink all the same.
@@ -132,7 +132,7 @@ class Collector(Speaker):
         self.pause = check.finite("pause", low, low=0), check.finite("pause", high, low=low)
         self.parent: Hashable | None = None
         self.last_parent: Hashable | None = None
-        self.heard: dict[tuple[Hashable, int], Heard] = {}
+        self.heard: dict[tuple[Hashable, int], Arrival] = {}
         self.lost: dict[tuple[Hashable, int], str] = {}
         self.waiting: deque[Packet] = deque()
         self.sent_at: dict[int, float] = {}
@@ -172,7 +172,7 @@ class Collector(Speaker):
         self.numbers.append(self._number)
         packet = Packet(self.name, self._number, value)
         if self.is_sink:
-            self.heard[packet.reading] = Heard(value, self.now, 0)
+            self.heard[packet.reading] = Arrival(value, self.now, 0)
             return True
         return self._enqueue(packet)
 
@@ -251,7 +251,7 @@ class Collector(Speaker):
 
     def _arrive(self, packet: Packet) -> None:
         """Take a packet at the sink."""
-        self.heard.setdefault(packet.reading, Heard(packet.value, self.now, packet.hops))
+        self.heard.setdefault(packet.reading, Arrival(packet.value, self.now, packet.hops))
 
     def has_come_round(self, packet: Packet) -> bool:
         """Return whether this node has had a packet's reading before: it took it, or forwarded it over fewer hops."""

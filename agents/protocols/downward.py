@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from netsim.agents.protocols.collector import Heard, Packet
+from netsim.agents.protocols.collector import Arrival, Packet
 from netsim.agents.protocols.kinds import Form, anything, fields, is_name, maybe, whole
 from netsim.agents.protocols.mac import first_number
 
@@ -65,7 +65,7 @@ class Downward:
     routes : dict
         In storing mode {target: neighbour}; in non-storing mode, at the root, {target: parent}.
     received : dict
-        {number: `Heard`} of what came down to this node.
+        {number: `Arrival`} of what came down to this node.
     lost : dict
         {number: reason} of what this node gave up; of datagrams {(origin, number): reason}.
     daos : int
@@ -81,7 +81,7 @@ class Downward:
     def __init__(self, node: "RPL", mode: str, refresh: float) -> None:
         self._node, self._mode, self._refresh = node, mode, refresh
         self.routes: dict[Hashable, Hashable] = {}
-        self.received: dict[int, Heard] = {}
+        self.received: dict[int, Arrival] = {}
         self.lost: dict[Hashable, str] = {}
         self.daos = 0
         # By target, the number of its last DAO, and its parent then.
@@ -198,7 +198,7 @@ class Downward:
         if command.target == self._node.name and command.kind == DATAGRAM:
             self._node.hand_out(*command.value)
         elif command.target == self._node.name:
-            self.received[command.number] = Heard(command.value, self._node.now, command.hops)
+            self.received[command.number] = Arrival(command.value, self._node.now, command.hops)
             self._node.take_command(command.value)
         elif command.hops >= _HOP_LIMIT:
             self.lost[command.name] = "hop limit"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from netsim.agents.protocols.downward import DATAGRAM, IS_DATAGRAM, is_datagram
 from netsim.errors import BadInput
-from netsim.ipv6 import Stack
+from netsim.ipv6 import IPv6Stack
 from netsim.ipv6 import packet as ip
 from netsim.ipv6.packet import Packet
 from netsim.wire.codec import encode, unpack_payload
@@ -45,7 +45,7 @@ class RplPackets:
     ----------
     parts : mapping
         The RPL part of each node.
-    stack : Stack
+    stack : IPv6Stack
         The stack, which knows addresses and ports.
 
     Raises
@@ -61,7 +61,7 @@ class RplPackets:
         (_ICMP_TYPE, 2): "dao",
     }
 
-    def __init__(self, parts: "Mapping[Any, RPL]", stack: Stack) -> None:
+    def __init__(self, parts: "Mapping[Any, RPL]", stack: IPv6Stack) -> None:
         self._parts, self._stack = parts, stack
         roots = [name for name, part in parts.items() if part.is_sink]
         if len(roots) != 1:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 def not_ideal(network: "Network") -> str:
     """Return why no theorem speaks of a network, as "not for …", or an empty string if all frames arrive in time.
 
-    Frames that are acknowledged and sent again may arrive a round late, and a limited rate may delay them: these links
-    count as not ideal, too.
+    Frames that are acknowledged and sent again may arrive a round late, and a limited rate or capacity may delay them:
+    these count as not ideal, too.
     """
     if not isinstance(network.medium, str):
         return "not for a radio"
@@ -19,6 +19,8 @@ def not_ideal(network: "Network") -> str:
         return "not for faults"
     if network.inbox_limit is not None:
         return "not for a limited inbox"
+    if network.capacity is not None:
+        return "not for nodes of limited capacity"
     reasons = (_not_ideal(link, network.round_period) for link in (network.link, *network.links.values()))
     return next((reason for reason in reasons if reason), "")
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import netsim
-from netsim import Experiment, agents, coders, interferers, results, sweep
+from netsim import Experiment, agents, coders, interferers, results, vary
 
 ROUNDS, PERIOD, BEGIN = 100, 20.0, 300.0  # FTSP has all motes on one time before the first round
 MAP = agents.RandomFourier(2, 48, sigma=1.0, seed=1)
@@ -37,7 +37,7 @@ def site(setup, jammed=60.0):
     """Return a grid with 18 m a step; a jammer in the middle begins after 15 minutes, for so many seconds."""
     preset = netsim.presets.ieee802154(power_dbm=-10)
     places = {node: (18 * (node % 5), 18 * (node // 5)) for node in range(25)}
-    jammer = interferers.Jammer(at=(36, 36), begins=900.0, ends=900.0 + jammed)
+    jammer = interferers.Jammer(position=(36, 36), at=900.0, until=900.0 + jammed)
     clocks = {"drift_ppm": 40, "offset": 2, "seed": setup.seeds.graph}
     grid = netsim.Deployment(places, preset=preset, least=0.97, interferers={"jammer": jammer}, **clocks)
     radio = replace(preset.radio, max_frame_retries=0, energy=preset.energy)  # CTP sends again itself
@@ -61,7 +61,7 @@ settings |= {"running sums": {"duals": agents.RunningSums()}, "coded sums": {"du
 experiment = Experiment(
     methods={name: partial(motes, **given) for name, given in settings.items()},
     networks=site,
-    grid=sweep("network.jammed", [60.0, 300.0, 900.0]),
+    grid=vary("network.jammed", [60.0, 300.0, 900.0]),
     measure=[error],
     after=[spent],
     until=BEGIN + PERIOD * (ROUNDS + 1),

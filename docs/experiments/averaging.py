@@ -1,7 +1,7 @@
 """Averaging on three topologies, with and without losses: what a lecture shows in a few lines."""
 
 import netsim
-from netsim import Experiment, Links, sweep, topology
+from netsim import Experiment, Links, topology, vary
 
 
 class Average(netsim.Agent):
@@ -29,7 +29,7 @@ experiment = Experiment(
         "random": Links(graph=lambda seed: topology.random_geometric(12, 0.5, seed=seed)),
     },
     names={"loss": "network.link.loss"},
-    grid=sweep("loss", [0.0, 0.1, 0.3]),
+    grid=vary("loss", [0.0, 0.1, 0.3]),
     measure=[spread],
     rounds=40,
     seeds=range(4),

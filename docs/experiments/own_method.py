@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from netsim import Between, Choice, Experiment, Link, Links, Method, sweep, topology
+from netsim import Between, Experiment, Link, Links, Method, OneOf, topology, vary
 from netsim.agents import DKLA, DPSGD, LocalProblem, RunningSums, Squared, centralised
 from netsim.coders import ErrorFeedback, TopK, Uniform
 from netsim.links.loss import Clocked
@@ -90,7 +90,7 @@ experiment = Experiment(
     },
     networks={"independent": Links(link=Link(loss=0.0)), "shared": Links(link=Fading())},
     names={"loss": ["networks.independent.link.loss", "networks.shared.link.loss"]},
-    grid=sweep("loss", [0.0, 0.2]),
+    grid=vary("loss", [0.0, 0.2]),
     rounds=100,
     seeds=range(4),
 )
@@ -99,7 +99,7 @@ over = {
     "method.rho": Between(0.01, 3.0, log=True),
     "method.eta": Between(0.01, 1.0, log=True),
     "methods.mine.momentum": Between(0.0, 0.9),
-    "methods.DKLA-4bit.coder": Choice([Uniform(2), Uniform(4), Uniform(8), ErrorFeedback(TopK(3))]),
+    "methods.DKLA-4bit.coder": OneOf([Uniform(2), Uniform(4), Uniform(8), ErrorFeedback(TopK(3))]),
 }
 
 if __name__ == "__main__":

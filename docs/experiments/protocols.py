@@ -51,7 +51,7 @@ def house(setup, jammer=40.0, warm_up=180.0, gateway=0.0):
     changes = {"seed": seed, "warm_up": warm_up, "radio.access": access, "radio.max_frame_retries": 0}
     begins = warm_up + 60
     changes |= {"motes.gateway.power_dbm": gateway}
-    changes |= {"interferers.jammer.begins": begins, "interferers.jammer.ends": begins + max(jammer, 1e-3)}
+    changes |= {"interferers.jammer.at": begins, "interferers.jammer.until": begins + max(jammer, 1e-3)}
     site = netsim.Deployment.read(HOUSE, changes)
     return replace(site, interferers={"jammer": site.interferers["jammer"]}).network(seed=setup.seeds.network)
 

@@ -3,7 +3,7 @@
 >>> from netsim.checkers import linearizable, register
 >>> found = search(make, linearizable(register, initial=0), seeds=range(300))
 
-docs/testing.md shows each.
+docs/testing_reference.md lists them all.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-from .explain import Contradiction, contradiction
+from .explain import Contradiction, find_contradiction
 from .invariants import (
     agreement,
     all_of,
@@ -21,8 +21,8 @@ __all__ = [
     "agreement",
     "all_of",
     "at_most_one",
-    "contradiction",
     "eventually",
+    "find_contradiction",
     "invoke",
     "linearizable",
     "mutex",

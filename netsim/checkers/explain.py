@@ -9,7 +9,7 @@ from netsim.checkers.models import Model
 from netsim.checkers.operations import Operation
 from netsim.checkers.order import Call, Order, Undecided
 
-__all__ = ["Contradiction", "contradiction"]
+__all__ = ["Contradiction", "find_contradiction"]
 
 # A step takes some 20 microseconds: an answer within two seconds.
 _MOST_STEPS = 25_000
@@ -38,7 +38,7 @@ class Contradiction:
         return f"no order explains {shown}" + (f", after {self.before:,} more" if self.before else "")
 
 
-def contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
+def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
     """Return what no order of operations explains; None if one order explains all results.
 
     Operations on different keys are explained apart. Those of unknown outcome may have taken effect, or not.

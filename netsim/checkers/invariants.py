@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
-from netsim.checkers.explain import contradiction
+from netsim.checkers.explain import find_contradiction
 from netsim.checkers.models import Model, register, transactions
 from netsim.checkers.operations import operations
 from netsim.checkers.order import Undecided
@@ -91,7 +91,7 @@ def _explained(model: Model, timed: bool) -> type[Invariant]:
         def at_end(self, agents: Agents) -> None:
             calls = operations(agents)
             try:
-                found = contradiction(calls, model, timed=timed)
+                found = find_contradiction(calls, model, timed=timed)
             except Undecided:
                 check.doubt(
                     f"history of {len(calls)} operations: undecided; more keys, or fewer that are unknown, help"

@@ -128,7 +128,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     def _make_self_pipe(self) -> None:
         # In virtual time only signal handlers need the pipe, and `add_signal_handler` makes it for them.
-        if self.clock.speed < math.inf:
+        if self.clock.pace < math.inf:
             super()._make_self_pipe()  # type: ignore[misc]
 
     def _close_self_pipe(self) -> None:
@@ -269,7 +269,7 @@ class Loop(asyncio.SelectorEventLoop):
         # Compare code objects first, which is fast: every new handle calls this method.
         maker = sys._getframe(1)
         code = maker.f_code
-        if not (code in _NUMBERED_CODES or self.clock.speed < math.inf):
+        if not (code in _NUMBERED_CODES or self.clock.pace < math.inf):
             if self._in_factory:
                 self._in_factory = False
             else:
@@ -379,7 +379,7 @@ class Loop(asyncio.SelectorEventLoop):
         """
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
-        if self.clock.speed == math.inf:
+        if self.clock.pace == math.inf:
             # asyncio.wrap_future cannot be used: since Python 3.14 its future is done at once, so the awaiting task
             # would run before callbacks that are ready now.
             finished: Future[_T] = self.create_future()
@@ -395,8 +395,8 @@ class Loop(asyncio.SelectorEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Wait up to ``timeout`` real s for threads to end; in virtual time or before Python 3.12, without limit."""
-        speed = self.clock.speed
-        settings = {} if timeout is None or speed == math.inf else {"timeout": timeout * speed}
+        pace = self.clock.pace
+        settings = {} if timeout is None or pace == math.inf else {"timeout": timeout * pace}
         self.clock.jobs += 1
         try:
             await super().shutdown_default_executor(**settings)
@@ -499,7 +499,7 @@ def _outside(name: str) -> Callable[..., Any]:
 
     @wraps(method)
     def only_in_real_time(self: Loop, *values: Any, **arguments: Any) -> Any:
-        if self.clock.speed == math.inf:
+        if self.clock.pace == math.inf:
             why = "virtual time jumps to the next event and does not wait for a socket, a pipe or another process"
             raise BadInput(f"loop.{name}: must go with clock='wall' in Network.run: {why}")
         return method(self, *values, **arguments)
@@ -511,18 +511,18 @@ for _name in filter(_OUTSIDE.match, dir(asyncio.SelectorEventLoop)):
     setattr(Loop, _name, _outside(_name))
 
 
-def new_loop(clock: ClockName = "virtual", speed: float = 1.0) -> Loop:
-    """Return an event loop on virtual time, or on wall-clock time accelerated by the factor ``speed``.
+def new_loop(clock: ClockName = "virtual", pace: float = 1.0) -> Loop:
+    """Return an event loop on virtual time, or on wall-clock time accelerated by the factor ``pace``.
 
     Raises
     ------
     BadInput
-        If ``clock`` is unknown or ``speed`` is not positive.
+        If ``clock`` is unknown or ``pace`` is not positive.
     """
     one_of("clock", clock, ("virtual", "wall"))
-    speed = finite("speed", speed, above=0)
+    pace = finite("pace", pace, above=0)
     if clock == "wall":
-        return Loop(WallSelector(speed))
+        return Loop(WallSelector(pace))
     if COMPILED is None:
         return Loop(VirtualSelector())
     loop: Loop = COMPILED.CompiledLoop(COMPILED.CompiledSelector())

@@ -39,7 +39,7 @@ from netsim.util import check, draws
 if TYPE_CHECKING:
     from netsim.clock.clock import Loop
 
-__all__ = ["Choice", "Chooser", "Hold", "Method", "Order", "install", "ordered", "ordering", "read"]
+__all__ = ["Choice", "Chooser", "Deferral", "Method", "Order", "install", "ordered", "ordering", "read"]
 
 Method = Literal["random", "priorities"]
 Kind = Literal["step", "frame", "agent"]
@@ -104,8 +104,10 @@ class Choice(NamedTuple):
         return self.words or f"{where}: {self.kind} {self.taken} of {self.among} first"
 
 
-class Hold(NamedTuple):
+class Deferral(NamedTuple):
     """A task of an agent, or a link to it, that waits at an instant until nothing else of the agent is ready.
+
+    A link that carries nothing for a while is a fault, `netsim.faults.Hold`.
 
     Where choices are made among agents, it may also be an agent, which waits until no other agent is ready.
 
@@ -118,7 +120,7 @@ class Hold(NamedTuple):
     thing : str
         The name of the task, or what else `Choice.things` has.
     words : str
-        The hold in words.
+        The deferral in words.
     """
 
     agent: Hashable
@@ -149,7 +151,7 @@ class Order:
         randomized scheduler with probabilistic guarantees of finding bugs").
     changes : int
         See ``method``.
-    schedule : iterable of Choice or Hold
+    schedule : iterable of Choice or Deferral
         These are as given, all others are asyncio's; not with a seed.
     version : str
         The versions of netsim and Python with which the schedule was recorded.
@@ -160,8 +162,8 @@ class Order:
     ----------
     choices : list of Choice
         The choices of the last run, if ``records``, unless it had several workers.
-    holds : list of Hold
-        The holds of the last run that kept something waiting, in words.
+    deferrals : list of Deferral
+        The deferrals of the last run that kept something waiting, in words.
     tells : bool
         Whether to put what is recorded into words, which takes longer than to record it.
 
@@ -177,7 +179,7 @@ class Order:
         *,
         method: Method = "random",
         changes: int = 2,
-        schedule: Iterable[Choice | Hold] = (),
+        schedule: Iterable[Choice | Deferral] = (),
         version: str = _VERSION,
         records: bool = False,
     ) -> None:
@@ -186,12 +188,12 @@ class Order:
         self.changes = check.integer("changes", changes, low=0)
         self.schedule, self.version = tuple(schedule), version
         for each in self.schedule:
-            check.instance("schedule", each, Choice | Hold, "of netsim.testing.Choice and Hold")
+            check.instance("schedule", each, Choice | Deferral, "of netsim.testing.Choice and Deferral")
         if self.schedule and seed is not None:
             raise BadInput("schedule: must be left out with a seed, which draws all choices")
         self.records = self.tells = check.flag("records", records)
         self.choices: list[Choice] = []
-        self.holds: list[Hold] = []
+        self.deferrals: list[Deferral] = []
 
     @classmethod
     def parse(cls, text: str) -> "Order":
@@ -212,7 +214,7 @@ class Order:
 
     def again(self) -> "Order":
         """Return the schedule that repeats the choices recorded in the last run."""
-        return Order(schedule=[*self.holds, *(each for each in self.choices if each.taken)])
+        return Order(schedule=[*self.deferrals, *(each for each in self.choices if each.taken)])
 
     def must_fit(self) -> None:
         """Raise BadInput if another version of Python or netsim, whose callbacks may be others, made the schedule."""
@@ -220,7 +222,7 @@ class Order:
             raise check.refuse("order", self.version, f"a schedule of {_VERSION}, whose callbacks have this order")
 
 
-def _parsed(line: str) -> Choice | Hold:
+def _parsed(line: str) -> Choice | Deferral:
     found = _WORDS.fullmatch(line)
     if found is None:
         forms = "at TIME s agent NAME[, choice NUMBER]: … comes before …[ and NUMBER more], or … waits until nothing …"
@@ -232,7 +234,7 @@ def _parsed(line: str) -> Choice | Hold:
     if found["held"]:
         is_task = not found["held"].startswith((_LINK, _CALLBACK, _ARRIVAL, _AGENT))
         task = re.search(r"\((?:line \d+, )?([^()]+)\)$", found["held"]) if is_task else None
-        return Hold(agent, time, task[1] if task else found["held"], line)
+        return Deferral(agent, time, task[1] if task else found["held"], line)
     number, taken = int(found["number"] or 1) - 1, int(found["more"] or 0) + 1
     first = found["first"]
     kind: Kind = "frame" if first.startswith(_FRAME) else "agent" if first.startswith(_AGENT) else "step"
@@ -275,7 +277,7 @@ def ordered(order: int | Order | None) -> Order | None:
 
 
 _Words = Callable[[Any, bool], str]
-"""Returns a thing in words and, if asked, the name by which a `Hold` knows it."""
+"""Returns a thing in words and, if asked, the name by which a `Deferral` knows it."""
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
 
@@ -308,8 +310,8 @@ class Chooser:
         Whether a choice is only the highest priority, as none changes any more.
     is_numbered : bool
         Whether choices are recorded, or taken from a schedule; else they need no number.
-    holds : dict
-        The agent's holds, as {time: {thing: Hold}}; those of all agents, if it chooses among agents.
+    deferrals : dict
+        The agent's deferrals, as {time: {thing: Deferral}}; those of all agents, if it chooses among agents.
     moved : set of float
         The times (s) at which it has put frames into another order than that of their links. Frames of such a time that
         are settled later come after them.
@@ -329,10 +331,12 @@ class Chooser:
             for each in order.schedule
             if isinstance(each, Choice) and each.agent == agent and each.kind == kind
         }
-        self.holds: dict[float, dict[str, Hold]] = {}
+        self.deferrals: dict[float, dict[str, Deferral]] = {}
         for each in order.schedule:
-            if isinstance(each, Hold) and (each.thing.startswith(_AGENT) if kind == "agent" else each.agent == agent):
-                self.holds.setdefault(each.time, {})[each.thing] = each
+            if isinstance(each, Deferral) and (
+                each.thing.startswith(_AGENT) if kind == "agent" else each.agent == agent
+            ):
+                self.deferrals.setdefault(each.time, {})[each.thing] = each
         self.moved: set[float] = set()
         self._time, self._number, self._made = -1.0, 0, 0
         self._priorities: dict[str, float] = {} if priorities is None else priorities
@@ -411,15 +415,15 @@ class Chooser:
 
     def rest(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> list[int]:
         """Return the places of the things that no hold keeps waiting; of all, if there are no others."""
-        held = self.holds.get(time, {})
+        held = self.deferrals.get(time, {})
         left = [place for place, key in enumerate(keys) if key not in held]
         if not left or len(left) == len(things):
             return list(range(len(things)))
         for key, thing in zip(keys, things, strict=True):
             hold = held.get(key)
-            if hold is not None and all(known[:3] != hold[:3] for known in self._order.holds):
+            if hold is not None and all(known[:3] != hold[:3] for known in self._order.deferrals):
                 said = f"{words(thing, True)} waits until nothing else is ready"
-                self._order.holds.append(hold._replace(words=f"{_where(hold.agent, time)}: {said}"))
+                self._order.deferrals.append(hold._replace(words=f"{_where(hold.agent, time)}: {said}"))
                 self._note(said)
         return left
 
@@ -436,7 +440,7 @@ class Chooser:
                 links.setdefault(entry[3].sender, deque()).append(entry)
             while links:
                 heads = sorted((link[0] for link in links.values()), key=lambda entry: entry[1])
-                if time in self.holds:
+                if time in self.deferrals:
                     heads = [heads[each] for each in self.rest(time, heads, [*map(_sender, heads)], _frame_in_words)]
                 keys = () if self.is_plain else [_sender(each) for each in heads]
                 which = self.pick(time, heads, keys, _frame_in_words) if len(heads) > 1 else 0
@@ -544,7 +548,7 @@ class _AgentQueue:
             return handles.pop()
         if len(things) < len(handles):
             self._find_things()
-        if self.special or chooser.holds:
+        if self.special or chooser.deferrals:
             place = self._place(now())
             self.special -= things[place] is _PLAIN or type(things[place]) is _Bare
             self.ranks.clear()
@@ -589,7 +593,7 @@ class _AgentQueue:
     def _place(self, now: float) -> int:
         """Choose the place of the next callback where not all may be next."""
         chooser, things, keys = self.chooser, self.things, self.keys
-        places = chooser.rest(now, things, keys, _in_words) if chooser.holds else list(range(len(things)))
+        places = chooser.rest(now, things, keys, _in_words) if chooser.deferrals else list(range(len(things)))
         offered: list[int] = []
         in_turn = False
         for place in places:
@@ -657,7 +661,7 @@ class ReadyQueue:
     def _turn(self, first: _AgentQueue, turns: Chooser) -> _AgentQueue:
         """Return the agent that acts when ``first`` has its turn, which then is the next to have one."""
         places, now = self._places, self._now()
-        is_held = now in turns.holds
+        is_held = now in turns.deferrals
         found = {first: -1}
         for at, place in enumerate(places):
             # What belongs to no agent is passed by none; and the first few are enough, unless one waits for all.

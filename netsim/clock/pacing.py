@@ -19,16 +19,16 @@ _READ_TIME = 0.02
 
 
 class PacedSelector(ClockSelector):
-    """Simulated time that passes ``speed`` times as fast as real time and is constant during an instant.
+    """Simulated time that passes ``pace`` times as fast as real time and is constant during an instant.
 
     The simulated time is 0 at ``epoch``, in seconds of `time.monotonic`. A timer that runs at most ``slack`` simulated
     seconds late still sees the time for which it was set.
     """
 
-    def __init__(self, epoch: float, speed: float, slack: float) -> None:
+    def __init__(self, epoch: float, pace: float, slack: float) -> None:
         super().__init__()
         self.limit = float("inf")
-        self.speed = speed
+        self.pace = pace
         # How often the clock jumped to the real time, because a timer ran later than the slack allows.
         self.overruns = 0
         # The longest time (real s) by which a timer ran late.
@@ -45,7 +45,7 @@ class PacedSelector(ClockSelector):
 
     def wall(self) -> float:
         """Return the real time since the epoch, in simulated seconds."""
-        return (time.monotonic() - self._epoch) * self.speed
+        return (time.monotonic() - self._epoch) * self.pace
 
     def now(self) -> float:
         """Return the time of the present instant, in simulated seconds."""
@@ -55,7 +55,7 @@ class PacedSelector(ClockSelector):
         """Sleep until the time ``until`` (s) or until a socket is ready; sockets are read before timers run."""
         wall = self.wall()
         if wall < until:
-            ready = self._sockets.select(min((until - wall) / self.speed, _LONGEST_SLEEP))
+            ready = self._sockets.select(min((until - wall) / self.pace, _LONGEST_SLEEP))
             wall = self.wall()
             if wall < until:
                 self._now = max(self._now, wall)
@@ -65,7 +65,7 @@ class PacedSelector(ClockSelector):
         if ready := self._read_sockets(until):
             return ready
         lag = wall - until
-        self.longest_lag = max(self.longest_lag, lag / self.speed)
+        self.longest_lag = max(self.longest_lag, lag / self.pace)
         self.overruns += lag > self._slack
         self._now = wall if lag > self._slack else max(self._now, until)
         return []
@@ -75,5 +75,5 @@ class PacedSelector(ClockSelector):
         real = time.monotonic()
         if due != self._due:
             self._due = due
-            self._read_until = real + max(_READ_TIME, 0.25 * self._slack / self.speed)
+            self._read_until = real + max(_READ_TIME, 0.25 * self._slack / self.pace)
         return self._sockets.select(0) if real < self._read_until else []

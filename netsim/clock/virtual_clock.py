@@ -2,7 +2,7 @@
 
 A loop asks its selector to wait for the next event. The virtual selector does not wait: it sets the clock to the next
 timer, so the cost of a simulated hour is that of its events. The wall selector sleeps for the simulated time divided by
-a speed factor.
+a pace factor.
 
 The selector keeps the timers itself, not in asyncio's heap, for three reasons. The heap does not keep the order of
 timers of equal times. asyncio passes its selector only the remaining time, from which rounding errors make it
@@ -115,11 +115,11 @@ class ClockSelector(selectors.BaseSelector):
         The number of jobs in other threads. Each wakes the loop when it ends; the loop waits for it without limit.
     ready : sized
         The loop's callbacks that are ready to run.
-    speed : float
+    pace : float
         Simulated seconds per real second.
     """
 
-    speed = math.inf
+    pace = math.inf
 
     def __init__(self) -> None:
         # `wake` ends a wait by releasing this lock. `threading.Event` would not do: in a signal handler its own lock
@@ -207,7 +207,7 @@ class ClockSelector(selectors.BaseSelector):
         timers = self._timers
         # In virtual time, read sockets only if no callback is ready. In real time always read them: otherwise callbacks
         # that keep each other ready would keep sockets from being read.
-        ready = [] if timeout is None or self.speed == math.inf else self._sockets.select(0)
+        ready = [] if timeout is None or self.pace == math.inf else self._sockets.select(0)
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         now = self.now()
@@ -321,29 +321,29 @@ class VirtualSelector(ClockSelector):
 
 
 class WallSelector(ClockSelector):
-    """Simulated time that passes ``speed`` times as fast as real time; it is 0 until the loop first waits.
+    """Simulated time that passes ``pace`` times as fast as real time; it is 0 until the loop first waits.
 
     Without a timer, data may still arrive from open sockets; the loop counts as stalled after ``patience`` real seconds
     without data.
     """
 
-    def __init__(self, speed: float, patience: float = PATIENCE) -> None:
+    def __init__(self, pace: float, patience: float = PATIENCE) -> None:
         super().__init__()
         self._patience = patience
         # Real time advances by itself, so no number of passes is too many.
         self.limit = math.inf
-        self.speed = speed
+        self.pace = pace
         self._start: float | None = None
 
     def now(self) -> float:
         """Return the simulated time in seconds."""
-        return 0.0 if self._start is None else (time.monotonic() - self._start) * self.speed
+        return 0.0 if self._start is None else (time.monotonic() - self._start) * self.pace
 
     def wait(self, until: float) -> Ready:
         """Sleep in real time until simulated time ``until`` (s) or until a socket is ready."""
         if self._start is None:
             self._start = time.monotonic()
-        return self._sockets.select(min((until - self.now()) / self.speed, _LONGEST_SLEEP))
+        return self._sockets.select(min((until - self.now()) / self.pace, _LONGEST_SLEEP))
 
     def _stand_still(self) -> Ready:
         # The loop's own wake-up pipe is always registered, so a socket is open only if there is more than one entry.

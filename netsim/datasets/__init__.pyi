@@ -1,4 +1,4 @@
 from .registry import SETS, SHIPPED, UNTRIED, Dataset
-from .store import Missing, find, get, in_cache, missing, where
+from .store import Missing, find, get
 
-__all__ = ["SETS", "SHIPPED", "UNTRIED", "Dataset", "Missing", "find", "get", "in_cache", "missing", "where"]
+__all__ = ["SETS", "SHIPPED", "UNTRIED", "Dataset", "Missing", "find", "get"]

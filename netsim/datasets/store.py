@@ -49,7 +49,7 @@ def find(name: str) -> Path:
     """
     known = SETS[check.one_of("name", name, SETS)]
     if (path := where(known)) is None:
-        raise missing(name, (known.suffix,))
+        raise refuse_missing(name, (known.suffix,))
     return used(path, by_name=True)
 
 
@@ -66,7 +66,7 @@ def in_cache(name: str, suffixes: Sequence[str]) -> Path | None:
     return next(filter(Path.exists, paths), None)
 
 
-def missing(name: str, suffixes: Sequence[str], otherwise: str = "") -> Missing:
+def refuse_missing(name: str, suffixes: Sequence[str], otherwise: str = "") -> Missing:
     """Return the error for a data set that is not here, with the files that NETSIM_DATA holds and the way to get it.
 
     ``suffixes`` are the file name endings that the caller can read, the preferred one first; ``otherwise`` is appended.

@@ -101,12 +101,12 @@ class MQTT(Transport):
         """Connect to the broker and subscribe; raises NetsimError if this fails."""
         loop = asyncio.get_running_loop()
         # aiomqtt measures its timeouts in the loop's seconds, which may be simulated.
-        speed = loop.clock.speed if isinstance(loop, Loop) else 1.0
+        pace = loop.clock.pace if isinstance(loop, Loop) else 1.0
         nodelay = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._aiomqtt.Client(
             self._host,
             self._port,
-            timeout=min(self.patience, _TIMEOUT) * speed,
+            timeout=min(self.patience, _TIMEOUT) * pace,
             socket_options=[nodelay],
             **self._login,
         )

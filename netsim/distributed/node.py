@@ -96,14 +96,14 @@ def must_be_apart(settings: Settings) -> None:
             raise BadInput(f"{name}: must be left out for agents in several processes, whose frames are on real links")
     if settings.routes is not None:
         raise BadInput("routing: must be left out for agents in several processes in real time; one process forwards")
-    if settings.clock != "virtual" or settings.speed != 1.0:
+    if settings.clock != "virtual" or settings.pace != 1.0:
         raise BadInput("clock: must be left out for agents in several processes in real time: see the transport's pace")
     if settings.order is not None:
         raise BadInput("order: must be left out for agents in several processes, as real time has an order of its own")
     if settings.deliveries:
         raise BadInput("deliveries = True: must be left out for agents in several processes in real time")
     if settings.viewer is not None:
-        raise BadInput("transport: must go without --watch, which shows the runs of one process")
+        raise BadInput("transport: must go without --live, which shows the runs of one process")
 
 
 def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Hashable, int]) -> bytes:

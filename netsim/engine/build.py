@@ -22,7 +22,7 @@ from netsim.core import Tally
 from netsim.core.records import RADIO_CAUSES, ROUTING_CAUSES, SOCKET_CAUSES
 from netsim.errors import BadInput
 from netsim.faults import ClockSkew, Faults
-from netsim.ipv6 import SixLowpan, Stack
+from netsim.ipv6 import IPv6Stack, SixLowpan
 from netsim.links.capacity import Capacity, Fluid
 from netsim.links.latency import Latency
 from netsim.links.link import Link
@@ -80,7 +80,7 @@ class Settings:
     order: "Order | None" = None
     deliveries: bool = False
     clock: ClockName = "virtual"
-    speed: float = 1.0
+    pace: float = 1.0
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
@@ -296,7 +296,7 @@ def _add_shared(run: "Runtime", tally: Tally) -> tuple[Shared, dict[Hashable, Sh
     run.own = _skewed_shared(settings, run.shared)
     if settings.stack is not None and settings.link.mtu is not None:
         agents = {name: run.agents[name] for name in settings.graph}
-        stack = Stack(settings.stack, agents, settings.kinds, settings.link.mtu)
+        stack = IPv6Stack(settings.stack, agents, settings.kinds, settings.link.mtu)
         for shared in run.all_shared:
             shared.stack = stack
     return run.shared, run.own

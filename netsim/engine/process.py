@@ -302,7 +302,7 @@ def _count(more: int) -> None:
 
 def _sleep_and_warn(seconds: Any, /) -> None:
     loop = asyncio._get_running_loop()
-    if isinstance(loop, Loop) and loop.clock.speed == math.inf:
+    if isinstance(loop, Loop) and loop.clock.pace == math.inf:
         warnings.warn(
             f"time.sleep({seconds!r}) in an agent takes no simulated time and holds up all agents: "
             "await asyncio.sleep(…)",

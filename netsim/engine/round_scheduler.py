@@ -190,7 +190,7 @@ def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, A
     """Return, by agent name, the functions that create the main coroutines; agents in no batch are absent."""
     settings = run.settings
     observed = run.result.watch is not None or settings.viewer is not None
-    timed = run.loop.clock.speed < math.inf
+    timed = run.loop.clock.pace < math.inf
     special = run.medium is not None or settings.inbox_limit is not None or settings.link.reliability_model.numbers
     special = special or settings.compute is not None or settings.order is not None
     if not ENABLED or observed or timed or special or settings.faults:

@@ -196,7 +196,7 @@ class Runtime:
         from netsim.clock.order import Chooser, Kind, install
 
         order.choices.clear()
-        order.holds.clear()
+        order.deferrals.clear()
 
         # One map for all, so that an agent has the same priority whoever has the turn.
         priorities: dict[str, float] = {}

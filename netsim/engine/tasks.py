@@ -379,8 +379,8 @@ class _Wait:
     async def until_done(self, tasks: Callable[[], Pending]) -> None:
         """Wait until ``tasks``, called repeatedly, returns no unfinished task."""
         timer = None
-        if self._clock.speed < math.inf:
-            timer = self._loop.call_later(SECONDS_PER_STOP * self._clock.speed, self._give_up)
+        if self._clock.pace < math.inf:
+            timer = self._loop.call_later(SECONDS_PER_STOP * self._clock.pace, self._give_up)
         else:
             self._clock.on_pass.append(self._count)
         self._clock.on_standstill.append(self._on_deadlock)

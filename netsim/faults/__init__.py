@@ -3,7 +3,7 @@
 from netsim.faults import events
 from netsim.faults.events import *  # noqa: F403
 from netsim.faults.script import Faults
-from netsim.faults.words import schedule
+from netsim.faults.words import read
 
-__all__ = ["Faults", "schedule"]
+__all__ = ["Faults", "read"]
 __all__ += events.__all__

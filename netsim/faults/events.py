@@ -501,30 +501,24 @@ class Lose(Fault):
 
     Parameters
     ----------
-    link : (Hashable, Hashable)
-        Sender and receiver.
+    sender, receiver : Hashable
+        The ends of the link.
     at : float
         Time in seconds: the first frame offered to the link from this time on is lost.
     """
 
-    link: tuple[Hashable, Hashable]
+    sender: Hashable
+    receiver: Hashable
     at: float
     until = None
     plural = "losses"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (isinstance(self.link, tuple | list) and len(self.link) == 2):
-            raise check.refuse("Lose: link", self.link, "a pair (sender, receiver)")
-        check.put(self, link=tuple(self.link))
-
     def links(self) -> Links:
         """Return the fault's link as a tuple of one."""
-        return (self.link,)
+        return ((self.sender, self.receiver),)
 
     def __str__(self) -> str:
-        sender, receiver = self.link
-        return f"link {sender!r} → {receiver!r} loses the next frame from {self.at:g} s"
+        return f"link {self.sender!r} → {self.receiver!r} loses the next frame from {self.at:g} s"
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
         for outbox, link_index in injector.outboxes(self.links()):
@@ -532,7 +526,7 @@ class Lose(Fault):
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(sampler.edge(), sampler.span()[0])
+        return cls(*sampler.edge(), sampler.span()[0])
 
 
 @dataclass(frozen=True)
@@ -724,7 +718,7 @@ class Move(_OfAgent):
 class Rewire(Fault):
     """A time-varying graph: at each time the network has the links of one graph of a sequence, and agents know them.
 
-    From ``at`` on, the network has the links of the first graph, ``every`` seconds later those of the second, and so
+    From ``at`` on, the network has the links of the first graph, ``period`` seconds later those of the second, and so
     on. The whole sequence is played ``repeat`` times; the last graph stays. `Agent.out_neighbors` and
     `Agent.in_neighbors` change with the graph. A broadcast is still offered to all links of the network's graph, and
     ends as ``link_down`` on an absent link; frames in flight arrive. If the graph changes at the instant at which a
@@ -736,7 +730,7 @@ class Rewire(Fault):
     graphs : sequence
         The graphs, each as a networkx graph or as a list of links (sender, receiver). The network's graph must have all
         of these links; `netsim.topology.union` makes such a graph.
-    every : float
+    period : float
         Seconds from graph to graph; use the network's ``round_period`` for one graph a round.
     repeat : int
         Number of times that the whole sequence is played.
@@ -745,13 +739,13 @@ class Rewire(Fault):
     """
 
     graphs: tuple[Links, ...]
-    every: float
+    period: float
     repeat: int = 1
     at: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.fields(self, check.finite, "every", low=SHORTEST_ROUND)
+        check.fields(self, check.finite, "period", low=SHORTEST_ROUND)
         check.fields(self, check.integer, "repeat", low=1)
         if not isinstance(self.graphs, Iterable) or isinstance(self.graphs, str | nx.Graph):
             raise check.refuse("graphs", self.graphs, "a sequence of networkx graphs, or of lists of links")
@@ -765,7 +759,7 @@ class Rewire(Fault):
 
     def __str__(self) -> str:
         times = f", {self.repeat} times" if self.repeat > 1 else ""
-        return f"{len(self.graphs)} graphs follow one another, each {self.every:g} s{times}, from {self.at:g} s"
+        return f"{len(self.graphs)} graphs follow one another, each {self.period:g} s{times}, from {self.at:g} s"
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
         injector.rewire(self, 0)

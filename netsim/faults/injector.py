@@ -223,7 +223,7 @@ class FaultInjector:
             context.out_neighbors = tuple(each for each in self.graph[name] if (name, each) in there)
             context.in_neighbors = tuple(each for each in senders_to(self.graph, name) if (each, name) in there)
         if place + 1 < fault.repeat * len(fault.graphs):
-            self._run.schedule(fault.at + (place + 1) * fault.every, partial(self.rewire, fault, place + 1))
+            self._run.schedule(fault.at + (place + 1) * fault.period, partial(self.rewire, fault, place + 1))
 
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
         """For each of ``links``, yield the sender's outbox and the link's index in this outbox.

@@ -22,7 +22,7 @@ from netsim.faults.script import Faults
 from netsim.util import check
 from netsim.util.datafiles import used
 
-__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "schedule"]
+__all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "read"]
 
 FORMS = (
     "TIME crash NODE [until TIME] [keeping state]",
@@ -295,7 +295,7 @@ def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
             assert order.by is not None
             return Straggler(_node(order, graph), order.by, order.at, order.until)
         case "lose":
-            return Lose(_link(order, graph), order.at)
+            return Lose(*_link(order, graph), order.at)
     return Partition(_side(order, graph), order.at, order.until, order.target.endswith("->"), order.drops)
 
 
@@ -397,7 +397,7 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     return faults
 
 
-def schedule(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
+def read(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
     """Read what happens to links and nodes from a csv file, and apply it to a network's own faults as `parse` does.
 
     Parameters
@@ -494,8 +494,7 @@ def _text_of(fault: Fault) -> str | None:
             return f"{at} hold {sender}{until}"
         case Hold(sender=sender, receiver=receiver, one_way=one_way) if receiver is not None:
             return f"{at} hold {sender}{'->' if one_way else '-'}{receiver}{until}"
-        case Lose(link=link):
-            sender, receiver = link
+        case Lose(sender=sender, receiver=receiver):
             return f"{at} lose {sender}-{receiver}"
         case Partition(side=side, one_way=one_way, drops=drops):
             arrow, dropping = "->" if one_way else "", _DROPPING if drops else ""

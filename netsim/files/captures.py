@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from netsim.errors import BadInput
-from netsim.files.source import Source
+from netsim.files.content import FileContent
 from netsim.util import check
 
 __all__ = ["Packet", "is_capture", "read_packets"]
@@ -60,7 +60,7 @@ def read_packets(path: str | Path) -> list[Packet]:
     BadInput
         If the file is missing, is no capture, is cut short, or has no packet.
     """
-    source = Source.read("packets", path)
+    source = FileContent.read("packets", path)
     if not is_capture(source.data):
         raise source.refuse("a capture of pcap or pcapng")
     try:
@@ -75,7 +75,7 @@ def read_packets(path: str | Path) -> list[Packet]:
     return [Packet((at - found[0][0]) / 1e9, size) for at, size in found]
 
 
-def _of_pcap(source: Source) -> list[tuple[int, int]]:
+def _of_pcap(source: FileContent) -> list[tuple[int, int]]:
     """Return the time (ns) and the size of each packet of pcap."""
     data = source.data
     order = "<" if struct.unpack("<I", data[:4])[0] in _MAGIC else ">"
@@ -92,7 +92,7 @@ def _of_pcap(source: Source) -> list[tuple[int, int]]:
     return found
 
 
-def _of_pcapng(source: Source) -> list[tuple[int, int]]:
+def _of_pcapng(source: FileContent) -> list[tuple[int, int]]:
     """Return the time (ns) and the size of each packet of pcapng."""
     data, at, order = source.data, 0, "<"
     clocks: list[_Clock] = []
@@ -118,7 +118,7 @@ def _of_pcapng(source: Source) -> list[tuple[int, int]]:
     return found
 
 
-def _clock_of(source: Source, options: bytes, order: str) -> _Clock:
+def _clock_of(source: FileContent, options: bytes, order: str) -> _Clock:
     clock, at = _Clock(), 0
     while at + 4 <= len(options):
         code, length = struct.unpack_from(f"{order}2H", options, at)
@@ -134,7 +134,7 @@ def _clock_of(source: Source, options: bytes, order: str) -> _Clock:
     return clock
 
 
-def _packet_of(source: Source, body: bytes, order: str, clocks: list[_Clock]) -> tuple[int, int]:
+def _packet_of(source: FileContent, body: bytes, order: str, clocks: list[_Clock]) -> tuple[int, int]:
     interface, high, low, _, size = struct.unpack_from(f"{order}5I", body)
     if interface >= len(clocks):
         raise BadInput(f"{source.where}: must have an interface for each packet; {interface} is not described")

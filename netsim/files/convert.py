@@ -12,13 +12,13 @@ import numpy as np
 
 from netsim.errors import BadInput
 from netsim.files.captures import read_packets
-from netsim.files.graph_file import left_out
-from netsim.files.graphs import read_graph
-from netsim.files.kinds import Kind, kind_of, read_motes
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import FileKind, kind_of, read_motes
+from netsim.files.graph_reader import read_graph
 from netsim.files.measured import is_k7, k7_table, rssi_powers
 from netsim.files.motes import NUMBERS
+from netsim.files.parsed_graph import left_out
 from netsim.files.places import place_nodes
-from netsim.files.source import Source
 from netsim.files.traces import Leg, read_ways
 from netsim.util.files import write_pieces
 
@@ -54,9 +54,9 @@ def convert(path: str | Path, out: str | Path) -> Converted:
     NetsimError
         If the file cannot be written.
     """
-    source, target = Source.read("file", path), Path(out)
+    source, target = FileContent.read("file", path), Path(out)
     kind = kind_of(source)
-    writers: dict[str, Callable[[Source], tuple[str, bytes, list[str]]]] = _WRITERS[kind]
+    writers: dict[str, Callable[[FileContent], tuple[str, bytes, list[str]]]] = _WRITERS[kind]
     if target.suffix not in writers:
         allowed = " or ".join(writers)
         raise BadInput(f"out = {str(out)!r}: must end in {allowed}: {source.path.name} holds {_NAMES[kind]}")
@@ -84,7 +84,7 @@ def _cell(value: Any) -> Any:
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
-def _graph(source: Source) -> "tuple[nx.Graph[Any], str, list[str]]":
+def _graph(source: FileContent) -> "tuple[nx.Graph[Any], str, list[str]]":
     """Return a file's graph, whose attributes are numbers and texts, and places also ``x``, ``y`` and ``z``."""
     found = read_graph(source)
     notes = [*found.notes, *place_nodes(data for _, data in found.graph.nodes(data=True))]
@@ -103,19 +103,19 @@ def _graph(source: Source) -> "tuple[nx.Graph[Any], str, list[str]]":
     return graph, what, notes
 
 
-def _to_graphml(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_graphml(source: FileContent) -> tuple[str, bytes, list[str]]:
     graph, what, notes = _graph(source)
     content = io.BytesIO()
     nx.write_graphml_xml(graph, content, named_key_ids=True)
     return what, content.getvalue(), notes
 
 
-def _to_json(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_json(source: FileContent) -> tuple[str, bytes, list[str]]:
     graph, what, notes = _graph(source)
     return what, json.dumps(nx.node_link_data(graph, edges="edges"), indent=1).encode() + b"\n", notes
 
 
-def _to_edges(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_edges(source: FileContent) -> tuple[str, bytes, list[str]]:
     graph, what, notes = _graph(source)
     names = list(
         dict.fromkeys(
@@ -134,18 +134,18 @@ def _to_edges(source: Source) -> tuple[str, bytes, list[str]]:
 # --- motes, ways, links and packets -----------------------------------------------------------------------------------
 
 
-def _to_motes(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_motes(source: FileContent) -> tuple[str, bytes, list[str]]:
     found = read_motes(source)
-    heights = any(len(mote["at"]) > 2 for mote in found.motes.values())
+    heights = any(len(mote["position"]) > 2 for mote in found.motes.values())
     known = [
         name for name in ("sink", "role", "roaming", *NUMBERS) if any(mote.get(name) for mote in found.motes.values())
     ]
-    rows = ([name, *mote["at"], *(mote.get(each, "") for each in known)] for name, mote in found.motes.items())
+    rows = ([name, *mote["position"], *(mote.get(each, "") for each in known)] for name, mote in found.motes.items())
     content = _table(["name", "x", "y", *(["z"] if heights else []), *known], rows)
     return f"{len(found.motes):,} motes ({found.form})", content, found.notes
 
 
-def _to_ways(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_ways(source: FileContent) -> tuple[str, bytes, list[str]]:
     found = read_ways(source)
     nodes: dict[Any, list[Leg]] = {}
     for leg in found.legs:
@@ -156,7 +156,7 @@ def _to_ways(source: Source) -> tuple[str, bytes, list[str]]:
     return f"ways of {len(nodes):,} nodes ({found.form})", content, found.notes
 
 
-def _rows_of(source: Source, legs: Sequence[Leg]) -> list[list[Any]]:
+def _rows_of(source: FileContent, legs: Sequence[Leg]) -> list[list[Any]]:
     """Return the rows of a node: where it is when it begins and ends to walk."""
     first = legs[0]
     rows: list[list[Any]] = [[first.at, first.node, *first.to]]
@@ -169,7 +169,7 @@ def _rows_of(source: Source, legs: Sequence[Leg]) -> list[list[Any]]:
     return rows
 
 
-def _to_links(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_links(source: FileContent) -> tuple[str, bytes, list[str]]:
     if is_k7(source):
         means = k7_table(source).groupby(["src", "dst"], sort=False)["pdr"].mean()
         rows = [[*pair, float(value)] for pair, value in means.items()]  # type: ignore[misc]
@@ -180,19 +180,19 @@ def _to_links(source: Source) -> tuple[str, bytes, list[str]]:
     return f"{len(powers):,} links (csv)", content, notes
 
 
-def _to_packets(source: Source) -> tuple[str, bytes, list[str]]:
+def _to_packets(source: FileContent) -> tuple[str, bytes, list[str]]:
     packets = read_packets(source.path)
     return f"{len(packets):,} packets", _table(["time", "size"], packets), []
 
 
-_WRITERS: dict[Kind, dict[str, Callable[[Source], tuple[str, bytes, list[str]]]]] = {
+_WRITERS: dict[FileKind, dict[str, Callable[[FileContent], tuple[str, bytes, list[str]]]]] = {
     "graph": {".graphml": _to_graphml, ".json": _to_json, ".csv": _to_edges},
     "motes": {".csv": _to_motes},
     "ways": {".csv": _to_ways},
     "links": {".csv": _to_links},
     "packets": {".csv": _to_packets},
 }
-_NAMES: dict[Kind, str] = {
+_NAMES: dict[FileKind, str] = {
     "graph": "a graph",
     "motes": "motes",
     "ways": "ways of nodes",

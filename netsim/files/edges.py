@@ -10,8 +10,8 @@ import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput, one_line
-from netsim.files.graph_file import FORMS, Graph, GraphFile, left_out, refuse
 from netsim.files.matrices import of_matrix
+from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, left_out, refuse
 
 __all__ = ["of_adjacency", "of_table"]
 
@@ -33,7 +33,7 @@ _TIME = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[.
 Row = tuple[int, list[str]]
 
 
-def of_table(where: str, text: str) -> GraphFile:
+def of_table(where: str, text: str) -> ParsedGraph:
     """Read a table as a matrix if it can be one, else as a list of edges."""
     rows, delimiter, attributes = _rows_of(where, text)
     if not rows:
@@ -99,7 +99,7 @@ def _number(text: str, delimiter: str) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _matrix_of(where: str, rows: list[Row], delimiter: str) -> GraphFile | None:
+def _matrix_of(where: str, rows: list[Row], delimiter: str) -> ParsedGraph | None:
     """Return the graph of a square matrix, or None if the table cannot be one."""
     labels = None
     body = [cells for _, cells in rows]
@@ -161,7 +161,7 @@ def _places(count: int) -> list[str]:
     return [str(place) for place in range(count)]
 
 
-def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int, dict[str, Any]]) -> GraphFile:
+def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int, dict[str, Any]]) -> ParsedGraph:
     header = [cell.lower() for cell in rows[0][1]]
     ends = next((pair for pair in _END_COLUMNS if set(pair) <= set(header)), None)
     source, target, weight = 0, 1, 2
@@ -197,7 +197,7 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
         seen.add((a, b))
         if not graph.has_edge(a, b):
             graph.add_edge(a, b, **more)
-    return GraphFile("a list of edges", graph, [left_out(parallel, "parallel edge")] if parallel else [])
+    return ParsedGraph("a list of edges", graph, [left_out(parallel, "parallel edge")] if parallel else [])
 
 
 def _check_numbers(where: str, rows: list[Row], name: str, at: int, delimiter: str) -> None:
@@ -248,7 +248,7 @@ def _check_plain(where: str, rows: list[Row], delimiter: str) -> None:
             raise refuse(where, f"an edge, or name the columns of its ends source and target; it has {some}", line)
 
 
-def of_adjacency(where: str, text: str) -> GraphFile:
+def of_adjacency(where: str, text: str) -> ParsedGraph:
     """Read an adjacency list as networkx writes it, with a node and its neighbours in a line, or in several lines."""
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1)]
     lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
@@ -267,10 +267,10 @@ def of_adjacency(where: str, text: str) -> GraphFile:
             parallel += (node, other) in seen
             seen.add((node, other))
             graph.add_edge(node, other)
-    return GraphFile("an adjacency list", nx.Graph(graph), [left_out(parallel, "parallel edge")] if parallel else [])
+    return ParsedGraph("an adjacency list", nx.Graph(graph), [left_out(parallel, "parallel edge")] if parallel else [])
 
 
-def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None:
+def _several_lines(where: str, lines: list[tuple[int, str]]) -> ParsedGraph | None:
     """Read networkx's multiline adjacency list, or return None if the lines are not in this format.
 
     In this format, a line with a node's name and a count n is followed by n lines, each with one edge of the node.
@@ -291,4 +291,4 @@ def _several_lines(where: str, lines: list[tuple[int, str]]) -> GraphFile | None
                 return None
             graph.add_edge(node, name, **_literal(where, line, "{" + rest))
         place += 1 + int(count)
-    return GraphFile("an adjacency list", graph)
+    return ParsedGraph("an adjacency list", graph)

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.files.graph_file import Graph, GraphFile, check_fits, unequal_weights
+from netsim.files.parsed_graph import Graph, ParsedGraph, check_fits, unequal_weights
 
 __all__ = ["of_matrix", "of_matrix_market", "of_npy", "of_npz"]
 
@@ -19,7 +19,7 @@ __all__ = ["of_matrix", "of_matrix_market", "of_npy", "of_npz"]
 _MOST_BYTES = 2**28
 
 
-def of_matrix_market(where: str, text: str) -> GraphFile:
+def of_matrix_market(where: str, text: str) -> ParsedGraph:
     """Return the graph of a matrix in the exchange format of the Matrix Market, math.nist.gov/MatrixMarket."""
     from scipy.io import mmread
 
@@ -37,7 +37,7 @@ def of_matrix_market(where: str, text: str) -> GraphFile:
         return _of_sparse(where, mmread(io.BytesIO(text.encode())))
 
 
-def of_npy(where: str, data: bytes) -> GraphFile:
+def of_npy(where: str, data: bytes) -> ParsedGraph:
     """Return the graph of a matrix in an ``.npy`` file of numpy."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
@@ -50,7 +50,7 @@ def of_npy(where: str, data: bytes) -> GraphFile:
     return of_matrix("a matrix", where, np.load(io.BytesIO(data), allow_pickle=False))
 
 
-def of_npz(where: str, data: bytes) -> GraphFile:
+def of_npz(where: str, data: bytes) -> ParsedGraph:
     """Return the graph of the one matrix in an ``.npz`` file of numpy or scipy.sparse."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         size = sum(each.file_size for each in archive.infolist())
@@ -74,7 +74,7 @@ def _check_shape(where: str, shape: Sequence[int]) -> None:
     check_fits(where, shape[0])
 
 
-def _of_sparse(where: str, matrix: Any) -> GraphFile:
+def _of_sparse(where: str, matrix: Any) -> ParsedGraph:
     from scipy.sparse import coo_array
 
     if not hasattr(matrix, "tocoo"):
@@ -84,7 +84,7 @@ def _of_sparse(where: str, matrix: Any) -> GraphFile:
     return _of_entries(where, int(found.shape[0]), found.row, found.col, found.data)
 
 
-def of_matrix(form: str, where: str, matrix: Any, labels: Sequence[str] | None = None) -> GraphFile:
+def of_matrix(form: str, where: str, matrix: Any, labels: Sequence[str] | None = None) -> ParsedGraph:
     """Return the graph with an edge for each number of a square matrix that is not 0."""
     array = np.asarray(matrix)
     _check_shape(where, array.shape)
@@ -94,7 +94,7 @@ def of_matrix(form: str, where: str, matrix: Any, labels: Sequence[str] | None =
 
 def _of_entries(
     where: str, count: int, rows: Any, columns: Any, values: Any, labels: Sequence[str] | None = None
-) -> GraphFile:
+) -> ParsedGraph:
     if values.dtype.kind not in "biuf":
         raise BadInput(f"{where}: must be a matrix of numbers; it is of {values.dtype}")
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
@@ -108,4 +108,4 @@ def _of_entries(
     entries = [each for each in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True) if each[2]]
     for row, column, value in entries:
         graph.add_edge(names[row], names[column], **({} if plain else {"weight": float(value)}))
-    return GraphFile("a matrix", graph, unequal_weights(entries))
+    return ParsedGraph("a matrix", graph, unequal_weights(entries))

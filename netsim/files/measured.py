@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable
 from typing import TYPE_CHECKING
 
 from netsim.errors import BadInput
-from netsim.files.source import Source
+from netsim.files.content import FileContent
 from netsim.util import check, tables
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ _ENDS = (("sender", "receiver"), ("src", "dst"), ("source", "target"), ("tx", "r
 _POWERS = ("rssi", "mean_rssi", "rssi_dbm", "power_dbm")
 
 
-def is_k7(source: Source) -> bool:
+def is_k7(source: FileContent) -> bool:
     """Return whether a file is a K7 trace: JSON alone in the first line, and the columns of csv in the second."""
     first, _, rest = source.data[:4096].partition(b"\n")
     return first.lstrip().startswith(b"{") and first.rstrip().endswith(b"}") and rest[:64].lstrip()[:9] == b"datetime,"
 
 
-def k7_table(source: Source) -> "pd.DataFrame":
+def k7_table(source: FileContent) -> "pd.DataFrame":
     """Return the rows of a K7 trace that a mote received: datetime, src, dst, channel, pdr, and what else it has.
 
     Raises
@@ -62,7 +62,7 @@ def is_rssi(columns: Collection[str]) -> bool:
     return any(set(pair) <= set(columns) for pair in _ENDS) and any(name in columns for name in _POWERS)
 
 
-def rssi_powers(source: Source) -> tuple[dict[tuple[Hashable, Hashable], float], list[str]]:
+def rssi_powers(source: FileContent) -> tuple[dict[tuple[Hashable, Hashable], float], list[str]]:
     """Return the received power {(sender, receiver): dBm} of each measured link, and notes.
 
     Columns are ``sender`` and ``receiver`` (or ``src`` and ``dst``, ``tx`` and ``rx``, …) and ``rssi`` (or

@@ -11,9 +11,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from netsim.errors import BadInput
-from netsim.files.graph_file import left_out
+from netsim.files.content import FileContent
+from netsim.files.parsed_graph import left_out
 from netsim.files.places import degrees_of, project
-from netsim.files.source import Source
 from netsim.util import tables
 
 __all__ = ["COLUMNS", "NUMBERS", "Motes", "is_iotlab", "of_cooja", "of_iotlab", "read_table"]
@@ -32,7 +32,7 @@ Mote = dict[str, Any]
 
 @dataclass
 class Motes:
-    """What a file tells of motes: {name: what is known of it}, with ``at`` in metres; ``notes`` tell what was done."""
+    """What a file tells of motes, {name: what is known of it}, ``position`` in metres; ``notes``: what was done."""
 
     form: str
     motes: dict[Hashable, Mote]
@@ -42,7 +42,7 @@ class Motes:
 # --- csv --------------------------------------------------------------------------------------------------------------
 
 
-def read_table(source: Source) -> Motes:
+def read_table(source: FileContent) -> Motes:
     """Return the motes of a csv file with the columns name, x and y, or longitude and latitude, and `COLUMNS`.
 
     Or, with a column network_address, the nodes of IoT-LAB.
@@ -63,7 +63,7 @@ def read_table(source: Source) -> Motes:
         at = tuple(tables.number(where, row, column) for column in (*pair, "z") if column in row)
         if pair != ("x", "y") and degrees_of(row | dict(zip(pair, at, strict=False))) is None:
             raise BadInput(f"{where}: longitude, latitude = {at[:2]}: must be degrees")
-        mote = found[node] = {"at": at, "role": row.get("role", "")}
+        mote = found[node] = {"position": at, "role": row.get("role", "")}
         for flag in ("sink", "roaming"):
             text = row.get(flag, "").lower()
             if text not in _YES + _NO:
@@ -72,8 +72,8 @@ def read_table(source: Source) -> Motes:
         mote |= {key: tables.number(where, row, key) for key in NUMBERS if row.get(key)}
     if pair == ("x", "y") or not found:
         return Motes("csv", found)
-    places, note = project({node: mote["at"] for node, mote in found.items()})
-    return Motes("csv", {node: mote | {"at": places[node]} for node, mote in found.items()}, [note])
+    places, note = project({node: mote["position"] for node, mote in found.items()})
+    return Motes("csv", {node: mote | {"position": places[node]} for node, mote in found.items()}, [note])
 
 
 # --- IoT-LAB ----------------------------------------------------------------------------------------------------------
@@ -98,12 +98,12 @@ def _first_with_address(nodes: Sequence[Any]) -> Any:
     return next((node for node in nodes if isinstance(node, Mapping) and _ADDRESS in node), None)
 
 
-def of_iotlab(source: Source) -> Motes:
+def of_iotlab(source: FileContent) -> Motes:
     """Return the nodes of IoT-LAB in the JSON of its API: their places, their architecture as role, and who moves."""
     return _of_nodes(source, _listed(source.json()))
 
 
-def _of_nodes(source: Source, nodes: Sequence[Any]) -> Motes:
+def _of_nodes(source: FileContent, nodes: Sequence[Any]) -> Motes:
     found: dict[Hashable, Mote] = {}
     nowhere = 0
     addresses = [str(node.get(_ADDRESS, "")) if isinstance(node, Mapping) else "" for node in nodes]
@@ -120,7 +120,7 @@ def _of_nodes(source: Source, nodes: Sequence[Any]) -> Motes:
         role = str(node.get("archi") or "").partition(":")[0]
         # A robot says mobile = 1; its place is where its charging dock is.
         moves = str(node.get("mobile") or "0") == "1"
-        found[name] = {"at": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
+        found[name] = {"position": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
     if not found:
         raise source.refuse("a list of nodes with x and y; none has")
     return Motes("IoT-LAB", found, [left_out(nowhere, "node") + " without a place"] if nowhere else [])
@@ -137,7 +137,7 @@ def _coordinate(value: Any) -> float | None:
 # --- Cooja ------------------------------------------------------------------------------------------------------------
 
 
-def of_cooja(source: Source) -> Motes:
+def of_cooja(source: FileContent) -> Motes:
     """Return the motes of a simulation of Cooja: their places, and as role the description of their type.
 
     Motes are named by their ids; the height is left out if all stand at 0. The radio medium is not read: `Deployment`
@@ -153,11 +153,11 @@ def of_cooja(source: Source) -> Motes:
         if name in found:
             raise source.refuse(f"a simulation whose motes have ids that differ; {name} are two")
         role = inside.get(id(mote)) or types.get(mote.findtext("motetype_identifier", "").strip(), "")
-        found[name] = {"at": at, "role": role}
+        found[name] = {"position": at, "role": role}
     if not found:
         raise source.refuse("a simulation with motes")
-    if not any(mote["at"][2] for mote in found.values()):
-        found = {name: mote | {"at": mote["at"][:2]} for name, mote in found.items()}
+    if not any(mote["position"][2] for mote in found.values()):
+        found = {name: mote | {"position": mote["position"][:2]} for name, mote in found.items()}
     return Motes(
         "Cooja", found, ["left out the radio medium"] if root.find("simulation/radiomedium") is not None else []
     )
@@ -173,7 +173,7 @@ def _settings(mote: ElementTree.Element, interface: str) -> ElementTree.Element 
     return next((one for one in each if (one.text or "").strip().endswith(interface)), None)
 
 
-def _id_of(source: Source, mote: ElementTree.Element, number: int) -> int:
+def _id_of(source: FileContent, mote: ElementTree.Element, number: int) -> int:
     settings = _settings(mote, "MoteID")
     text = None if settings is None else settings.findtext("id")
     if text is None:
@@ -184,7 +184,7 @@ def _id_of(source: Source, mote: ElementTree.Element, number: int) -> int:
     return int(value)
 
 
-def _place_of(source: Source, mote: ElementTree.Element) -> tuple[float, float, float]:
+def _place_of(source: FileContent, mote: ElementTree.Element) -> tuple[float, float, float]:
     settings = _settings(mote, "Position")
     if settings is None:
         raise source.refuse("a simulation whose motes have places")

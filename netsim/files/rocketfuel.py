@@ -10,8 +10,8 @@ from typing import Any
 
 import networkx as nx
 
-from netsim.files.graph_file import GraphFile, left_out
-from netsim.files.source import Source
+from netsim.files.content import FileContent
+from netsim.files.parsed_graph import ParsedGraph, left_out
 
 __all__ = ["is_map", "is_weights", "of_map", "of_weights"]
 
@@ -24,13 +24,13 @@ _ROUTER_NAME = r"[^\s,]+,\+?[^\s,]*\d"
 _WEIGHTS = re.compile(rf"{_ROUTER_NAME} {_ROUTER_NAME} [-+.\deE]+")
 
 
-def is_map(source: Source) -> bool:
+def is_map(source: FileContent) -> bool:
     """Return whether a file is a map of routers: it is called so, or its first line is a router's."""
     first = next(source.lines(), None)
     return source.suffix == ".cch" or (first is not None and _ROUTER.fullmatch(first[1]) is not None)
 
 
-def of_map(source: Source) -> GraphFile:
+def of_map(source: FileContent) -> ParsedGraph:
     """Return the graph of a map (``.cch``): routers with ``location``, ``address`` and ``backbone``; links say no more.
 
     Links to routers of other providers are left out.
@@ -52,16 +52,16 @@ def of_map(source: Source) -> GraphFile:
     # A link to a router without a line of its own leads out of the map, too.
     graph.add_edges_from((a, b) for a, b in ends if b in graph)
     outside += sum(b not in graph for _, b in ends)
-    return GraphFile("Rocketfuel's map", graph, [left_out(outside, "link") + " out of the map"] if outside else [])
+    return ParsedGraph("Rocketfuel's map", graph, [left_out(outside, "link") + " out of the map"] if outside else [])
 
 
-def is_weights(source: Source) -> bool:
+def is_weights(source: FileContent) -> bool:
     """Return whether a file lists links with latencies or weights: it is called so, or all its lines are such links."""
     lines = [text for _, text in source.lines()]
     return source.suffix == ".intra" or (bool(lines) and all(_WEIGHTS.fullmatch(text) for text in lines))
 
 
-def of_weights(source: Source) -> GraphFile:
+def of_weights(source: FileContent) -> ParsedGraph:
     """Return the graph of a list of links, whose name tells what their numbers are.
 
     In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file a ``weight``.
@@ -82,4 +82,4 @@ def of_weights(source: Source) -> GraphFile:
         if not graph.has_edge(a, b):
             graph.add_edge(a, b, **({"latency": value / 1000} if is_latency else {"weight": value}))
     notes = ["latencies are milliseconds"] if is_latency else ["numbers are weights: the name says no latencies"]
-    return GraphFile("Rocketfuel", graph, notes + ([left_out(parallel, "parallel edge")] if parallel else []))
+    return ParsedGraph("Rocketfuel", graph, notes + ([left_out(parallel, "parallel edge")] if parallel else []))

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import networkx as nx
 
-from netsim.files.graph_file import GraphFile, left_out
-from netsim.files.source import Source
+from netsim.files.content import FileContent
+from netsim.files.parsed_graph import ParsedGraph, left_out
 
 __all__ = ["is_native", "of_native", "of_xml"]
 
@@ -29,7 +29,7 @@ def is_native(text: str) -> bool:
     )
 
 
-def of_native(source: Source) -> GraphFile:
+def of_native(source: FileContent) -> ParsedGraph:
     """Return the graph of a network in the native format.
 
     Nodes have ``Longitude`` and ``Latitude``. Edges have ``capacity``, the pre-installed one or, if it is 0, the
@@ -47,10 +47,10 @@ def of_native(source: Source) -> GraphFile:
         elif section == "LINKS":
             _add_link(source, graph, line, text)
         demands += section == "DEMANDS" and not begins
-    return GraphFile("SNDlib", graph, [left_out(demands, "demand")] if demands else [])
+    return ParsedGraph("SNDlib", graph, [left_out(demands, "demand")] if demands else [])
 
 
-def _add_node(source: Source, graph: "nx.MultiGraph[Any]", line: int, text: str) -> None:
+def _add_node(source: FileContent, graph: "nx.MultiGraph[Any]", line: int, text: str) -> None:
     found = _NODE.match(text)
     if found is None or found[1] in graph:
         raise source.refuse("a node of its own name: NAME ( LONGITUDE LATITUDE )", line)
@@ -58,7 +58,7 @@ def _add_node(source: Source, graph: "nx.MultiGraph[Any]", line: int, text: str)
     graph.add_node(found[1], **{name: source.number(each, name.lower(), line) for name, each in degrees.items()})
 
 
-def _add_link(source: Source, graph: "nx.MultiGraph[Any]", line: int, text: str) -> None:
+def _add_link(source: FileContent, graph: "nx.MultiGraph[Any]", line: int, text: str) -> None:
     found = _LINK.match(text)
     if found is None or not {found[2], found[3]} <= set(graph):
         raise source.refuse(
@@ -77,7 +77,7 @@ def _add(
     graph.add_edge(source, target, **{name: value for name, value in more.items() if value})
 
 
-def of_xml(source: Source) -> GraphFile:
+def of_xml(source: FileContent) -> ParsedGraph:
     """Return the graph of a network in XML; as `of_native` does.
 
     Places of the type ``geographical`` are degrees; others, of the type ``pixel``, are places in a drawing, and left
@@ -105,10 +105,10 @@ def of_xml(source: Source) -> GraphFile:
     demands = len(root.findall("demands/demand"))
     notes = [left_out(demands, "demand")] if demands else []
     notes += [left_out(drawn, "place") + " in a drawing"] if drawn else []
-    return GraphFile("SNDlib's XML", graph, notes)
+    return ParsedGraph("SNDlib's XML", graph, notes)
 
 
-def _add_xml_link(source: Source, graph: "nx.MultiGraph[Any]", link: ElementTree.Element) -> None:
+def _add_xml_link(source: FileContent, graph: "nx.MultiGraph[Any]", link: ElementTree.Element) -> None:
     ends = link.findtext("source", "").strip(), link.findtext("target", "").strip()
     for end in ends:
         if end not in graph:

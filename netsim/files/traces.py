@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from netsim.errors import BadInput
+from netsim.files.content import FileContent
 from netsim.files.places import project
-from netsim.files.source import Source
 from netsim.util import tables
 
 __all__ = ["Leg", "Ways", "is_ns2", "legs_of", "read_ways"]
@@ -47,7 +47,7 @@ class Ways:
     notes: list[str] = field(default_factory=list)
 
 
-def read_ways(source: Source) -> Ways:
+def read_ways(source: FileContent) -> Ways:
     """Return the ways of nodes in a file.
 
     Raises
@@ -81,7 +81,7 @@ def legs_of(node: Hashable, points: Iterable[tuple[float, Place]]) -> list[Leg]:
 # --- csv --------------------------------------------------------------------------------------------------------------
 
 
-def _of_csv(source: Source) -> Ways:
+def _of_csv(source: FileContent) -> Ways:
     """Read the columns time, name, x, y and, if heights change, z; or longitude and latitude."""
     first = next(source.lines(), (0, ""))[1].lower()
     is_geographic = "longitude" in first and "latitude" in first
@@ -107,7 +107,7 @@ def _of_csv(source: Source) -> Ways:
     return Ways("csv", legs, notes)
 
 
-def _projected(source: Source, degrees: list[Place]) -> tuple[list[Place], list[str]]:
+def _projected(source: FileContent, degrees: list[Place]) -> tuple[list[Place], list[str]]:
     for place in degrees:
         if abs(place[0]) > 360 or abs(place[1]) > 90:
             raise source.refuse(f"a trace with degrees of longitude and latitude; it has {place[:2]}")
@@ -120,7 +120,7 @@ def _projected(source: Source, degrees: list[Place]) -> tuple[list[Place], list[
 # --- ns-2 -------------------------------------------------------------------------------------------------------------
 
 
-def is_ns2(source: Source) -> bool:
+def is_ns2(source: FileContent) -> bool:
     """Return whether a file is a script of ns-2 that moves nodes."""
     return source.start[:1] not in (b"<", b"{", b"[") and b"$node_(" in source.data
 
@@ -169,7 +169,7 @@ class _Walker:
             self.legs.append(Leg(self.node, tuple(place), time))
 
 
-def _of_ns2(source: Source) -> Ways:
+def _of_ns2(source: FileContent) -> Ways:
     """Read a script of ns-2, as setdest, BonnMotion and SUMO write it.
 
     A node begins where X_, Y_ and Z_ are set, and obeys each ``setdest`` from its time on, wherever it is then.
@@ -208,7 +208,7 @@ def _of_ns2(source: Source) -> Ways:
 # --- BonnMotion -------------------------------------------------------------------------------------------------------
 
 
-def _of_bonnmotion(source: Source) -> Ways:
+def _of_bonnmotion(source: FileContent) -> Ways:
     """Read BonnMotion's native format: a line for each node, of times and places, ``t x y`` or ``t x y z``.
 
     The lines are of places in space if no line fits the other way.
@@ -242,7 +242,7 @@ def _fits(row: list[float], size: int) -> bool:
 # --- SUMO -------------------------------------------------------------------------------------------------------------
 
 
-def _of_fcd(source: Source) -> Ways:
+def _of_fcd(source: FileContent) -> Ways:
     """Read SUMO's floating-car data: where vehicles, persons and containers are at each time step.
 
     One that leaves before the end stays where it was last.

@@ -19,7 +19,7 @@ from netsim.links.link import Link
 from netsim.util import check
 from netsim.wire.codec import encode, is_mutable, unpack_payload
 
-__all__ = ["Packets", "SixLowpan", "Stack"]
+__all__ = ["IPv6Stack", "Packets", "SixLowpan"]
 
 BROADCAST = 0xFFFF
 """The short MAC address of all nodes."""
@@ -45,7 +45,7 @@ class Packets(Protocol):
     codes: ClassVar[Mapping[tuple[int, int], str]]
     """{(type, code) of ICMPv6: kind}."""
 
-    def __init__(self, parts: Mapping[Any, Any], stack: "Stack") -> None: ...
+    def __init__(self, parts: Mapping[Any, Any], stack: "IPv6Stack") -> None: ...
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
         """Return a message's packet, to a neighbour or, with None, to all; None for what the protocol never sends."""
@@ -122,7 +122,7 @@ class Carried:
 
     __slots__ = ("mac_source", "mac_target", "sizes", "stack")
 
-    def __init__(self, stack: "Stack", sizes: tuple[int, ...], mac_source: int, mac_target: int) -> None:
+    def __init__(self, stack: "IPv6Stack", sizes: tuple[int, ...], mac_source: int, mac_target: int) -> None:
         self.stack, self.sizes, self.mac_source, self.mac_target = stack, sizes, mac_source, mac_target
 
     def __deepcopy__(self, memo: Any) -> "Carried":
@@ -146,7 +146,7 @@ class Carried:
         return content + struct.pack("!I", 0xFFFFFFFF if age is None else round(age * 1e6)) if is_stamped else content
 
 
-class Stack:
+class IPv6Stack:
     """The stack of one run: its nodes' addresses, the ports of kinds, and the packets of protocols.
 
     Parameters

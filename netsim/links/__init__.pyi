@@ -1,7 +1,7 @@
-from . import latency, loss, measured, rate
+from . import latency, loss, rate
 from .link import Budget, Link
 from .measured import (
-    Measured,
+    LinkedGraph,
     cellular,
     from_graph,
     from_reception,
@@ -17,7 +17,7 @@ from .reliability import Reliability
 __all__ = [
     "Budget",
     "Link",
-    "Measured",
+    "LinkedGraph",
     "Reliability",
     "cellular",
     "from_graph",
@@ -27,7 +27,6 @@ __all__ = [
     "intel_lab",
     "latency",
     "loss",
-    "measured",
     "rate",
     "rutgers",
     "synthetic_lab",

@@ -1,5 +1,7 @@
 """Models of delays: of a frame's propagation time (without its transmission time, see `rate`), or of compute times.
 
+A parameter ``latency`` or ``compute`` takes one of them, or seconds.
+
 A uniform number, here called u, is a random number with the uniform distribution on [0, 1). A random model turns each
 uniform number into a delay, by the inverse of the distribution function of the delay. Several frames can be in
 flight on a link at the same time: a frame's latency never makes the next frame wait.

@@ -18,6 +18,7 @@ from netsim.util import check
 _MOST_HEADER_BITS = 2**31 - 1
 
 
+@check.named
 @dataclass(frozen=True)
 class Budget:
     """Limit of the bits sent per second or per round; a frame beyond it is refused or waits.

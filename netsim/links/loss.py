@@ -1,5 +1,7 @@
 """Loss models, which decide which frames never arrive.
 
+A parameter ``loss`` takes one of them, or the probability of independent losses.
+
 A model decides on each frame by a uniform number u, that is, a random number with the uniform distribution on [0, 1).
 Losses of the memoryless model `Bernoulli` are drawn for many frames at once; other models keep a state for each link.
 """

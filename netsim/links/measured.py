@@ -14,8 +14,8 @@ import numpy as np
 
 from netsim.datasets import SETS, find
 from netsim.errors import BadInput, one_line
+from netsim.files.content import FileContent
 from netsim.files.measured import is_k7, k7_table
-from netsim.files.source import Source
 from netsim.links import loss as losses
 from netsim.links import rate
 from netsim.links.link import Link
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Measured",
+    "LinkedGraph",
     "cellular",
     "from_graph",
     "from_reception",
@@ -48,8 +48,10 @@ _RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
 _LONGEST_S = 10.0
 
 
-class Measured(NamedTuple):
-    """A network made from measurements: its graph and the settings of its links.
+class LinkedGraph(NamedTuple):
+    """A graph and the settings of its links: ``Network(found.graph, links=found.links)``.
+
+    Of a radio that all nodes share it is a `netsim.radio.RadioGraph`.
 
     Attributes
     ----------
@@ -75,8 +77,8 @@ def from_table(
     positions: Mapping[Any, Sequence[float]] | None = None,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
-    """Return the network that a table of reception probabilities describes.
+) -> LinkedGraph:
+    """Return the links that a table of reception probabilities describes: a DataFrame, or a file of measured links.
 
     Parameters
     ----------
@@ -105,7 +107,7 @@ def from_table(
     BadInput
         If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no pair is linked.
     """
-    if isinstance(table, str | Path) and is_k7(Source.read("table", table)):
+    if isinstance(table, str | Path) and is_k7(FileContent.read("table", table)):
         table = _k7_means(_read(table, ("src", "dst", "pdr")))
     frame = _read(table, ("sender", "receiver", "reception"))
     reception: dict[Pair, float] = {}
@@ -139,16 +141,16 @@ def from_reception(
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
-) -> Measured:
-    """Return the network that reception probabilities {(sender, receiver): p} describe; see `from_table`.
+) -> LinkedGraph:
+    """Return the links that a mapping of reception probabilities describes: {(sender, receiver): p}; see `from_table`.
 
     The graph has all ``nodes``, even those without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
 
 
-def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> Measured:
-    """Return the network of a graph whose edges say what their links are, as one that `netsim.topology.read` returns.
+def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> LinkedGraph:
+    """Return the links that the edges of a graph describe; `netsim.topology.read` makes such a graph of a file.
 
     An edge's ``latency`` is in seconds; an edge without one, but with ``dist`` in km, takes that at ``speed``. Its
     ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be text. What an edge does
@@ -182,7 +184,7 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
         links[a, b] = known[key]
         if not graph.is_directed():
             links[b, a] = known[key]
-    return Measured(graph, links)
+    return LinkedGraph(graph, links)
 
 
 def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str, float]:
@@ -224,7 +226,7 @@ def _of_reception(
     positions: Mapping[Any, Sequence[float]] | None,
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     model, least = Link() if link is None else link, check.probability("least", least)
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
@@ -263,7 +265,7 @@ def _network(
     both: bool,
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
-) -> Measured:
+) -> LinkedGraph:
     """Return the network that links two nodes if ``good`` contains one direction or, with ``both``, both directions."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
@@ -290,7 +292,7 @@ def _network(
             if id(loss) not in settings:
                 settings[id(loss)] = link.with_loss(loss)
             links[pair] = settings[id(loss)]
-    return Measured(graph, links)
+    return LinkedGraph(graph, links)
 
 
 def _sort_key(node: Hashable) -> tuple[bool, int | float, str]:
@@ -312,7 +314,7 @@ def _read(table: "str | Path | pd.DataFrame", columns: tuple[str, ...]) -> "pd.D
 
     frame = table
     if isinstance(frame, str | Path):
-        source = Source.read("table", frame)
+        source = FileContent.read("table", frame)
         try:
             frame = k7_table(source) if is_k7(source) else tables.frame(source.path)[0]
         except BadInput as error:
@@ -341,7 +343,7 @@ def intel_lab(
     both: bool = True,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return the network of the Intel Berkeley Research Lab, with positions: 53 motes and 202 links at the defaults.
 
     Reception is averaged over the whole deployment of 2004. The tables ``intel_connectivity``, with columns sender,
@@ -366,7 +368,7 @@ def synthetic_lab(
     both: bool = True,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return a network of motes that netsim made, not measured: 53 motes and 200 links at the defaults.
 
     There are about as many links as in the Intel lab (`intel_lab`), and motes hear each other about as often; every
@@ -381,7 +383,7 @@ def synthetic_lab(
     return _motes(*tables, link=link, least=least, both=both, bits=bits, coherence=coherence)
 
 
-def _motes(connectivity: Path, positions: Path, **how: Any) -> Measured:
+def _motes(connectivity: Path, positions: Path, **how: Any) -> LinkedGraph:
     """Return the network of a table of reception and a table of places."""
     table = _read(connectivity, ("sender", "receiver", "prob"))
     motes = _read(positions, ("mote", "x_m", "y_m"))
@@ -391,7 +393,7 @@ def _motes(connectivity: Path, positions: Path, **how: Any) -> Measured:
 
 
 def grenoble(
-    file: str | Path | None = None,
+    path: str | Path | None = None,
     *,
     channel: int | None = None,
     link: Link | None = None,
@@ -400,7 +402,7 @@ def grenoble(
     step: float | None = None,
     bits: int | None = None,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return the network of FIT IoT-LAB Grenoble: 50 nodes, 802.15.4, 16 channels, 48 hours in January 2018.
 
     The table ``iotlab_grenoble_k7`` has columns datetime, src, dst, channel, pdr, and rows only for links that received
@@ -408,7 +410,7 @@ def grenoble(
 
     Parameters
     ----------
-    file : path, optional
+    path : path, optional
         The path of the table, or of the K7 trace itself, ``grenoble.k7.gz``; default: in NETSIM_DATA, or in the cache.
     channel : int, optional
         A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
@@ -427,7 +429,7 @@ def grenoble(
     """
     import pandas as pd
 
-    place = _data_path(file, "iotlab_grenoble_k7")
+    place = _data_path(path, "iotlab_grenoble_k7")
     table = _read(place, ("datetime", "src", "dst", "channel", "pdr"))
     if channel is not None:
         table = table[table["channel"] == check.integer("channel", channel, low=11, high=26)]
@@ -452,7 +454,7 @@ def grenoble(
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
 
-def ulb_library(file: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> Measured:
+def ulb_library(path: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> LinkedGraph:
     """Return a network of 19 motes in a library; its links replay 1,596 minutes of recorded receptions.
 
     Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
@@ -462,14 +464,14 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
 
     Parameters
     ----------
-    file : path, optional
+    path : path, optional
         The path of the table; default: in NETSIM_DATA, or in the cache.
     link : Link, optional
         The settings of all links, except the loss, which the table gives.
     minute : float
         Length of a recorded minute in the simulation, in seconds.
     """
-    place = _data_path(file, "ulb_library1_links")
+    place = _data_path(path, "ulb_library1_links")
     table = _read(place, ("seq", "node", "src"))
     width = check.finite("minute", minute, above=0)
     count = int(table["seq"].max()) + 1
@@ -483,14 +485,14 @@ def ulb_library(file: str | Path | None = None, *, link: Link | None = None, min
 
 
 def rutgers(
-    file: str | Path | None = None,
+    path: str | Path | None = None,
     *,
     noise: int = -10,
     link: Link | None = None,
     least: float = 0.25,
     both: bool = True,
     coherence: float | None = None,
-) -> Measured:
+) -> LinkedGraph:
     """Return the network of the ORBIT testbed: 29 nodes, 802.11, under noise from a generator, in October 2005.
 
     The table ``rutgers_noise_links`` has columns tx, rx, noise_dbm and pdr, the share of 300 broadcasts that was
@@ -499,7 +501,7 @@ def rutgers(
 
     Parameters
     ----------
-    file : path, optional
+    path : path, optional
         The path of the table; default: in NETSIM_DATA, or in the cache.
     noise : int
         The power of the generator in dBm: −20, −15, −10, −5 or 0.
@@ -511,7 +513,7 @@ def rutgers(
     BadInput
         As for `from_table`, or if the table has no rows for the power ``noise``.
     """
-    place = _data_path(file, "rutgers_noise_links")
+    place = _data_path(path, "rutgers_noise_links")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
     levels = sorted(set(table["noise_dbm"].tolist()))
     if noise not in levels:
@@ -520,14 +522,14 @@ def rutgers(
     return from_table(table, link=link, least=least, both=both, coherence=coherence)
 
 
-def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
+def cellular(name: str, path: str | Path | None = None) -> rate.Rate:
     """Return a measured cellular link as a rate for `netsim.Link`: opportunities to send 1500 bytes.
 
     Parameters
     ----------
     name : str
         The name of one of Mahimahi's traces, such as ``Verizon-LTE-short.down``.
-    file : path, optional
+    path : path, optional
         The file of traces, each an array of the milliseconds between opportunities; default: ``mahimahi_cellular.npz``
         in NETSIM_DATA, or in the cache.
 
@@ -536,7 +538,7 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     BadInput
         If there is no such trace, or the file holds no traces.
     """
-    place = _data_path(file, "mahimahi_cellular")
+    place = _data_path(path, "mahimahi_cellular")
     try:
         with np.load(place) as traces:
             check.one_of("name", name, traces.files)
@@ -544,7 +546,7 @@ def cellular(name: str, file: str | Path | None = None) -> rate.Rate:
     except BadInput:
         raise
     except Exception as error:
-        raise BadInput(f"file = {str(place)!r}: must hold arrays in numpy's npz ({one_line(error)})") from None
+        raise BadInput(f"path = {str(place)!r}: must hold arrays in numpy's npz ({one_line(error)})") from None
     return rate.opportunities(np.cumsum(steps) / 1000.0)
 
 

@@ -1,5 +1,7 @@
 """Time-varying rates, which decide when the last bit of a fragment leaves the sender.
 
+A parameter ``rate`` takes one of them, or bits per second.
+
 Several links may share a model, because the model has no state: the function that `Rate.on_port` returns keeps the
 state of one link's sender.
 """

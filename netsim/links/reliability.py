@@ -16,6 +16,7 @@ ACK, NACK, RESENT = "ack", "nack", "resent"
 """The kinds of message that a reliable channel sends in addition to the agents' messages."""
 
 
+@check.named
 @dataclass(frozen=True)
 class Reliability:
     """How a channel recovers lost frames.
@@ -32,7 +33,7 @@ class Reliability:
         the state are right again.
     timeout : float, optional
         "ack": seconds until a frame is sent again; default: a twentieth of a round, or 1.5 round trips if longer.
-    tries : int
+    attempts : int
         "ack": maximum number of transmissions of a frame.
     window : int
         "nack": number of recent frames that a sender keeps for requests.
@@ -47,14 +48,14 @@ class Reliability:
 
     way: Way = "none"
     timeout: float | None = None
-    tries: int = 16
+    attempts: int = 16
     window: int = 64
     every: int = 50
 
     def __post_init__(self) -> None:
         check.one_of("reliability", self.way, WAYS)
         check.fields(self, check.finite, "timeout", above=0.0, optional=True)
-        check.fields(self, check.integer, "tries", "window", "every", low=1)
+        check.fields(self, check.integer, "attempts", "window", "every", low=1)
 
     @property
     def numbers(self) -> bool:

@@ -94,6 +94,7 @@ def live_view(
     -----
     The block's end waits until the page has all of it, but not for ever: 90 s without a question, or a Ctrl-C, end it.
     """
+    check.instance("network", network, Network, "a netsim.Network")
     with ViewServer(pace=pace, most=most, browser=browser) as server:
         network.show_to(server.viewer(About(title)))
         try:

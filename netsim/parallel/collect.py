@@ -58,7 +58,7 @@ def must_split(settings: Settings, result: Run, workers: int) -> None:
     because = f"workers = {workers}: must be 1"
     if workers > len(settings.graph):
         raise check.refuse("workers", workers, f"from 1 to {len(settings.graph)}, the number of agents")
-    for name in ("clock", "speed"):
+    for name in ("clock", "pace"):
         if getattr(settings, name) != getattr(Settings, name):
             raise BadInput(f"{because} with {name}, which runs in real time")
     if isinstance(settings.medium, Radio):
@@ -66,7 +66,7 @@ def must_split(settings: Settings, result: Run, workers: int) -> None:
     if settings.capacity is not None and settings.capacity.downlink:
         raise BadInput(f"{because} with a downlink, which frames of several workers share")
     if settings.viewer is not None:
-        raise BadInput(f"{because} with --watch, which shows the runs of one process")
+        raise BadInput(f"{because} with --live, which shows the runs of one process")
     if all(link.least_latency for link in (settings.link, *settings.links.values())):
         return
     why = "over links without latency: the order of frames within an instant is known in one process only"

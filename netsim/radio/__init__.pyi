@@ -3,7 +3,7 @@ from .energy import DutyCycle, Energy
 from .fading import BlockFading, PatternNoise, beta_factor
 from .pathloss import LogDistance, within
 from .phy import Phy, fsk, lora, oqpsk
-from .rssi import Heard, from_rssi
+from .rssi import RadioGraph, from_rssi
 from .series import LinkSeries
 from .settings import Airtime, LoRaAirtime, Radio
 from .walls import Walls
@@ -13,13 +13,13 @@ __all__ = [
     "BlockFading",
     "DutyCycle",
     "Energy",
-    "Heard",
     "LinkSeries",
     "LoRaAirtime",
     "LogDistance",
     "PatternNoise",
     "Phy",
     "Radio",
+    "RadioGraph",
     "Walls",
     "beta_factor",
     "from_rssi",

@@ -28,6 +28,7 @@ _SHORTEST, _INSTANT = 1e-9, 1e-9
 _FEW = 8
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class BlockFading:
     """Rayleigh or Rician fading that is constant for a coherence time: ``Phy(fading=BlockFading(coherence=0.1))``.

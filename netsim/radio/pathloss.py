@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from netsim.errors import BadInput
 from netsim.links.link import Link
-from netsim.links.measured import Measured, from_reception
+from netsim.links.measured import LinkedGraph, from_reception
 from netsim.radio.phy import doubt_power
 from netsim.radio.powers import Powers
 from netsim.radio.walls import Walls
@@ -43,6 +43,7 @@ Positions = Mapping[Any, Any]
 """The positions of nodes in metres, {node: (x, y)}."""
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class LogDistance:
     """A model of log-distance path loss with shadowing, fading and walls.
@@ -61,7 +62,7 @@ class LogDistance:
         Whether X is the same in both directions.
     fading : float
         σ in dB: the standard deviation of the power from frame to frame. 0: a link receives all frames or none.
-    transmit_power : float
+    transmit_dbm : float
         P_t, the transmit power in dBm.
     sensitivity : float
         θ, the receivers' sensitivity in dBm; −95 is typical of the CC2420.
@@ -80,7 +81,7 @@ class LogDistance:
     shadowing: float = 0.0
     symmetric: bool = True
     fading: float = 4.0
-    transmit_power: float = 0.0
+    transmit_dbm: float = 0.0
     sensitivity: float = -95.0
     walls: Walls | None = None
 
@@ -88,8 +89,8 @@ class LogDistance:
         check.fields(self, check.number, "exponent", above=0, high=_MOST_EXPONENT)
         check.fields(self, check.finite, "reference_distance", above=0)
         check.fields(self, check.finite, "shadowing", "fading", low=0)
-        check.fields(self, check.finite, "reference_loss", "transmit_power", "sensitivity")
-        doubt_power("transmit_power", self.transmit_power)
+        check.fields(self, check.finite, "reference_loss", "transmit_dbm", "sensitivity")
+        doubt_power("transmit_dbm", self.transmit_dbm)
         check.fields(self, check.flag, "symmetric")
         check.instance("walls", self.walls, Walls, "a netsim.radio.Walls, such as Walls.from_csv(path)", optional=True)
 
@@ -154,7 +155,7 @@ class LogDistance:
             near = distances <= self._reach(level) * (1.0 + 1e-9)
             others, here, distances = others[near], here[near], distances[near]
         shadows = self._shadows(keys[here], keys[others], seed)
-        powers = self.transmit_power - self._path_losses(distances.tolist()) - shadows
+        powers = self.transmit_dbm - self._path_losses(distances.tolist()) - shadows
         left = (powers >= level).any(axis=0)
         if self.walls is not None:
             others, here, powers = others[left], here[left], powers[:, left]
@@ -175,7 +176,7 @@ class LogDistance:
         seed: int = 0,
         connected: bool = True,
         coherence: float | None = None,
-    ) -> Measured:
+    ) -> LinkedGraph:
         """Return the graph of nodes that hear each other, and the settings of its links.
 
         ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; the edges of this graph do not
@@ -232,7 +233,7 @@ class LogDistance:
                 # Select pairs by powers from numpy's log10, which is fast but rounds differently from math.log10. Only
                 # for the selected pairs does `_exactly` use math.log10.
                 decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
-                roughly = self.transmit_power - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
+                roughly = self.transmit_dbm - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
                 for walls in (False, True) if self.walls is not None else (False,):
                     behind = self._behind_walls(points[i], points[j]) if walls else 0.0
                     left = (roughly - behind >= level - slack).any(axis=0)
@@ -245,7 +246,7 @@ class LogDistance:
 
     def _slack(self, level: float) -> float:
         """Return a bound (dB) on the difference that math.log10, not numpy's, makes to a power near ``level``."""
-        return 1e-9 * (1.0 + abs(self.transmit_power) + abs(self.reference_loss) + abs(level) + self.exponent)
+        return 1e-9 * (1.0 + abs(self.transmit_dbm) + abs(self.reference_loss) + abs(level) + self.exponent)
 
     def _exactly(self, at: Sequence[Any], points: Array, i: _Numbers, j: _Numbers, shadows: Array) -> Array:
         """Return the powers (dBm) of pairs of nodes in both directions, shape (2, pairs), rounded as in `powers`.
@@ -253,7 +254,7 @@ class LogDistance:
         ``i`` and ``j`` hold the indices of each pair's nodes; ``at`` and ``points`` are the nodes' positions (m).
         """
         distances = map(math.dist, map(at.__getitem__, i.tolist()), map(at.__getitem__, j.tolist()))
-        powers = self.transmit_power - self._path_losses(list(distances)) - shadows
+        powers = self.transmit_dbm - self._path_losses(list(distances)) - shadows
         return powers if self.walls is None else powers - self._behind_walls(points[i], points[j])
 
     def _behind_walls(self, first: Array, second: Array) -> Array:
@@ -281,7 +282,7 @@ class LogDistance:
         """Return the distance in metres beyond which no shadowing lets a signal reach ``level`` dBm."""
         if level == -math.inf:
             return math.inf
-        most = self.transmit_power + _MOST_SHADOW * self.shadowing
+        most = self.transmit_dbm + _MOST_SHADOW * self.shadowing
         decades = (most - self.reference_loss - level) / (10.0 * self.exponent)
         return self.reference_distance * 10.0 ** max(decades, 0.0) if decades < _MOST_DECADES else math.inf
 
@@ -318,7 +319,7 @@ class LogDistance:
         best = _best(self._received(powers) if as_here else self.reception(places, seed=seed), both)
         power = max(powers.values())
         return BadInput(
-            f"positions: must be nearer to one another, or transmit_power larger; the best pair receives {best:.2g}"
+            f"positions: must be nearer to one another, or transmit_dbm larger; the best pair receives {best:.2g}"
             f"{' each way' if both else ''} (least = {least:g}), the strongest signal is {power:.4g} dBm "
             f"(sensitivity = {self.sensitivity:g})"
         )

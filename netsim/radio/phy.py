@@ -136,6 +136,7 @@ class NamedNoise(Protocol):
         ...
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class Phy:
     """Reception by signal to interference and noise: ``Radio(phy=Phy(...), powers=...)``.

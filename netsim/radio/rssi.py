@@ -7,29 +7,29 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from netsim.errors import BadInput
-from netsim.files.kinds import kind_of, wrong_kind
+from netsim.files.content import FileContent
+from netsim.files.file_kinds import kind_of, wrong_kind
 from netsim.files.measured import is_k7, rssi_powers
-from netsim.files.source import Source
 from netsim.links.link import Link
 from netsim.radio import presets
 from netsim.radio.settings import MOST_DBM, Radio
 from netsim.util import check
 
-__all__ = ["Heard", "from_rssi"]
+__all__ = ["RadioGraph", "from_rssi"]
 
 _BITS = 8 * 50  # The frame by which it is decided who are neighbours, as of `netsim.Deployment`.
 
 
-class Heard(NamedTuple):
-    """What ``Network(graph, link, medium=radio)`` takes: who hears whom, and with which powers."""
+class RadioGraph(NamedTuple):
+    """A graph, its link and its radio: ``Network(found.graph, found.link, medium=found.radio)``."""
 
     graph: "nx.Graph[Any]"
     link: Link
     radio: Radio
 
 
-def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: float = 0.1) -> Heard:
-    """Return the network that received powers describe, as a csv file of measurements has them.
+def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: float = 0.1) -> RadioGraph:
+    """Return the radio network that a csv file of received powers describes.
 
     The columns are ``sender, receiver, rssi`` (dBm), or as other programs call them (src, dst; tx, rx; mean_rssi,
     rssi_dbm), with any others; of several rows of a link, as for channels or times, the mean is taken. A direction
@@ -58,7 +58,7 @@ def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: 
         raise check.refuse("preset", preset, "a Preset whose radio has a phy, as netsim.presets.ieee802154()")
     if not 0 < check.finite("least", least) < 1:
         raise check.refuse("least", least, "a probability in (0, 1)")
-    source = Source.read("path", path)
+    source = FileContent.read("file", path)
     if kind_of(source) != "links" or is_k7(source):
         raise wrong_kind(source, "links") if kind_of(source) != "graph" else source.refuse("a csv file with rssi")
     measured, notes = rssi_powers(source)
@@ -71,4 +71,4 @@ def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: 
     if not graph.number_of_edges():
         raise BadInput(f"{source.where}: must have a link of {enough:.1f} dBm or more, from which frames are received")
     powers = dict.fromkeys(((b, a) for a, b in measured), -MOST_DBM) | measured
-    return Heard(graph, given.link, replace(radio, powers=powers))
+    return RadioGraph(graph, given.link, replace(radio, powers=powers))

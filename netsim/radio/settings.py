@@ -42,6 +42,7 @@ class Airtime(Protocol):
         ...
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class LoRaAirtime:
     """LoRa's time on the air, for `netsim.Radio`. Source: Semtech AN1200.13, "LoRa Modem Designer's Guide", 2013.

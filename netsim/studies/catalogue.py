@@ -1,4 +1,4 @@
-"""Scenarios: finding, describing and executing them."""
+"""Studies: finding, describing and executing them."""
 
 import dataclasses
 import importlib
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 GROUP = "netsim.studies"
 """The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
 
-# Arguments of every run besides the scenario's parameters.
-_TAKEN = ("at", "out", "trace", "figures", "tables", "watch", "pace", "no_browser", "help", "reporter")
+# Arguments of every run besides the study's parameters.
+_TAKEN = ("at", "out", "trace", "figures", "tables", "live", "pace", "no_browser", "help", "reporter")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Registry:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a scenario, of kind int, float, str or bool; an ``optional`` one may be None.
+    """One parameter of a study, of kind int, float, str or bool; an ``optional`` one may be None.
 
     Of an experiment it may be of kind object: a part such as a loss model, in whose place a number may be given.
     """
@@ -86,10 +86,10 @@ class Asked(BadInput):
 
 
 @dataclass(frozen=True)
-class Scenario:
-    """A function of a study and keyword parameters.
+class StudyDefinition:
+    """A study as `find_study` finds it: its function and parameters.
 
-    A parameter whose type is a dataclass stands for the dataclass's fields: what several scenarios have in common.
+    A parameter whose type is a dataclass stands for the dataclass's fields: what several studies have in common.
     """
 
     name: str
@@ -221,8 +221,8 @@ def grouped() -> dict[str, dict[str, Entry]]:
     return {group: entries for group, entries in found.items() if entries}
 
 
-def find_study(name: str) -> Scenario:
-    """Return a scenario by its name, or by the path of a Python file that defines one.
+def find_study(name: str) -> StudyDefinition:
+    """Return a study by its name, or by the path of a Python file that defines one.
 
     In a file it is the one function whose first parameter is called ``study``, or what `netsim.studies.plain` makes of
     it. Raises BadInput if there is none of that name, or the file cannot be used.
@@ -232,42 +232,42 @@ def find_study(name: str) -> Scenario:
 
     if not name.endswith(".py"):
         studies = listed()
-        place, _, function = studies[check.one_of("scenario", name, studies)].place.partition(":")
+        place, _, function = studies[check.one_of("study", name, studies)].place.partition(":")
         return _describe(name, getattr(importlib.import_module(place), function))
     module = script.new_module(name)
     with script.known(module):
         sha256, runs = plain.execute_up_to_a_run(name, module)
-        found = [each for each in script.defined(module).values() if _is_scenario(each)]
-        scenario = _describe(name, found[0]) if len(found) == 1 and not runs else None
-        if scenario is None and (runs or not found):
-            scenario = plain.scenario_of(name, module, runs, _describe)
-        if scenario is None:
+        found = [each for each in script.defined(module).values() if _is_study(each)]
+        definition = _describe(name, found[0]) if len(found) == 1 and not runs else None
+        if definition is None and (runs or not found):
+            definition = plain.definition_of(name, module, runs, _describe)
+        if definition is None:
             if not found and "experiment" in script.defined(module):
                 raise BadInput(
-                    f"scenario = {name!r}: must be a study here; `mine = study_of(experiment)` in the file "
+                    f"study = {name!r}: must be a study here; `mine = study_of(experiment)` in the file "
                     "makes one of its experiment"
                 )
             why = f"of the first it has {len(found)}"
             if not found and "__main__" in Path(name).read_text(errors="replace"):
                 why = 'what stands under `if __name__ == "__main__":` is not run here'
-            raise BadInput(f"scenario = {name!r}: must define {plain.FORMS}; {why}")
-        return dataclasses.replace(scenario, module=module, sha256=sha256)
+            raise BadInput(f"study = {name!r}: must define {plain.FORMS}; {why}")
+        return dataclasses.replace(definition, module=module, sha256=sha256)
 
 
-def raised(scenario: Scenario, error: BaseException) -> str:
-    """Return one line on the error that a scenario's own code raised, and its place."""
+def raised(definition: StudyDefinition, error: BaseException) -> str:
+    """Return one line on the error that a study's own code raised, and its place."""
     from netsim.studies import script
 
-    file = scenario.module.__file__ if scenario.module else inspect.unwrap(scenario.function).__code__.co_filename
+    file = definition.module.__file__ if definition.module else inspect.unwrap(definition.function).__code__.co_filename
     where = script.where(error, str(file))
-    return f"scenario {scenario.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
+    return f"study {definition.name!r} raised {type(error).__name__}{where}: {script.message(error)}"
 
 
-def why(scenario: Scenario, error: BaseException) -> str:
-    """Return one line on why a scenario stopped early."""
+def why(definition: StudyDefinition, error: BaseException) -> str:
+    """Return one line on why a study stopped early."""
     if interrupted(error):
         return "interrupted"
-    return " ".join(str(error).split()) if isinstance(error, NetsimError) else raised(scenario, error)
+    return " ".join(str(error).split()) if isinstance(error, NetsimError) else raised(definition, error)
 
 
 def interrupted(error: BaseException | None) -> bool:
@@ -275,17 +275,17 @@ def interrupted(error: BaseException | None) -> bool:
     return any(isinstance(each, KeyboardInterrupt) for each in chain(error))
 
 
-def _is_scenario(member: object) -> bool:
+def _is_study(member: object) -> bool:
     if not inspect.isfunction(member):
         return False
     # What `study_of` returns has the signature of the function that makes the experiment.
     return hasattr(member, "make") or next(iter(inspect.signature(member).parameters), "") == "study"
 
 
-def _describe(name: str, function: Callable[..., None]) -> Scenario:
+def _describe(name: str, function: Callable[..., None]) -> StudyDefinition:
     parameters, groups = flags_of(name, function)
     title = (inspect.getdoc(function) or "").partition("\n")[0]
-    return Scenario(name, function, title, parameters, groups)
+    return StudyDefinition(name, function, title, parameters, groups)
 
 
 def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, ...], tuple[tuple[str, type], ...]]:
@@ -312,7 +312,7 @@ def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, 
         ]
     names = [parameter.name for parameter in parameters]
     for twice in sorted({each for each in names if names.count(each) > 1}):
-        raise BadInput(f"scenario = {name!r}: must have one parameter {twice!r}, not {names.count(twice)}")
+        raise BadInput(f"study = {name!r}: must have one parameter {twice!r}, not {names.count(twice)}")
     return tuple(parameters), tuple(groups.items())
 
 
@@ -343,16 +343,16 @@ def described(source: Any) -> dict[str, str]:
 
 
 def parameters_of(name: str, source: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a scenario's function, the study left out, or the fields of a dataclass."""
+    """Return the parameters of a study's function, the study left out, or the fields of a dataclass."""
     words, hints = described(source), _hints(name, source)
     found = []
     for key, parameter in inspect.signature(source).parameters.items():
         if key == "study":
             continue
         if parameter.default is inspect.Parameter.empty:
-            raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} a default")
+            raise BadInput(f"study = {name!r}: must give its parameter {key!r} a default")
         if key in _TAKEN:
-            raise BadInput(f"scenario = {name!r}: must give its parameter {key!r} another name; every run has its own")
+            raise BadInput(f"study = {name!r}: must give its parameter {key!r} another name; every run has its own")
         if dataclasses.is_dataclass(hints.get(key)):
             found.append(Parameter(key, object, False, parameter.default, words.get(key, "")))
             continue
@@ -372,7 +372,7 @@ def _hints(name: str, source: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(source, localns={"Study": Study})
     except Exception as error:
         raise BadInput(
-            f"scenario = {name!r}: must have types that can be found; {type(error).__name__}: {one_line(error)}"
+            f"study = {name!r}: must have types that can be found; {type(error).__name__}: {one_line(error)}"
         ) from None
 
 
@@ -385,7 +385,7 @@ def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
         hint = parts[0] if len(parts) == 1 else None
     if hint not in (int, float, str, bool):
         raise BadInput(
-            f"scenario = {name!r}: must give its parameter {key!r} the type int, float, str or bool, or one | None"
+            f"study = {name!r}: must give its parameter {key!r} the type int, float, str or bool, or one | None"
         )
     return hint, optional
 

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from netsim._version import __version__
 from netsim.errors import BadInput, NetsimError, chain
 from netsim.studies import catalogue
-from netsim.studies.catalogue import Scenario
+from netsim.studies.catalogue import StudyDefinition
 from netsim.studies.options import options_of, texts_of
 from netsim.studies.terminal import Reporter, forget, text
 from netsim.util.compiled import is_built
@@ -57,9 +57,9 @@ _OF_RUN = (
         "How figures look: usual, or paper (a column of 3.5 inches, several panels 7.16, 8 points, serifs).",
         "usual",
     ),
-    _flag("--watch", bool, "Show the run in the browser while it goes on; nothing in it changes.", False),
-    _flag("--pace", float, "With --watch: simulated seconds that are shown in a second."),
-    _flag("--no-browser", bool, "With --watch: only print the address.", False),
+    _flag("--live", bool, "Show the run in the browser while it goes on; nothing in it changes.", False),
+    _flag("--pace", float, "With --live: simulated seconds that are shown in a second."),
+    _flag("--no-browser", bool, "With --live: only print the address.", False),
     _flag("--workers", int, "Number of processes over which each network is spread; the results are the same.", 1),
     _flag("--dask", str, "With --workers: the address of a Dask scheduler whose workers these are."),
 )
@@ -68,16 +68,16 @@ _CHECK_NAME = "check_conditions"  # in the code: a study may have a parameter `c
 
 
 def _command(
-    scenario: Scenario,
+    definition: StudyDefinition,
     call: Callable[..., None],
     flags: Sequence[click.Parameter],
     kind: Callable[..., click.Command] = click.Command,
 ) -> click.Command:
     """Return the command of a study: its parameters, and the command's own flags."""
     # Click would cut the short help at the first full stop, even that of an initial.
-    title = scenario.function.__doc__ and scenario.title
-    params = [*options_of(scenario.parameters), *flags]
-    return kind(name=scenario.name, callback=call, params=params, help=title, short_help=title)
+    title = definition.function.__doc__ and definition.title
+    params = [*options_of(definition.parameters), *flags]
+    return kind(name=definition.name, callback=call, params=params, help=title, short_help=title)
 
 
 def _experiment_in(name: str) -> "ExperimentFile | None":
@@ -94,10 +94,10 @@ def is_quick(arguments: Sequence[str]) -> bool:
     return not arguments or arguments[0] in ("list", "data", "--version") or arguments[-1] in ("-h", "--help")
 
 
-class _Scenarios(click.Group):
-    """A command for each scenario, which ``make`` makes of it."""
+class _Studies(click.Group):
+    """A command for each study, which ``make`` makes of it."""
 
-    def __init__(self, make: Callable[[Scenario], click.Command], **more: Any) -> None:
+    def __init__(self, make: Callable[[StudyDefinition], click.Command], **more: Any) -> None:
         super().__init__(**more)
         self._make = make
 
@@ -112,7 +112,7 @@ class _Scenarios(click.Group):
         return self._make(catalogue.find_study(cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # The titles are known without importing every scenario.
+        # The titles are known without importing every study.
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.title) for name, entry in catalogue.listed().items()])
 
@@ -120,12 +120,12 @@ class _Scenarios(click.Group):
 # --- run --------------------------------------------------------------------------------------------------------------
 
 
-def _run_command(scenario: Scenario) -> click.Command:
+def _run_command(definition: StudyDefinition) -> click.Command:
     def call(
         figures: str | None,
         tables: str,
         style: str,
-        watch: bool,
+        live: bool,
         pace: float | None,
         no_browser: bool,
         workers: int,
@@ -144,24 +144,26 @@ def _run_command(scenario: Scenario) -> click.Command:
         with drawn_in(style):
             # Before the work, a style that is unknown.
             formats, reporter = Formats.chosen(VECTORS.get(style) if figures is None else figures, tables), Reporter()
-        if watch and workers > 1:
+        if live and workers > 1:
             # Before an address is shown at which there would be nothing.
-            raise BadInput(f"workers = {workers}: must be 1 with --watch, which shows the runs of one process")
-        with viewed(watch, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
+            raise BadInput(f"workers = {workers}: must be 1 with --live, which shows the runs of one process")
+        with viewed(live, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
-            folder = execute(scenario, parameters, reporter=reporter, session=session, **settings)
-        if check and not _check(scenario, parameters, folder, workers, reporter):
+            folder = execute(definition, parameters, reporter=reporter, session=session, **settings)
+        if check and not _check(definition, parameters, folder, workers, reporter):
             click.get_current_context().exit(1)
 
-    shared = options_of(each for each in scenario.flags if each in (catalogue.EVERY, catalogue.ORDER))
+    shared = options_of(each for each in definition.flags if each in (catalogue.EVERY, catalogue.ORDER))
     flags = [_at(), *shared, _OUT, _TRACE, *_FORMATS, *_OF_RUN]
-    if "check" not in {each.name for each in scenario.parameters}:
+    if "check" not in {each.name for each in definition.parameters}:
         # A study's own parameter of that name comes first: `bench --check FOLDER` checks an entry.
         flags.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))
-    return _command(scenario, call, flags, partial(_RunCommand, scenario))
+    return _command(definition, call, flags, partial(_RunCommand, definition))
 
 
-def _check(scenario: Scenario, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter) -> bool:
+def _check(
+    definition: StudyDefinition, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter
+) -> bool:
     """Run a study again under other conditions and print what comes out; return whether it is the same."""
     import dataclasses
 
@@ -170,7 +172,7 @@ def _check(scenario: Scenario, parameters: Mapping[str, Any], folder: Path, work
 
     same = True
     base = dataclasses.replace(Condition.here(), workers=workers)
-    for rerun in check_conditions(Job(scenario.name, parameters), folder, base):
+    for rerun in check_conditions(Job(definition.name, parameters), folder, base):
         same = same and bool(rerun)
         for line in rerun.lines():
             reporter.line(line)
@@ -183,11 +185,11 @@ def _at() -> click.Option:
 
 
 class _RunCommand(click.Command):
-    """A scenario's command; where a flag lists several values, its error gives the sweep that runs them."""
+    """A study's command; where a flag lists several values, its error gives the sweep that runs them."""
 
-    def __init__(self, scenario: Scenario, **more: Any) -> None:
+    def __init__(self, definition: StudyDefinition, **more: Any) -> None:
         super().__init__(**more)
-        self._scenario = scenario
+        self._definition = definition
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given, _, order = self.make_parser(ctx).parse_args(list(args))
@@ -209,7 +211,7 @@ class _RunCommand(click.Command):
         """Return the command of a sweep over a parameter with these values; nothing if it could not be run either."""
         from netsim.studies.sweeps.grid import grid
 
-        known = {each.name for each in self._scenario.flags}
+        known = {each.name for each in self._definition.flags}
         if over not in known:
             return ""
         # In a sweep each fault would be a value of its own.
@@ -217,13 +219,13 @@ class _RunCommand(click.Command):
         kept = {name: at.get(name, value) for name, value in given.items() if name in known}
         flags = [catalogue.flag(name, value) for name, value in kept.items()]
         try:
-            grid(self._scenario, _listed(self._scenario, tuple(shlex.split(" ".join(flags)))))
+            grid(self._definition, _listed(self._definition, tuple(shlex.split(" ".join(flags)))))
         except BadInput:
             return ""
-        place = f"sweeps/{Path(self._scenario.name).stem}"
+        place = f"sweeps/{Path(self._definition.name).stem}"
         places = itertools.chain([place], (f"{place}-{number}" for number in itertools.count(2)))
         out = given.get("out") or next(each for each in places if not os.path.lexists(each))
-        return " ".join(["netsim sweep", shlex.quote(self._scenario.name), *flags, "--out", shlex.quote(out)])
+        return " ".join(["netsim sweep", shlex.quote(self._definition.name), *flags, "--out", shlex.quote(out)])
 
 
 _CORE = "compiled" if is_built("core._core") else "python"
@@ -237,7 +239,7 @@ def app() -> None:
 
 @app.command("list")
 def list_them() -> None:
-    """List the scenarios."""
+    """List the studies."""
     width = max(len(name) for name in catalogue.listed())
     for number, (group, entries) in enumerate(catalogue.grouped().items()):
         click.echo(("\n" if number else "") + group)
@@ -258,6 +260,7 @@ def data() -> None:
 def list_data(names: tuple[str, ...]) -> None:
     """List the data sets: which are here, and which can be fetched; with NAMES all about these."""
     from netsim import datasets
+    from netsim.datasets.store import where
 
     for known in map(_known, names):
         _describe(known)
@@ -267,7 +270,7 @@ def list_data(names: tuple[str, ...]) -> None:
     here, fetched, others = groups.values()
     width = max(map(len, datasets.SETS))
     for known in datasets.SETS.values():
-        path = datasets.where(known)
+        path = where(known)
         line = f"  {known.name:{width}}  {known.title}"
         if path is not None:
             here.append(f"{line}: {'ships with netsim' if known.ships else path}")
@@ -324,9 +327,10 @@ def _known(name: str) -> "Dataset":
 def _describe(known: "Dataset") -> None:
     """Print all that is known of a data set."""
     from netsim import datasets
+    from netsim.datasets.store import where
 
     checked = known.sha256 or (datasets.UNTRIED if known.addresses else "none")
-    click.echo(f"{known.name}: {known.title}\n  here: {datasets.where(known) or 'no'}\n  source: {known.source}")
+    click.echo(f"{known.name}: {known.title}\n  here: {where(known) or 'no'}\n  source: {known.source}")
     for address in known.addresses:
         click.echo(f"  original: {address}")
     if known.why_not:
@@ -336,9 +340,9 @@ def _describe(known: "Dataset") -> None:
     )
 
 
-@app.group("run", cls=_Scenarios, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
+@app.group("run", cls=_Studies, make=_run_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def run() -> None:
-    """Run a scenario: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help.
+    """Run a study: one of `netsim list`, or a Python file of your own. Its flags: netsim run NAME --help.
 
     An experiment's file may be TOML, too.
     """
@@ -347,8 +351,8 @@ def run() -> None:
 # --- lab --------------------------------------------------------------------------------------------------------------
 
 
-def _lab_command(scenario: Scenario) -> click.Command:
-    shared = options_of(each for each in scenario.flags if each is catalogue.ORDER)
+def _lab_command(definition: StudyDefinition) -> click.Command:
+    shared = options_of(each for each in definition.flags if each is catalogue.ORDER)
 
     def call(no_browser: bool, at: tuple[str, ...], **parameters: Any) -> None:
         from netsim.clock.order import read
@@ -360,20 +364,20 @@ def _lab_command(scenario: Scenario) -> click.Command:
         browser = terminal and not no_browser
         order = (parameters.pop(catalogue.ORDER.name) or "") if shared else ""
         first = {"at": joined(at), "order": read(order) if order else ""}
-        with LabServer(scenario.name, parameters, **first, browser=browser, report=lines.line) as server:
+        with LabServer(definition.name, parameters, **first, browser=browser, report=lines.line) as server:
             lines.line("Ctrl-C ends it")
             server.wait()
 
-    return _command(scenario, call, [_at(), *shared, _flag("--no-browser", bool, "Only print the address.", False)])
+    return _command(definition, call, [_at(), *shared, _flag("--no-browser", bool, "Only print the address.", False)])
 
 
-@app.group("lab", cls=_Scenarios, make=_lab_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
+@app.group("lab", cls=_Studies, make=_lab_command, subcommand_metavar="NAME|PATH.py [--parameter value]...")
 def lab() -> None:
     """Poke a run in the browser: cut links and crash nodes by a click; each fault starts a branch that repeats."""
 
 
 @app.command("sweep", context_settings=_OPEN)
-@click.argument("scenario")
+@click.argument("study")
 @click.option("--out", type=str, required=True, help="The folder of the sweep: new, or that of one to go on with.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.option("--dask", type=str, help="The address of a Dask scheduler whose workers run the points instead.")
@@ -385,8 +389,8 @@ def lab() -> None:
     "--tables", type=str, default="csv", show_default=True, help="The format of the points' tables: csv or parquet."
 )
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> None:
-    """Run a scenario at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
+def sweep_them(study: str, flags: tuple[str, ...], out: str, **more: Any) -> None:
+    """Run a study at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
 
     Numbers may be lists and ranges (without their end); a flag of text is given once for each value. What is done
     already is not done again: the same command goes on where a sweep was interrupted. Where code or data have changed
@@ -394,17 +398,17 @@ def sweep_them(scenario: str, flags: tuple[str, ...], out: str, **more: Any) -> 
     """
     from netsim.studies.sweeps import sweep
 
-    if (experiment := _experiment_in(scenario)) is not None:
+    if (experiment := _experiment_in(study)) is not None:
         _run_experiment(experiment, flags, out, more)
         return
-    found = catalogue.find_study(scenario)
+    found = catalogue.find_study(study)
     reporter = Reporter()
     given: dict[str, Any] = _listed(found, flags)
     if given.get("set") == ["list"]:
         # Each point would refuse it; one answers.
         found.play(found.prepare(**{name: values[0] for name, values in given.items()}))
     try:
-        result = sweep(scenario, out=out, reporter=reporter, **more, **given)
+        result = sweep(study, out=out, reporter=reporter, **more, **given)
     except KeyboardInterrupt:
         _stop(f"interrupted; what is done in {out} is whole, and the same command goes on", 130)
     count = len(result.grid.points())
@@ -431,7 +435,7 @@ def _asked(*names: str) -> list[str]:
 
 
 @app.command("tune", context_settings=_OPEN)
-@click.argument("scenario")
+@click.argument("study")
 @click.option(
     "--over",
     multiple=True,
@@ -454,7 +458,7 @@ def _asked(*names: str) -> list[str]:
 @click.option("--of", default="median", show_default=True, help="What is compared of the seeds: median or mean.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def tune_it(scenario: str, flags: tuple[str, ...], **how: Any) -> None:
+def tune_it(study: str, flags: tuple[str, ...], **how: Any) -> None:
     """Search the best parameters of each method of an experiment, or of a study that is one.
 
     Each method gets the same number of trials under each condition, by successive halving, on seeds that its results do
@@ -464,15 +468,15 @@ def tune_it(scenario: str, flags: tuple[str, ...], **how: Any) -> None:
     from netsim.studies.experiment import cli
     from netsim.studies.experiment.command import study_in
 
-    cli.tune(_experiment_in(scenario) or study_in(scenario), flags, **how)
+    cli.tune(_experiment_in(study) or study_in(study), flags, **how)
 
 
-def _listed(scenario: Scenario, flags: tuple[str, ...]) -> dict[str, list[Any]]:
+def _listed(definition: StudyDefinition, flags: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the values that flags list, by parameter."""
     from netsim.studies.sweeps.grid import values_of
 
-    by_name = {each.name: each for each in scenario.flags}
-    return {name: values_of(by_name[name], listed) for name, listed in texts_of(scenario.flags, flags).items()}
+    by_name = {each.name: each for each in definition.flags}
+    return {name: values_of(by_name[name], listed) for name, listed in texts_of(definition.flags, flags).items()}
 
 
 @app.command(
@@ -521,7 +525,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
     reporter = Reporter()
     if summary["partial"]:
         reporter.line(partial_text(found))
-    reporter.line(catalogue.run_command(settings["scenario"], settings["parameters"]))
+    reporter.line(catalogue.run_command(settings["study"], settings["parameters"]))
     last = rounds.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
     reporter.table("Last round", last.loc[:, (last != 0).any()])
     for name, value in summary["centralised"].items():
@@ -544,9 +548,9 @@ def _show_sweep(folder: Path) -> None:
     from netsim.studies.sweeps.sweep import read_sweep, runs_of
 
     found, done, reporter = read_sweep(folder), runs_of(folder), Reporter()
-    scenario, count, where = found.grid.scenario, len(found.grid.points()), shlex.quote(str(folder))
-    reporter.line(f"a sweep of {scenario}: {len(done)} of {count} points done, {len(found.failed)} failed")
-    command = f"netsim sweep {shlex.quote(scenario)} {flags_of(found.grid.values)}".rstrip()
+    study, count, where = found.grid.study, len(found.grid.points()), shlex.quote(str(folder))
+    reporter.line(f"a sweep of {study}: {len(done)} of {count} points done, {len(found.failed)} failed")
+    command = f"netsim sweep {shlex.quote(study)} {flags_of(found.grid.values)}".rstrip()
     reporter.line(f"{command} --out {where}")
     if done:
         table = compare.table([str(folder)], [])
@@ -800,14 +804,12 @@ def _process_flags() -> list[click.Option]:
     ]
 
 
-def _deploy_command(scenario: Scenario) -> click.Command:
+def _deploy_command(definition: StudyDefinition) -> click.Command:
     flags = _process_flags()
     taken = {each.name for each in flags}
-    for parameter in scenario.parameters:
+    for parameter in definition.parameters:
         if parameter.name in taken:
-            raise BadInput(
-                f"scenario = {scenario.name!r}: must give its parameter {parameter.name!r} another name here"
-            )
+            raise BadInput(f"study = {definition.name!r}: must give its parameter {parameter.name!r} another name here")
 
     def call(
         processes: int | None,
@@ -837,21 +839,21 @@ def _deploy_command(scenario: Scenario) -> click.Command:
         settings = Connection(transport, **times, **brokers)
         if processes is not None:
             hosts = local_hosts(processes, transport)
-        plan = Plan.of(scenario, given, settings=settings, hosts=hosts, trace=trace)
+        plan = Plan.of(definition, given, settings=settings, hosts=hosts, trace=trace)
         whole = deploy(plan, out, Formats.chosen(figures, tables), Reporter())
         click.get_current_context().exit(0 if whole else 1)
 
-    return _command(scenario, call, [*flags, _OUT, _TRACE, *_FORMATS])
+    return _command(definition, call, [*flags, _OUT, _TRACE, *_FORMATS])
 
 
 @app.group(
     "deploy",
-    cls=_Scenarios,
+    cls=_Studies,
     make=_deploy_command,
     subcommand_metavar="NAME|PATH.py [--parameter value]... --processes N",
 )
 def deploy_them() -> None:
-    """Run a scenario in several processes over real sockets, and compare its results with the simulation's."""
+    """Run a study in several processes over real sockets, and compare its results with the simulation's."""
 
 
 @app.command("node")

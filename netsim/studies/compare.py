@@ -336,7 +336,7 @@ def draw(
         if metric in whole and whole is not found:
             rows, against = _same_runs(whole, found, differing), ROUND
         elif against is None:
-            against = next((name for name in possible if name != "scenario"), "algorithm")
+            against = next((name for name in possible if name != "study"), "algorithm")
         else:
             raise check.refuse("against", against, f"one of {', '.join(differing)}: {metric} has one value a run")
     settings = [name for name in differing if name not in (against, over)]

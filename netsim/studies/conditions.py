@@ -21,7 +21,7 @@ _CHILD = "from netsim.studies.conditions import main; main()"
 class Job:
     """What is run: a study by its name or file, with parameters, or a pickled function ``make(seed=…)``."""
 
-    scenario: str
+    study: str
     parameters: Mapping[str, Any]
     make: bytes | None = None
     path: list[str] = field(default_factory=lambda: list(sys.path))
@@ -120,8 +120,8 @@ def _study_of(job: Job) -> Any:
     from netsim.studies.study import Study
 
     if job.make is None:
-        return catalogue.find_study(job.scenario).execute(job.trace, **job.parameters)
-    study = Study(job.scenario, job.parameters, trace=job.trace)
+        return catalogue.find_study(job.study).execute(job.trace, **job.parameters)
+    study = Study(job.study, job.parameters, trace=job.trace)
     with study.capture():
-        run_made(job.scenario, "make", pickle.loads(job.make)(**job.parameters))
+        run_made(job.study, "make", pickle.loads(job.make)(**job.parameters))
     return study

@@ -1,4 +1,4 @@
-"""A scenario executed by the command line: its folder reserved and saved, its run ended by Ctrl-C or SIGTERM."""
+"""A study executed by the command line: its folder reserved and saved, its run ended by Ctrl-C or SIGTERM."""
 
 import asyncio
 import shlex
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.engine.launch import importing_whole
 from netsim.errors import BadInput, Interrupted, NetsimError
 from netsim.studies import Study, catalogue
-from netsim.studies.catalogue import Asked, Scenario
+from netsim.studies.catalogue import Asked, StudyDefinition
 from netsim.studies.folder import Unsaved
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import Reservation, reserve, reserve_next
@@ -31,26 +31,26 @@ _terminated = False
 
 
 def viewed(
-    watch: bool, pace: float | None, browser: bool, reporter: Reporter
+    live: bool, pace: float | None, browser: bool, reporter: Reporter
 ) -> AbstractContextManager["ViewServer | None"]:
-    """Return what shows a run while it goes on, if ``watch`` asks for it; it opens a browser only at a terminal.
+    """Return what shows a run while it goes on, if ``live`` asks for it; it opens a browser only at a terminal.
 
-    Raises BadInput for a flag that goes with --watch only.
+    Raises BadInput for a flag that goes with --live only.
     """
-    if watch:
+    if live:
         from netsim.live.server import ViewServer
 
         terminal = sys.stdout is not None and sys.stdout.isatty()
         return ViewServer(pace=pace, report=reporter.line, browser=browser and terminal)
     if pace is not None:
-        raise BadInput(f"pace = {pace:g}: must go with --watch")
+        raise BadInput(f"pace = {pace:g}: must go with --live")
     if not browser:
-        raise BadInput("no-browser: must go with --watch")
+        raise BadInput("no-browser: must go with --live")
     return nullcontext()
 
 
 def execute(
-    scenario: Scenario,
+    definition: StudyDefinition,
     parameters: Mapping[str, Any],
     *,
     out: str | None,
@@ -60,20 +60,20 @@ def execute(
     session: "ViewServer | None",
     workers: int = 1,
 ) -> Path:
-    """Run a scenario, save its folder, which tells the number of ``workers``, print where that is, and return it."""
+    """Run a study, save its folder, which tells the number of ``workers``, print where that is, and return it."""
     place: Reservation | None = None
     before = signal.getsignal(signal.SIGINT)
     try:
         # A folder that cannot be written should be known before the work, not after it.
-        with importing_whole(), reserved(scenario, out) as place, ExitStack() as until_saved:
-            study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
+        with importing_whole(), reserved(definition, out) as place, ExitStack() as until_saved:
+            study = definition.prepare(trace=trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             if workers != 1:
                 study.origin["workers"] = workers
             study.formats, study.session = formats, session
             # Before a run there is nothing to save, and SIGTERM unhandled also ends code that Python cannot interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
-            _play(scenario, study, place)
+            _play(definition, study, place)
             study.save(place)
             # All is done: Ctrl-C is too late, and would only leave the lock behind.
             with suppress(ValueError):
@@ -88,9 +88,9 @@ def execute(
     return place.folder
 
 
-def reserved(scenario: Scenario, out: str | None) -> Reservation:
-    """Reserve the given folder, or else the next one of a scenario."""
-    return reserve_next(Path(scenario.name).stem) if out is None else reserve(out)
+def reserved(definition: StudyDefinition, out: str | None) -> Reservation:
+    """Reserve the given folder, or else the next one of a study."""
+    return reserve_next(Path(definition.name).stem) if out is None else reserve(out)
 
 
 def show_saved(place: Reservation, reporter: Reporter) -> None:
@@ -99,10 +99,10 @@ def show_saved(place: Reservation, reporter: Reporter) -> None:
     reporter.line(f"\n{place.shown}: {files}")
 
 
-def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
+def _play(definition: StudyDefinition, study: Study, place: Reservation) -> None:
     """Play a study; if it stops early, save its results so far, marked partial, and raise one line on why."""
     try:
-        scenario.play(study)
+        definition.play(study)
     except BaseException as error:
         if isinstance(error, Asked) or (study.partial is None and isinstance(error, BadInput)):
             # The study is whole, but is not what was asked for; or all that was asked for was a list.
@@ -113,7 +113,7 @@ def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
         return
     if study.partial and _terminated:
         study.partial["why"] = "terminated"
-    message = str(study.partial["why"]) if study.partial else catalogue.why(scenario, stopped)
+    message = str(study.partial["why"]) if study.partial else catalogue.why(definition, stopped)
     if not study.is_empty:
         try:
             study.save(place)

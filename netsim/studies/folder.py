@@ -59,7 +59,7 @@ def _rescued(study: "Study", why: str) -> Unsaved:
     """Write a run folder into the temporary directory; return the error that gives the reason and the place."""
     folder: Path | None = None
     try:
-        folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.scenario).stem[:40]}-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.name).stem[:40]}-"))
         with reserve(folder) as place:
             failed = write(study, place.parts, report=True)
             place.publish()
@@ -146,7 +146,7 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
     # The one beside the answer first.
     captions = {name: study.caption(name) for name in sorted(drawn, key=lambda name: name != study.hero)}
-    title, settings = f"netsim run {study.scenario}", json_value(_settings(study))
+    title, settings = f"netsim run {study.name}", json_value(_settings(study))
     return page(title, folder, settings, summary, tables, texts, captions, _replays(study))
 
 
@@ -186,7 +186,7 @@ def _settings(study: "Study") -> dict[str, Any]:
         name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else json_value(value)
         for name, value in study.settings.items()
     }
-    marked = {"scenario": study.scenario, "partial": study.partial is not None, "parameters": parameters}
+    marked = {"study": study.name, "partial": study.partial is not None, "parameters": parameters}
     marked |= {"question": study.question} if study.question else {}
     # Agents that ran on a cluster may have had another hash seed.
     seeds = {hash_seed(), *(run.hash_seed for run in study.runs.values())}
@@ -344,7 +344,7 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
     _must_have(
         {"netsim": "", "core": "", "partial": False} | settings,
         "settings.json",
-        scenario=str,
+        study=str,
         parameters=dict,
         netsim=str,
         core=str,

@@ -115,12 +115,12 @@ class _Found:
         return {name: self.parameters[name] for name in read_sweep(self.folder).grid.swept if name not in SEEDS}
 
     def _what(self) -> str:
-        (scenario,), count = {each["scenario"] for each in self.settings}, len(self.settings)
+        (study,), count = {each["study"] for each in self.settings}, len(self.settings)
         versions = _listed(dict.fromkeys(f"{each['netsim']} ({each['core']} core)" for each in self.settings))
         times = "once" if count == 1 else f"{count:,} times"
-        title = self._title(scenario)
+        title = self._title(study)
         titled = f", “{title}”," if title else ""
-        return f"The study `{scenario}`{titled} of netsim {versions} ran {times}{self._at()}."
+        return f"The study `{study}`{titled} of netsim {versions} ran {times}{self._at()}."
 
     def _at(self, *without: str) -> str:
         """Return the values of the settings that have several."""
@@ -128,9 +128,9 @@ class _Found:
         swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in several)
         return f", at {swept}" if swept else ""
 
-    def _title(self, scenario: str) -> str:
+    def _title(self, study: str) -> str:
         try:
-            return catalogue.find_study(scenario).title.rstrip(".")
+            return catalogue.find_study(study).title.rstrip(".")
         except BadInput:
             return ""
 
@@ -294,10 +294,10 @@ class _Found:
         settings = self.settings[0]
         if (self.folder / "sweep.json").is_file():
             grid = read_sweep(self.folder).grid
-            return f"netsim sweep {grid.scenario} {flags_of(grid.values)}".rstrip()
+            return f"netsim sweep {grid.study} {flags_of(grid.values)}".rstrip()
         if "command" in settings:
             return str(settings["command"])
-        return catalogue.run_command(settings["scenario"], settings["parameters"])
+        return catalogue.run_command(settings["study"], settings["parameters"])
 
     def _exceptions(self) -> Iterator[str]:
         """Yield what a reader must know of runs that did not end as the others."""

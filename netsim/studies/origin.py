@@ -127,13 +127,13 @@ def is_recorded(settings: Mapping[str, Any]) -> bool:
     return all(isinstance(settings.get(name), Mapping) for name in ("source_sha256", "files_sha256"))
 
 
-def changed_files(recorded: Mapping[str, Any], now: Mapping[str, Any], scenario: str) -> list[str]:
+def changed_files(recorded: Mapping[str, Any], now: Mapping[str, Any], study: str) -> list[str]:
     """Return the files that have changed, or gone, since they were read.
 
-    ``recorded`` is what settings.json holds, ``now`` what `netsim.studies.catalogue.Scenario.source_hashes` returns,
-    and ``scenario`` the name of the study's own file.
+    ``recorded`` is what settings.json holds, ``now`` what `netsim.studies.catalogue.StudyDefinition.source_hashes`
+    returns, and ``study`` the name of the study's own file.
     """
-    own = [scenario] if recorded.get("file_sha256", now.get("file_sha256")) != now.get("file_sha256") else []
+    own = [study] if recorded.get("file_sha256", now.get("file_sha256")) != now.get("file_sha256") else []
     read = recorded["files_sha256"] if is_recorded(recorded) else {}
     return own + datafiles.changed_files(read)
 

@@ -158,7 +158,7 @@ def _made(settings: Mapping[str, Any], summary: Mapping[str, Any], replays: Mapp
         links = ", ".join(f'<a href="{_safe(place)}">{_safe(words)}</a>' for words, place in replays.items())
         yield f"<p>Once <code>netsim replay</code> has written the page of this folder, replay.html: {links}.</p>"
     yield from _pairs(settings["parameters"])
-    shown = ("parameters", "parts", "scenario", "command", "question")
+    shown = ("parameters", "parts", "study", "command", "question")
     known = {name: value for name, value in settings.items() if name not in shown}
     yield from _pairs(known | {name: summary[name] for name in ("trace_hash",) if name in summary})
 

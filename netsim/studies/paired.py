@@ -261,6 +261,8 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
     p : array, shape (n,)
     """
     given = np.asarray(p, dtype=np.float64)
+    for each in given[~np.isnan(given)]:
+        check.probability("p", each)
     found = np.full(len(given), math.nan)
     there = np.flatnonzero(~np.isnan(given))
     order = there[np.argsort(given[there], kind="stable")]

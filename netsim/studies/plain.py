@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from netsim.engine.build import Settings
     from netsim.network import Network
     from netsim.run import Run
-    from netsim.studies.catalogue import Scenario
+    from netsim.studies.catalogue import StudyDefinition
     from netsim.studies.study import Study
 
-__all__ = ["execute_up_to_a_run", "run_made", "scenario_of"]
+__all__ = ["definition_of", "execute_up_to_a_run", "run_made"]
 
 FORMS = "one function whose first parameter is `study`, an `experiment`, a function `make`, or a network that it runs"
 """What a file must define."""
@@ -50,15 +50,15 @@ def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
     """Execute a file as a module until it runs a network; return its SHA-256, and whether it does."""
     with _stopping():
         try:
-            return script.execute("scenario", file, module), False
+            return script.execute("study", file, module), False
         except _Runs:
             return hashlib.sha256(Path(file).read_bytes()).hexdigest(), True
 
 
-def scenario_of(
-    file: str, module: ModuleType, runs: bool, describe: Callable[[str, Callable[..., Any]], "Scenario"]
-) -> "Scenario | None":
-    """Return the scenario of a file that is no study; None if it is none of the forms either."""
+def definition_of(
+    file: str, module: ModuleType, runs: bool, describe: Callable[[str, Callable[..., Any]], "StudyDefinition"]
+) -> "StudyDefinition | None":
+    """Return the study of a file that is no study; None if it is none of the forms either."""
     make = script.defined(module).get("make")
     play: Callable[..., Any]
     if runs:
@@ -95,7 +95,7 @@ def _run_defined(file: str) -> None:
 def _executed(file: str) -> ModuleType:
     module = script.new_module(file)
     with script.known(module):
-        script.execute("scenario", file, module)
+        script.execute("study", file, module)
     return module
 
 

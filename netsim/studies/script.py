@@ -28,7 +28,7 @@ def load(parameter: str, file: str) -> dict[str, Any]:
 
 def new_module(file: str) -> types.ModuleType:
     """Return an empty module for a file, under a name of its own."""
-    return types.ModuleType(f"_scenario_{Path(file).stem.replace('.', '_')}")
+    return types.ModuleType(f"_study_{Path(file).stem.replace('.', '_')}")
 
 
 def defined(module: types.ModuleType) -> dict[str, Any]:

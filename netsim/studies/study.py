@@ -1,6 +1,6 @@
-"""A study: the results of one execution of a scenario, and the run folder in which they are saved.
+"""One execution of a study: what it records, and the run folder in which that is saved.
 
-A scenario is a function ``def name(study, *, parameter: type = default, …)``. It runs networks with `Study.run` and
+A study is a function ``def name(study, *, parameter: type = default, …)``. It runs networks with `Study.run` and
 adds tables, notes and figures to the study; the command line saves them all atomically in one folder.
 """
 
@@ -56,14 +56,17 @@ class Figures(UserDict[str, Any]):
 
 
 class Study:
-    """The results of one execution of a scenario.
+    """One execution of a study: its runs, tables, figures and notes.
+
+    A study is a function that netsim runs by name (`find_study`); this object is its first argument. Methods that are
+    compared over problems, networks and seeds are a `netsim.Experiment`, of which `study_of` makes a study.
 
     Parameters
     ----------
-    scenario : str
-        The scenario's name, or the path of its file.
+    name : str
+        The study's name, or the path of its file.
     settings : mapping
-        The scenario's parameters by name, as given or by default.
+        The study's parameters by name, as given or by default.
     columns : sequence of str
         Measures placed right after the standard columns of rounds.csv (empty where one does not apply), before all
         others.
@@ -75,7 +78,7 @@ class Study:
     Attributes
     ----------
     settings : dict
-        Everything needed to repeat the study, including the values that the scenario chose for unset parameters.
+        Everything needed to repeat the study, including the values that its function chose for unset parameters.
     centralised : dict
         The measures, by name, of a reference solution computed with all data in one place.
     constant : dict
@@ -84,7 +87,7 @@ class Study:
     runs : dict
         Each `Run` by the name of its algorithm.
     origin : dict
-        Provenance recorded in settings.json: ``command``, ``file_sha256`` (the scenario's file), ``source_sha256``
+        Provenance recorded in settings.json: ``command``, ``file_sha256`` (the study's file), ``source_sha256``
         (netsim), ``files_sha256`` (files read), ``methods`` (each method's class and parameters) and ``papers`` (what
         to cite for each algorithm).
     session : netsim.live.server.ViewServer or None
@@ -112,14 +115,14 @@ class Study:
 
     def __init__(
         self,
-        scenario: str,
+        name: str,
         settings: Mapping[str, Any],
         *,
         columns: Sequence[str] = (),
         trace: bool = False,
         reporter: Reporter | None = None,
     ) -> None:
-        self.scenario = scenario
+        self.name = name
         self.settings = dict(settings)
         self.centralised: dict[str, float] = {}
         self.constant: dict[str, float] = {}
@@ -147,7 +150,7 @@ class Study:
         self._trace = trace
         self._reporter = reporter or Reporter(quiet=True)
 
-    # --- API for scenarios ------------------------------------------------------------------------------------------
+    # --- API for studies --------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -228,7 +231,7 @@ class Study:
             return None
         from netsim.replay.render import About
 
-        about = About(title_of(self.scenario, algorithm), str(self.origin.get("command", "")))
+        about = About(title_of(self.name, algorithm), str(self.origin.get("command", "")))
         return self.session.viewer(about, length)
 
     def column(self, name: str, compute: Callable[["pd.DataFrame"], Any]) -> None:
@@ -443,7 +446,7 @@ class Study:
         algorithms |= {name: outcome.recorded() for name, outcome in self.lost.items() if name not in algorithms}
         constant = {str(name): _summary_value(value) for name, value in self.constant.items()}
         return ({"partial": self.partial} if self.partial else {}) | {
-            "scenario": self.scenario,
+            "study": self.name,
             "algorithms": algorithms,
             "centralised": {str(name): _summary_value(value) for name, value in self.centralised.items()},
             **({"constant": constant} if constant else {}),
@@ -496,9 +499,9 @@ def _papers_of(agents: Agents) -> list[str]:
     return [each for each in dict.fromkeys(cited) if isinstance(each, str) and each]
 
 
-def title_of(scenario: str, algorithm: str) -> str:
+def title_of(study: str, algorithm: str) -> str:
     """Return the title of a run's page; of a study in a file without its folders."""
-    name = Path(scenario).stem if scenario.endswith(".py") else scenario
+    name = Path(study).stem if study.endswith(".py") else study
     return algorithm if algorithm == name else f"{name}: {algorithm}"
 
 

@@ -175,7 +175,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
         others = ", ".join(each for each in names if each != name)
         notes.append(f"This is the run of {name}; the folder also has traces of {others}.")
     about = About(
-        title_of(settings["scenario"], name),
+        title_of(settings["study"], name),
         str(settings.get("command", "")),
         {key: str(settings[key]) for key in ("netsim", "core", "python") if key in settings},
         (*notes, *summary["notes"]),

@@ -21,7 +21,7 @@ from netsim.core.records import key_shift
 from netsim.errors import BadInput, NetsimError, one_line
 from netsim.network import BACKEND
 from netsim.studies import catalogue
-from netsim.studies.catalogue import Parameter, Scenario
+from netsim.studies.catalogue import Parameter, StudyDefinition
 from netsim.studies.conditions import Condition, Job
 from netsim.studies.folder import load, trace_name, write
 from netsim.studies.formats import Formats, read_table
@@ -120,14 +120,14 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
         )
     recorded = Recorded.of(path, found)
     what = f"run folder = {str(path)!r}: must be of a study as it is now"
-    scenario = _as_it_was(what, settings)
-    parameters = parameters_of(what, scenario, settings["parameters"])
+    definition = _as_it_was(what, settings)
+    parameters = parameters_of(what, definition, settings["parameters"])
     with tempfile.TemporaryDirectory(prefix="netsim-verify-") as again:
-        failed = _repeat(scenario, parameters, recorded, Path(again), reporter=reporter)
+        failed = _repeat(definition, parameters, recorded, Path(again), reporter=reporter)
         verdict = compare_folders(recorded, Path(again), failed, names=("recorded", "now"))
-    elsewhere = (*_elsewhere(settings, verdict), *_source(settings, scenario))
+    elsewhere = (*_elsewhere(settings, verdict), *_source(settings, definition))
     if not verdict and not verdict.event:
-        verdict = dataclasses.replace(verdict, event=_event_made_again(scenario, parameters, recorded))
+        verdict = dataclasses.replace(verdict, event=_event_made_again(definition, parameters, recorded))
     return dataclasses.replace(verdict, elsewhere=elsewhere)
 
 
@@ -163,7 +163,7 @@ class Recorded:
 
 
 def _repeat(
-    scenario: Scenario,
+    definition: StudyDefinition,
     parameters: Mapping[str, Any],
     recorded: Recorded,
     folder: Path,
@@ -172,8 +172,8 @@ def _repeat(
     reporter: Reporter | None = None,
 ) -> dict[str, str]:
     """Run a study into a folder, without figures; return the reasons by file for those that could not be made."""
-    study = scenario.prepare(trace=trace or recorded.keeps_trace, reporter=reporter, **parameters)
-    scenario.play(study)
+    study = definition.prepare(trace=trace or recorded.keeps_trace, reporter=reporter, **parameters)
+    definition.play(study)
     study.formats = Formats(figures=(), tables=recorded.format)
     return write(study, folder)
 
@@ -198,7 +198,7 @@ def first_event(traces: Mapping[str, Trace], again: Path, names: tuple[str, str]
     return ""
 
 
-def _event_made_again(scenario: Scenario, parameters: Mapping[str, Any], recorded: Recorded) -> str:
+def _event_made_again(definition: StudyDefinition, parameters: Mapping[str, Any], recorded: Recorded) -> str:
     """Return the first event that differs, if the recorded run can be made again: with its hash seed, core and workers.
 
     Empty if these are unknown, or those of this process, or other events come even then.
@@ -208,11 +208,11 @@ def _event_made_again(scenario: Scenario, parameters: Mapping[str, Any], recorde
         return ""
     with tempfile.TemporaryDirectory(prefix="netsim-verify-") as room:
         then, now = Path(room, "then"), Path(room, "now")
-        job = Job(scenario.name, dict(parameters), trace=True)
+        job = Job(definition.name, dict(parameters), trace=True)
         if before.run(job, then) or load(then)["summary"]["trace_hash"] != recorded.summary["trace_hash"]:
             return ""
         now.mkdir()
-        _repeat(scenario, parameters, recorded, now, trace=True)
+        _repeat(definition, parameters, recorded, now, trace=True)
         return first_event(Recorded.of(then).traces, now, ("recorded", "now"))
 
 
@@ -221,30 +221,30 @@ def _order(name: str) -> tuple[bool, bool, str]:
     return stem != "rounds", stem != "ledger", name
 
 
-def _as_it_was(what: str, settings: Mapping[str, Any]) -> Scenario:
-    """Return a folder's scenario; raises BadInput that begins with ``what`` if a file that it read has changed."""
+def _as_it_was(what: str, settings: Mapping[str, Any]) -> StudyDefinition:
+    """Return a folder's definition; raises BadInput that begins with ``what`` if a file that it read has changed."""
     try:
-        scenario = catalogue.find_study(settings["scenario"])
+        definition = catalogue.find_study(settings["study"])
     except BadInput as error:
         raise BadInput(f"{what}; {error}") from None
-    changed = changed_files(settings, scenario.source_hashes(), scenario.name)
+    changed = changed_files(settings, definition.source_hashes(), definition.name)
     if changed:
         have = "has" if len(changed) == 1 else "have"
         raise BadInput(f"{what}; {', '.join(changed)} {have} changed since it ran")
-    return scenario
+    return definition
 
 
-def _source(settings: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
+def _source(settings: Mapping[str, Any], definition: StudyDefinition) -> Iterator[str]:
     """Yield a line on each change of the code that ran."""
     if not is_recorded(settings):
         yield "recorded without the SHA-256 of netsim's source and of the files read: whether they changed is not known"
-    for each in changed_source(settings, scenario.source_hashes()):
+    for each in changed_source(settings, definition.source_hashes()):
         yield f"{each} has changed"
 
 
-def parameters_of(what: str, scenario: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
+def parameters_of(what: str, definition: StudyDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded parameters as the study takes them; raises BadInput that begins with ``what`` for others."""
-    known = {each.name: each for each in scenario.flags}
+    known = {each.name: each for each in definition.flags}
     try:
         for name in given:
             if name not in known:

@@ -151,7 +151,7 @@ class ReliableOutbox(Outbox):
     def _again(self, key: tuple[Hashable | None, int]) -> None:
         """Repeat a frame to the receivers that have not acknowledged it.
 
-        Give up after ``Reliability.tries`` tries, or if the frame would arrive after its round has closed.
+        Give up after ``Reliability.attempts`` tries, or if the frame would arrive after its round has closed.
         """
         sent, shared = self._kept.get(key), self._shared
         if sent is None or shared.over:
@@ -160,7 +160,7 @@ class ReliableOutbox(Outbox):
         # Repeat the frame only if it will arrive before its round closes. The latency is assumed to be a third of the
         # waiting time ``after``; with the default of ``after``, that is half a round trip.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
-        if sent.tries > self._settings.tries or not in_time:
+        if sent.tries > self._settings.attempts or not in_time:
             del self._kept[key]
             return
         self._resend(sent, key[1], list(sent.waiting), sent.round)

@@ -10,7 +10,7 @@ from netsim.core import Tally
 from netsim.core.frame import FrameEncoder
 
 if TYPE_CHECKING:
-    from netsim.ipv6.stack import Stack
+    from netsim.ipv6.stack import IPv6Stack
     from netsim.transport.sharing import Sharing
 
 __all__ = ["Shared"]
@@ -38,7 +38,7 @@ class Shared:
         Called with an agent's name before each of its messages.
     looks : bool
         Whether ``over`` or ``on_send`` is set, so that senders need to test only one flag.
-    stack : Stack or None
+    stack : IPv6Stack or None
         Makes the frames in place of the encoder, if the network has a stack.
     sharing : Sharing or None
         The transfers between nodes with capacities, if the network has such nodes.
@@ -56,7 +56,7 @@ class Shared:
     overslept: bool = False
     looks: bool = False
     on_send: Callable[[Hashable], None] | None = None
-    stack: "Stack | None" = None
+    stack: "IPv6Stack | None" = None
     sharing: "Sharing | None" = None
 
     def __post_init__(self, kinds: Sequence[str]) -> None:

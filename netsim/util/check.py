@@ -65,6 +65,13 @@ def called(name: str, value: object) -> None:
         raise BadInput(f"{name} = {each}: must be called: {each}(...)")
 
 
+def functions(name: str, value: object, allowed: str) -> None:
+    """Raise BadInput unless ``value`` is a sequence of functions, which the message calls ``allowed``."""
+    wrong = [each for each in value if not callable(each)] if isinstance(value, Iterable) else [value]
+    if wrong:
+        raise refuse(name, wrong[0], allowed)
+
+
 def doubt(text: str) -> None:
     """Issue a RuntimeWarning about a valid but implausible argument, located at the user's line that called netsim."""
     level, frame = 1, sys._getframe(0)

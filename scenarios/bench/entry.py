@@ -48,8 +48,8 @@ def check_entry(study: Study, folder: str) -> None:
     place = Path(folder)
     settings = load(place)["settings"]
     about = settings.get("bench")
-    if settings["scenario"] != "bench" or not isinstance(about, dict):
-        raise _refused(folder, f"a run folder of netsim bench, not of {settings['scenario']}")
+    if settings["study"] != "bench" or not isinstance(about, dict):
+        raise _refused(folder, f"a run folder of netsim bench, not of {settings['study']}")
     if about.get("version") != VERSION:
         raise _refused(folder, f"of version {VERSION} of the suite, not {about.get('version')}")
     runs, table = (_read(place, name) for name in ("bench_runs", "bench"))

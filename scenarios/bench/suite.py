@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from netsim import BadInput, Link, Network, Setup, loss
-from netsim.links.measured import Measured, grenoble, intel_lab
+from netsim.links.measured import LinkedGraph, grenoble, intel_lab
 from netsim.scenarios.tasks.motes import numbered
 
 VERSION = 1
@@ -49,7 +49,7 @@ class Links:
 
     about: str
     link: Link = field(default_factory=Link)
-    measured: Callable[[], Measured] | None = None
+    measured: Callable[[], LinkedGraph] | None = None
 
     def missing(self) -> str:
         """Return why the network cannot be had here: which table is missing; else an empty text."""

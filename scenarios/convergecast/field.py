@@ -108,7 +108,7 @@ class SensorField(OwnSite):
         given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
         model = LogDistance(**{name: value for name, value in given.items() if value is not None})
         power = model.sensitivity + model.path_loss(self.radius)
-        return replace(model, transmit_power=power)
+        return replace(model, transmit_dbm=power)
 
 
 @dataclass(frozen=True)

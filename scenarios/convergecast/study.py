@@ -22,7 +22,7 @@ from netsim.scenarios.tasks.diagnosis import missed_notes
 from netsim.scenarios.tasks.motes import cc2420
 from netsim.scenarios.tasks.settings import numbers_in
 from netsim.studies import Study
-from netsim.studies.experiment import Experiment, Grid, Named, Seeds, Setup
+from netsim.studies.experiment import Experiment, Grid, NamedValue, Seeds, Setup
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
@@ -177,7 +177,7 @@ def experiment(
     return Experiment(
         methods={"": motes},
         networks=radios,
-        grid=Grid({"network.way": Named(way.name, way), "method.way": Named(way.name, way)} for way in ways),
+        grid=Grid({"network.way": NamedValue(way.name, way), "method.way": NamedValue(way.name, way)} for way in ways),
         seeds=[Seeds(**asdict(seeds))],
         rounds=readings + 2,
         sample=period,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from netsim.datasets import in_cache, missing
+from netsim.datasets.store import in_cache, refuse_missing
 from netsim.errors import BadInput
 from netsim.util.datafiles import folders, nearest, used
 
@@ -39,7 +39,7 @@ def find_table(data: str) -> Path:
         return used(found[0], by_name=True)
     if (path := in_cache(name, wanted)) is not None:
         return used(path, by_name=True)
-    raise missing(name, wanted, "; data may also be the path of a file")
+    raise refuse_missing(name, wanted, "; data may also be the path of a file")
 
 
 def check_data(data: str, known: Sequence[str]) -> None:

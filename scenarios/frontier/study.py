@@ -28,7 +28,7 @@ from netsim.studies.experiment import Method as Part
 from netsim.studies.experiment.study import Played, check_run, study_of
 from netsim.studies.figures import Axis
 from netsim.studies.reach import settled
-from netsim.studies.results import pareto
+from netsim.studies.results import pareto_front
 from netsim.util import check
 
 
@@ -222,7 +222,7 @@ def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) ->
     table["above_%"] = 100 * (table[error] / best - 1)
     table = table.join(pd.DataFrame(there, index=costs, dtype=float).T.add_suffix("_there"))
     for bits in ("payload", "wire"):
-        table[f"{bits}_front"] = pareto(table[f"{bits}_bits"], table[error])
+        table[f"{bits}_front"] = pareto_front(table[f"{bits}_bits"], table[error])
     return table
 
 

@@ -15,7 +15,7 @@ from netsim.scenarios.tasks.method import names_of
 from netsim.scenarios.tasks.problems import FileProblem, KernelRegression, OwnProblem
 from netsim.scenarios.tasks.settings import TEXT, Channel, Published, Rows, chosen_names, names_in, numbers_in
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Method, Results, Seeds, Setup, sweep
+from netsim.studies.experiment import Experiment, Method, Results, Seeds, Setup, vary
 from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.study import study_of
 from netsim.studies.experiment.tuning import settled
@@ -175,9 +175,9 @@ def experiment(
         if name in REMEDIES[remedy].families
     }
     own = {name: method for name, method in methods.items() if method.label["family"] not in BASELINES}
-    grid = sweep("loss", shares) * sweep("burst", [1.0])
+    grid = vary("loss", shares) * vary("burst", [1.0])
     if burst != 1.0:
-        grid += sweep("loss", shares[1:]) * sweep("burst", [burst])
+        grid += vary("loss", shares[1:]) * vary("burst", [burst])
 
     def tell(study: Study, results: Results) -> None:
         task: Any = results.cells[0][0].setup().task

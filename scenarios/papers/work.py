@@ -33,20 +33,20 @@ class Work:
     """A study at some settings, with the name of its folder and what is known to differ from the paper."""
 
     name: str
-    scenario: str
+    study: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     differs: str = ""
 
     @classmethod
-    def of(cls, scenario: str, name: str, differs: str = "", /, **settings: object) -> "Work":
+    def of(cls, study: str, name: str, differs: str = "", /, **settings: object) -> "Work":
         """Return a work whose name begins with that of its study."""
-        return cls(f"{scenario}-{name}", scenario, settings, differs)
+        return cls(f"{study}-{name}", study, settings, differs)
 
     @property
     def command(self) -> str:
         """The command that does one repetition of it."""
         flags = [flag(name, value) for name, value in self.settings.items()]
-        return " ".join([f"netsim run {self.scenario}", *flags])
+        return " ".join([f"netsim run {self.study}", *flags])
 
     def check_data(self) -> None:
         """Raise BadInput, which says what to put where, if its data are not there."""
@@ -86,7 +86,7 @@ class Runs:
         place = self.folder.parent / name
         if not (place / "sweep.json").is_file():
             raise BadInput(f"{place}: must be the sweep of {name}; there is none")
-        return Runs(Work(name, self.work.scenario), place)
+        return Runs(Work(name, self.work.study), place)
 
     def centralised(self, name: str) -> "pd.Series[float]":
         """Return a measure of the reference with all data in one place, by seed; raises BadInput if there is none."""
@@ -170,7 +170,7 @@ def do(
             reporter.line(str(error))
         else:
             how: dict[str, Any] = {"jobs": jobs, "retry": True, "redo": redo, "reporter": reporter}
-            done = sweep(work.scenario, out=place, **how, seed=seeds, **work.settings)
+            done = sweep(work.study, out=place, **how, seed=seeds, **work.settings)
             failed = done.failed
             if len(failed) == len(seeds):
                 why = f"all runs failed: {next(iter(failed.values()))}"

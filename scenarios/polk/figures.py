@@ -1,4 +1,4 @@
-"""The figures of the scenario `polk`."""
+"""The figures of the study `polk`."""
 
 from collections.abc import Mapping, Sequence
 

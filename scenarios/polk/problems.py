@@ -1,4 +1,4 @@
-"""Where the samples of the scenario `polk` come from: mixtures, textures, or a table of classes."""
+"""Where the samples of the study `polk` come from: mixtures, textures, or a table of classes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

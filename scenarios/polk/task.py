@@ -1,4 +1,4 @@
-"""What the scenario `polk` runs: a problem of classes, agents that learn it online, and what is measured of them."""
+"""What the study `polk` runs: a problem of classes, agents that learn it online, and what is measured of them."""
 
 import dataclasses
 import math

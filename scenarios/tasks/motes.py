@@ -9,7 +9,7 @@ import pandas as pd
 
 from netsim import Energy, Link, Radio, Run, presets
 from netsim.faults import Straggler
-from netsim.links.measured import Measured
+from netsim.links.measured import LinkedGraph
 from netsim.radio.energy import STATES
 from netsim.util import check
 
@@ -27,13 +27,13 @@ def cc2420(power_dbm: int = 0, *, acks: bool = True, **settings: Any) -> tuple[L
     return link, dataclasses.replace(radio, **settings), energy
 
 
-def numbered(measured: Measured) -> Measured:
+def numbered(measured: LinkedGraph) -> LinkedGraph:
     """Return the network with nodes 0, 1, … in its own order; each keeps its name as ``mote``, and its position."""
     number = {node: place for place, node in enumerate(measured.graph)}
     graph = nx.relabel_nodes(measured.graph, number)
     nx.set_node_attributes(graph, {place: node for node, place in number.items()}, "mote")
     links = {(number[sender], number[receiver]): link for (sender, receiver), link in measured.links.items()}
-    return Measured(graph, links)
+    return LinkedGraph(graph, links)
 
 
 def milliampere_hours(joules: Any) -> Any:
@@ -41,7 +41,7 @@ def milliampere_hours(joules: Any) -> Any:
     return joules / (VOLTS * 3.6)
 
 
-def reception(measured: Measured) -> float:
+def reception(measured: LinkedGraph) -> float:
     """Return the mean share of frames that a link delivers, over both directions of all links."""
     return 1.0 - sum(link.loss_model.mean for link in measured.links.values()) / len(measured.links)
 

@@ -23,7 +23,7 @@ class OwnSite:
         A site of your own: a TOML file of motes, walls, interferers and clocks (docs/sites.md), or a file of motes
         (docs/files.md).
     set : str
-        Values in place of those in the site's file: site.radio.power_dbm=-5,site.interferers.ap.begins=60.
+        Values in place of those in the site's file: site.radio.power_dbm=-5,site.interferers.ap.at=60.
     """
 
     site: str | None = None

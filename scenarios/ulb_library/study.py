@@ -13,7 +13,7 @@ import netsim
 from netsim import Link, Method, Network
 from netsim.agents import Always, Dual, OnlineCost, RandomFourier
 from netsim.coders import Exact, Float
-from netsim.links.measured import Measured
+from netsim.links.measured import LinkedGraph
 from netsim.links.measured import ulb_library as measured_library
 from netsim.scenarios.tasks.answers import answer, of_one_run
 from netsim.scenarios.tasks.diagnosis import unheard
@@ -137,7 +137,7 @@ def ulb_library(
     _report(study, fields, readings, measured, rounds, best)
 
 
-def _minutes(measured: Measured) -> int:
+def _minutes(measured: LinkedGraph) -> int:
     """Return how many minutes were recorded."""
     return len(next(iter(measured.links.values())).loss_model.losses)  # type: ignore[attr-defined]
 
@@ -157,7 +157,12 @@ class Alone(netsim.Agent):
 
 
 def _report(
-    study: Study, fields: Mapping[str, LibraryField], readings: Readings, measured: Measured, rounds: int, best: float
+    study: Study,
+    fields: Mapping[str, LibraryField],
+    readings: Readings,
+    measured: LinkedGraph,
+    rounds: int,
+    best: float,
 ) -> None:
     """Show what was learned."""
     names = [measured.graph.nodes[node]["mote"] for node in measured.graph]
@@ -221,7 +226,7 @@ def _ends(study: Study, rounds: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _heard(measured: Measured, rounds: int) -> Array:
+def _heard(measured: LinkedGraph, rounds: int) -> Array:
     """Return the share of the run's minutes in which each mote was heard by each, shape (N, N)."""
     count = len(measured.graph)
     share = np.full((count, count), np.nan)

@@ -125,7 +125,7 @@ def test_what_it_refuses() -> None:
 @pytest.mark.slow
 def test_the_page_shows_what_its_script_finds() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "examples" / "learning_on_motes.py"))
-    one = replace(script["experiment"], seeds=(1,), grid=netsim.sweep("network.jammed", [60.0]))
+    one = replace(script["experiment"], seeds=(1,), grid=netsim.vary("network.jammed", [60.0]))
     found = one.run().runs.set_index("method")
     best = np.mean([found.loc[name, "test_mse"] for name in ("running sums", "coded sums")])
     assert found.loc["DKLA", "test_mse"] > 2 * best

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from netsim.agents.costs.local import LocalProblem, centralised
-from netsim.agents.costs.losses import Logistic, Loss, Squared, by_name
+from netsim.agents.costs.losses import Logistic, LossFunction, Squared, by_name
 from netsim.agents.measures.metrics import MeanSquaredError, consensus_error
 from netsim.errors import BadInput, NetsimError
 
@@ -157,7 +157,7 @@ def test_centralised_logistic_has_no_gradient() -> None:
     ],
 )
 def test_bad_problems(change: dict[str, Any], message: str) -> None:
-    loss: Loss = Squared()
+    loss: LossFunction = Squared()
     arguments: dict[str, Any] = {
         "features": np.ones((3, 2)),
         "targets": np.ones(3),

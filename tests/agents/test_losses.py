@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 
 from netsim.agents.costs.local import LocalProblem
-from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared, SquaredHinge, by_name
+from netsim.agents.costs.losses import Hinge, Logistic, LossFunction, Squared, SquaredHinge, by_name
 from netsim.errors import BadInput
 
 PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # not at a margin of 1, where the hinges have a kink
-LOSSES: list[Loss] = [Squared(), SquaredHinge(), Logistic(), Hinge()]
+LOSSES: list[LossFunction] = [Squared(), SquaredHinge(), Logistic(), Hinge()]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("label", [-1.0, 1.0])
-def test_derivatives_match_finite_differences(loss: Loss, label: float) -> None:
+def test_derivatives_match_finite_differences(loss: LossFunction, label: float) -> None:
     y, step = np.full_like(PREDICTIONS, label), 1e-5
     up, down = PREDICTIONS + step, PREDICTIONS - step
     first = (loss.value(up, y) - loss.value(down, y)) / (2 * step)
@@ -39,7 +39,7 @@ def test_logistic_is_stable_at_any_margin() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_arguments_broadcast(loss: Loss) -> None:
+def test_arguments_broadcast(loss: LossFunction) -> None:
     f, y = PREDICTIONS[:, None], np.array([[-1.0, 1.0]])
     for method in (loss.value, loss.derivative, loss.second_derivative):
         assert method(f, y).shape == (41, 2)
@@ -55,7 +55,7 @@ def test_squared_hinge_rests_beyond_its_margin() -> None:
 
 @pytest.mark.parametrize("label", [-1.0, 1.0])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_slope_over_no_distance_is_the_derivative(loss: Loss, label: float) -> None:
+def test_slope_over_no_distance_is_the_derivative(loss: LossFunction, label: float) -> None:
     for f in PREDICTIONS:
         assert loss.slope(f, 0.0, label) == pytest.approx(float(loss.derivative(f, label)), rel=1e-12)
 
@@ -72,7 +72,7 @@ def test_by_name() -> None:
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Hinge()], ids=lambda loss: loss.name)
-def test_losses_of_labels_refuse_other_targets(loss: Loss) -> None:
+def test_losses_of_labels_refuse_other_targets(loss: LossFunction) -> None:
     loss.check_targets(np.array([1.0, -1.0]))
     with pytest.raises(BadInput, match=rf"^targets\[2\] = 0.0: must be -1 or 1 for the {loss.name} loss$"):
         loss.check_targets(np.array([1.0, -1.0, 0.0]))

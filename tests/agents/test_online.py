@@ -18,7 +18,7 @@ import netsim
 from netsim import AgentError, BadInput, Network, topology
 from netsim.agents import DDKL, DOKL, ODKLA, RFFDOKL, Geometric, Logistic, OnlineCost, PowerLaw, RandomFourier, Squared
 from netsim.agents.consensus.base import SharingAgent
-from netsim.agents.costs.losses import Loss, SquaredHinge
+from netsim.agents.costs.losses import LossFunction, SquaredHinge
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.coders import QSGD, Coder, Exact, Float, Uniform
 from netsim.scenarios.data.streams import Samples, by_target, in_order, shuffled
@@ -51,7 +51,7 @@ class Task:
         self.features = np.stack([feature_map(each) for each in inputs])
         signal = np.sin(4.0 * inputs[:, :, 0]) - inputs[:, :, 1] + 0.1 * rng.standard_normal(inputs.shape[:2])
         self.targets = np.where(signal > 0.0, 1.0, -1.0) if labels else signal
-        self.loss: Loss = Logistic() if labels else Squared()
+        self.loss: LossFunction = Logistic() if labels else Squared()
         self.adjacency = nx.to_numpy_array(self.graph, weight=None)
         self.weights = topology.metropolis_weights(self.graph)
 
@@ -260,11 +260,11 @@ def test_on_ideal_links_copies_are_equal_and_the_duals_sum_to_zero() -> None:
 
 # --- one sample's cost ------------------------------------------------------------------------------------------------
 
-LOSSES: list[Loss] = [Squared(), SquaredHinge(), Logistic()]
+LOSSES: list[LossFunction] = [Squared(), SquaredHinge(), Logistic()]
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 
 
-def _one_sample(loss: Loss, seed: int, size: int = 7) -> tuple[OnlineCost, float, Array]:
+def _one_sample(loss: LossFunction, seed: int, size: int = 7) -> tuple[OnlineCost, float, Array]:
     rng = np.random.default_rng(seed)
     y = float(rng.normal()) if isinstance(loss, Squared) else float(rng.choice([-1.0, 1.0]))
     cost = OnlineCost(iter([(rng.normal(size=size), y)]), size, loss=loss, regularizer=0.1 * rng.random())
@@ -279,7 +279,7 @@ def _value(cost: OnlineCost, theta: Array) -> float:
 
 @each_loss
 @pytest.mark.parametrize("seed", range(10))
-def test_argmin_is_the_minimum(loss: Loss, seed: int) -> None:
+def test_argmin_is_the_minimum(loss: LossFunction, seed: int) -> None:
     cost, quadratic, linear = _one_sample(loss, seed)
 
     def total(theta: Array) -> float:
@@ -304,7 +304,7 @@ def test_argmin_for_squares_is_the_solution_of_the_linear_system(seed: int) -> N
 
 
 @each_loss
-def test_gradient_matches_finite_differences(loss: Loss) -> None:
+def test_gradient_matches_finite_differences(loss: LossFunction) -> None:
     cost, _, theta = _one_sample(loss, 5)
     for direction in 1e-6 * np.eye(7):
         difference = (_value(cost, theta + direction) - _value(cost, theta - direction)) / 2e-6
@@ -317,7 +317,7 @@ def test_gradient_matches_finite_differences(loss: Loss) -> None:
 @example(f=0.0, k=0.0, y=1.0)
 @example(f=1.0, k=1.0, y=1.0)
 @example(f=600.0, k=1e6, y=-1.0)
-def test_slope_solves_its_equation(loss: Loss, f: float, k: float, y: float) -> None:
+def test_slope_solves_its_equation(loss: LossFunction, f: float, k: float, y: float) -> None:
     s = loss.slope(f, k, y)
     # s − ℓ'(f − k·s) grows in s at a rate of at least 1, so its sign a little beside the root tells that the root is
     # there, however steep it is.
@@ -529,7 +529,7 @@ def test_a_stream_that_ends_too_early_is_named() -> None:
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=lambda loss: loss.name)
-def test_labels_that_the_loss_does_not_know_are_named(loss: Loss) -> None:
+def test_labels_that_the_loss_does_not_know_are_named(loss: LossFunction) -> None:
     cost = OnlineCost(iter([(np.ones(2), 1.0), (np.ones(2), 0.0)]), 2, loss=loss, regularizer=0.1)
     cost.draw(np.zeros(2))
     with pytest.raises(BadInput, match=rf"^targets\[0\] = 0.0: must be -1 or 1 for the {loss.name} loss$"):

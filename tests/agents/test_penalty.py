@@ -9,7 +9,7 @@ import pytest
 
 from netsim import AgentError, BadInput, Link, Network, Run, topology
 from netsim import loss as losses
-from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared
+from netsim.agents.costs.losses import Hinge, Logistic, LossFunction, Squared
 from netsim.agents.costs.multiclass import MulticlassHinge, MulticlassLoss, Softmax
 from netsim.agents.greedy.dictionary import Dictionary
 from netsim.agents.greedy.penalty import ConstantPenalty, DoublingPenalty, GreedyPenalty, Penalty
@@ -39,7 +39,7 @@ def classes(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 def agents(
-    batches: list[list[Batch]], loss: Loss | MulticlassLoss, penalty: Penalty, parsimony: float
+    batches: list[list[Batch]], loss: LossFunction | MulticlassLoss, penalty: Penalty, parsimony: float
 ) -> dict[int, GreedyPenalty]:
     def stream(i: int) -> Iterator[Batch]:
         return (batch[i] for batch in batches)

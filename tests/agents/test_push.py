@@ -92,7 +92,7 @@ def test_push_diging_equals_its_recursion(graph: str, running_sums: bool) -> Non
 
 def changing(graphs: Sequence["nx.DiGraph[int]"], rounds: int) -> tuple[Network, list[Vector]]:
     """Return a network whose graph changes each round, and the graphs of the rounds."""
-    network = Network(topology.union(graphs), faults=[Rewire(graphs, every=1.0, repeat=rounds)])
+    network = Network(topology.union(graphs), faults=[Rewire(graphs, period=1.0, repeat=rounds)])
     return network, [adjacency(graphs[k % len(graphs)]) for k in range(rounds)]
 
 

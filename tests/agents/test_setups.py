@@ -94,7 +94,7 @@ def test_what_must_be_the_same_at_all_nodes_is() -> None:
         (lambda: Radio(phy=Phy(), powers={(0, 1): -90.0, (1, 0): 91.0}), r"powers\[\(1, 0\)\] = 91 dBm"),
         (lambda: Radio(powers={(0, 1): 91.0, (1, 0): -91.0}, capture=3.0), r"powers\[\(0, 1\)\] = 91 dBm"),
         (lambda: Phy(transmit_dbm=91.0), "transmit_dbm = 91 dBm"),
-        (lambda: LogDistance(transmit_power=91.0), "transmit_power = 91 dBm"),
+        (lambda: LogDistance(transmit_dbm=91.0), "transmit_dbm = 91 dBm"),
     ],
 )
 def test_a_power_of_megawatts_is_told_of(make: Any, name: str) -> None:

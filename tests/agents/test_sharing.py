@@ -148,7 +148,7 @@ def test_an_agent_whose_own_links_are_cut_is_to_itself_what_it_is_to_others() ->
     agents = coke(graph, coder=Uniform(5))
     for time, up in ((10.0, False), (30.0, True)):
         for other in graph[0]:
-            network.at(time, partial(network.set_link, 0, other, up=up, both=False))
+            network.at(time, partial(network.set_link, 0, other, up=up, one_way=True))
     before: list[int] = []
 
     def watch(running: Mapping[int, Any]) -> dict[str, float]:
@@ -164,7 +164,7 @@ def test_where_some_links_take_a_broadcast_it_counts() -> None:
     graph = topology.star(3)
     network = Network(graph)
     agents = coke(graph)
-    network.at(0.0, lambda: network.set_link(0, 1, up=False, both=False))
+    network.at(0.0, lambda: network.set_link(0, 1, up=False, one_way=True))
     network.run(agents)
     assert agents[0].sharing.spoken == ROUNDS
     np.testing.assert_array_equal(agents[2].sharing.copies[0], agents[0].theta)

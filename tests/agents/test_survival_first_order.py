@@ -162,7 +162,7 @@ def test_extra_and_diging_agree_on_another_model_once_frames_are_lost(method: st
     biased, _ = play(PLAIN[method], Link(loss=0.1), 230)
     assert biased.apart > 1e-3
     assert biased.residual > 1e-4
-    acknowledged, _ = play(PLAIN[method], Link(loss=0.1, reliability=Reliability("ack", tries=40)), 230)
+    acknowledged, _ = play(PLAIN[method], Link(loss=0.1, reliability=Reliability("ack", attempts=40)), 230)
     assert acknowledged.apart < 1e-6
 
 
@@ -194,7 +194,7 @@ def test_acknowledged_differences_are_exact(method: str, link: str) -> None:
     rounds = 170 if method == "LEAD" else 500
     ideal, _ = play(CODED_ONES[method], Link(), rounds)
     lost = {"free": 0.1, "burst": loss.gilbert_elliott(0.1, burst=3)}[link]
-    acknowledged, run = play(CODED_ONES[method], Link(loss=lost, reliability=Reliability("ack", tries=40)), rounds)
+    acknowledged, run = play(CODED_ONES[method], Link(loss=lost, reliability=Reliability("ack", attempts=40)), rounds)
     np.testing.assert_allclose(acknowledged.models[-1], ideal.models[-1], rtol=0, atol=1e-6)
     assert copies_apart(run) < 1e-6
 
@@ -222,7 +222,7 @@ def test_over_a_star_lost_differences_move_the_limit_and_repaired_ones_do_not(me
     moved, run = play(OVER_STAR[method], Link(loss=0.1), rounds, star=True)
     assert moved.apart > 1e-3
     assert copies_apart(run) > 1e-3
-    for way in (Reliability("ack", tries=40), Reliability("nack"), Reliability("keyframe", every=30)):
+    for way in (Reliability("ack", attempts=40), Reliability("nack"), Reliability("keyframe", every=30)):
         repaired, _ = play(OVER_STAR[method], Link(loss=0.1, reliability=way), rounds, star=True)
         assert repaired.apart < 1e-6
 

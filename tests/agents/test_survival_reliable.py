@@ -53,7 +53,7 @@ def apart(make: Callable[[int], Any], link: Link) -> tuple[float, float, float]:
     ],
 )
 def test_admm_finds_the_optimum_over_reliable_links(method: str, way: str, link: str) -> None:
-    far, copies, residual = apart(ADMM[method], Link(loss=LOSSY[link], reliability=Reliability(way, tries=40)))  # type: ignore[arg-type]
+    far, copies, residual = apart(ADMM[method], Link(loss=LOSSY[link], reliability=Reliability(way, attempts=40)))  # type: ignore[arg-type]
     assert far < 1e-8
     assert copies < 1e-8
     assert residual < 1e-8

@@ -248,7 +248,7 @@ def happen(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> None:
     if ends and rng.random() < 0.6:
         pair = ends[rng.integers(len(ends))]
         both = bool(rng.random() < 0.5)
-        network.at(time, lambda: network.set_link(*pair, up=up, both=both))
+        network.at(time, lambda: network.set_link(*pair, up=up, one_way=not both))
     else:
         node = nodes[rng.integers(len(nodes))]
         network.at(time, lambda: network.set_receiver(node, up=up))

@@ -19,7 +19,7 @@ def a_reliability(rng: Rng, case: Case) -> Reliability:
     if topology.one_way_link(network.graph) is not None:
         way = "keyframe"
     timeout = None if rng.random() < 0.6 else float(network.round_period * 10 ** rng.uniform(-3, 0.3))
-    few = Reliability(way, timeout, tries=int(rng.integers(1, 6)), window=int(rng.integers(1, 6)))
+    few = Reliability(way, timeout, attempts=int(rng.integers(1, 6)), window=int(rng.integers(1, 6)))
     changed = [getattr(fault, "latency", None) for fault in network.faults]
     try:
         for link in (

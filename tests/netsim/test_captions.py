@@ -66,7 +66,7 @@ def spoken(**settings: Any) -> Run:
     made = network([Partition([0, 1], 0.08, 0.12), Crash(3, at=0.1, until=0.2), LinkDown(0, 2, at=99.0)])
     made.at(0.15, lambda: made.set_link(0, 1, up=False))
     made.at(0.18, lambda: made.set_link(0, 1, up=True))
-    made.at(0.19, lambda: made.set_link(1, 2, up=False, both=False))
+    made.at(0.19, lambda: made.set_link(1, 2, up=False, one_way=True))
     return made.run({i: Speaker() for i in range(4)}, trace=True, **settings)
 
 
@@ -148,7 +148,7 @@ def test_labels_and_notes_change_nothing(run: Run) -> None:
     made = network([Partition([0, 1], 0.08, 0.12), Crash(3, at=0.1, until=0.2)])
     made.at(0.15, lambda: made.set_link(0, 1, up=False))
     made.at(0.18, lambda: made.set_link(0, 1, up=True))
-    made.at(0.19, lambda: made.set_link(1, 2, up=False, both=False))
+    made.at(0.19, lambda: made.set_link(1, 2, up=False, one_way=True))
     made.watch(None)
     quiet = made.run({i: Speaker(quiet=True) for i in range(4)})
     assert quiet.trace_hash == run.trace_hash

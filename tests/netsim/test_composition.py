@@ -195,14 +195,14 @@ MADE: dict[str, tuple[Callable[..., Made], dict[str, Any]]] = {
 }
 """What a network has: how it is made, and the options of its run."""
 
-HERE, SPEED = "127.0.0.1:9000", 10.0
+HERE, PACE = "127.0.0.1:9000", 10.0
 
 
 def given(way: str) -> dict[str, Any]:
     """Return a way to run as an option of `Network.run`."""
     if way == "deploy":
         return {"transport": UDP(HERE, {"127.0.0.1:9001": [0, 1]}, patience=0.1)}
-    return {"workers": {"workers": 2}, "order": {"order": 5}, "wall clock": {"clock": "wall", "speed": SPEED}}[way]
+    return {"workers": {"workers": 2}, "order": {"order": 5}, "wall clock": {"clock": "wall", "pace": PACE}}[way]
 
 
 # --- ways to run ------------------------------------------------------------------------------------------------------
@@ -392,14 +392,14 @@ def test_real_time_passes_on_the_wall_clock() -> None:
         begun = time.monotonic()
         run, _ = attempt(row, column)
         assert sent(run) > 0, (row, column)
-        assert time.monotonic() - begun > 0.9 * run.ended_at / SPEED, (row, column)
+        assert time.monotonic() - begun > 0.9 * run.ended_at / PACE, (row, column)
 
 
 def test_a_mote_goes_on_where_an_agent_holds_up_real_time() -> None:
     class Computes(Sums):
         async def run(self) -> None:
             await asyncio.sleep(0.15)
-            time.sleep(0.3 / SPEED)
+            time.sleep(0.3 / PACE)
             await super().run()
 
     network, _ = moving()
@@ -427,11 +427,11 @@ REFUSALS = {
     ("`deliveries`", "experiment"): "argument of Experiment.play = 'deliveries': must be one of",
     ("workers", "deploy"): "workers = 2: must be 1 with transport, which runs in real time",
     ("workers", "wall clock"): "workers = 2: must be 1 with clock, which runs in real time",
-    ("workers", "live page"): "workers = 2: must be 1 with --watch",
+    ("workers", "live page"): "workers = 2: must be 1 with --live",
     ("workers", "lab"): "argument of lab = 'workers': must be one of",
     ("deploy", "order"): "order: must be left out with transport",
     ("deploy", "wall clock"): "clock: cannot be combined with a transport",
-    ("deploy", "live page"): "transport: must go without --watch",
+    ("deploy", "live page"): "transport: must go without --live",
     ("deploy", "lab"): "argument of lab = 'transport': must be one of",
     ("order", "wall clock"): "order: must be left out with clock",
     ("wall clock", "lab"): "argument of lab = 'clock': must be one of",
@@ -501,14 +501,14 @@ def test_experiments_are_watched_and_run_in_a_lab(study: Path, tmp_path: Path) -
     plain = in_folder("run", "mine.py", cwd=tmp_path)
     assert simulate(str(study), {}, "", "", "", lambda _: None)["hash"] == plain
     (tmp_path / "out").rename(tmp_path / "plain")
-    assert in_folder("run", "mine.py", "--watch", "--no-browser", cwd=tmp_path) == plain
+    assert in_folder("run", "mine.py", "--live", "--no-browser", cwd=tmp_path) == plain
 
 
 def test_an_experiment_that_is_no_study_is_refused_where_one_is_needed(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(STUDY)
     for words in (("deploy", "mine.py", "--processes", "2"), ("lab", "mine.py", "--no-browser")):
         done = call(*words, cwd=tmp_path)
-        line = "netsim: scenario = 'mine.py': must be a study here; `mine = study_of(experiment)` in the file makes one"
+        line = "netsim: study = 'mine.py': must be a study here; `mine = study_of(experiment)` in the file makes one"
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert done.stderr.startswith(line)
 

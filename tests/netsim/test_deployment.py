@@ -109,8 +109,8 @@ def test_positions_that_are_none(tmp_path: Path, text: str, message: str) -> Non
         (lambda: Deployment({0: (0, 0)}, drift_ppm=-5), "drift_ppm = -5: must be a number >= 0"),
         (lambda: Deployment({0: (0, 0)}, preset=netsim.presets.ethernet()), r"preset = .*: must be a Preset with"),
         (
-            lambda: Deployment({0: (0, 0)}, path_loss=LogDistance(transmit_power=-5.0)),
-            "path_loss: transmit_power = -5.0: must be left out, or the phy's, 0 dBm",
+            lambda: Deployment({0: (0, 0)}, path_loss=LogDistance(transmit_dbm=-5.0)),
+            "path_loss: transmit_dbm = -5.0: must be left out, or the phy's, 0 dBm",
         ),
         (lambda: Deployment({0: (0, 0)}).sink, r"sinks = \(\): must be one mote"),
         (lambda: Deployment({0: (0, 0)}).network(graph=1), "graph: must be left out: it follows from the deployment"),

@@ -217,7 +217,7 @@ def test_export_and_replay_have_the_links_that_are_there(tmp_path: Path) -> None
 @pytest.mark.parametrize("changes", [False, True])
 def test_several_processes_give_the_same_run(tmp_path: Path, changes: bool) -> None:
     graphs = topology.one_peer_exponential(8)
-    faults = [Rewire(graphs, every=PERIOD, repeat=2)] if changes else []
+    faults = [Rewire(graphs, period=PERIOD, repeat=2)] if changes else []
 
     def make() -> tuple[Network, dict[int, Any]]:
         link = Link(loss=0.2, latency=0.02)
@@ -236,7 +236,7 @@ def test_several_processes_give_the_same_run(tmp_path: Path, changes: bool) -> N
 
 def test_a_graph_for_each_round() -> None:
     graphs = topology.one_peer_exponential(8)
-    network = Network(topology.union(graphs), faults=[Rewire(graphs, every=1.0, repeat=2)])
+    network = Network(topology.union(graphs), faults=[Rewire(graphs, period=1.0, repeat=2)])
     agents, run = hear(network, 7)
     for i, agent in agents.items():
         hops = [1, 2, 4, 1, 2, 4, 4]
@@ -250,14 +250,14 @@ def test_a_graph_for_each_round() -> None:
 
 def test_frames_on_links_that_are_not_there_cost_no_bits() -> None:
     graphs = topology.one_peer_exponential(8)
-    _, run = hear(Network(topology.union(graphs), faults=[Rewire(graphs, every=1.0)]), 3)
+    _, run = hear(Network(topology.union(graphs), faults=[Rewire(graphs, period=1.0)]), 3)
     _, ring = hear(Network(topology.directed_ring(8)), 3)
     assert run.ledger.wire_bits == ring.ledger.wire_bits
 
 
 def test_links_may_be_listed_and_undirected_graphs_given() -> None:
     whole = topology.ring(4)
-    faults = Faults([Rewire([[(0, 1), (1, 0)], topology.path(4), []], every=1.0, at=1.0)])
+    faults = Faults([Rewire([[(0, 1), (1, 0)], topology.path(4), []], period=1.0, at=1.0)])
     agents, _ = hear(Network(whole, faults=faults), 5)
     assert agents[0].heard == {1: [1, 3], 2: [1], 3: [1], 4: [], 5: []}
     assert agents[1].heard == {1: [0, 2], 2: [0], 3: [0, 2], 4: [], 5: []}
@@ -265,7 +265,7 @@ def test_links_may_be_listed_and_undirected_graphs_given() -> None:
 
 
 def test_a_rewiring_is_saved_and_read(tmp_path: Path) -> None:
-    faults = Faults([Rewire(topology.one_peer_exponential(4), every=0.5, repeat=3)])
+    faults = Faults([Rewire(topology.one_peer_exponential(4), period=0.5, repeat=3)])
     faults.save(tmp_path / "faults.json")
     assert Faults.load(tmp_path / "faults.json") == faults
 
@@ -273,7 +273,7 @@ def test_a_rewiring_is_saved_and_read(tmp_path: Path) -> None:
 def test_a_later_rewiring_ends_an_earlier_one_and_cuts_add_up() -> None:
     first, second = [[(0, 1)], [(1, 2)], [(2, 0)]], [[(1, 2), (2, 0)]]
     ring = topology.directed_ring(3)
-    faults = [Rewire(first, every=1.0), Rewire(second, every=1.0, at=1.0), LinkDown(1, 2, at=2.0, until=3.0)]
+    faults = [Rewire(first, period=1.0), Rewire(second, period=1.0, at=1.0), LinkDown(1, 2, at=2.0, until=3.0)]
     agents, _ = hear(Network(ring, faults=faults), 4)
     assert agents[1].heard == {1: [0], 2: [], 3: [], 4: []}
     assert agents[2].heard == {1: [], 2: [1], 3: [], 4: [1]}
@@ -285,7 +285,7 @@ def test_a_run_that_stands_still_ends_all_the_same() -> None:
         async def run(self) -> None:
             await asyncio.get_running_loop().create_future()
 
-    network = Network(RING, faults=[Rewire([RING], every=1.0, repeat=5)])
+    network = Network(RING, faults=[Rewire([RING], period=1.0, repeat=5)])
     with pytest.raises(netsim.Stalled):
         network.run({i: Waiting() for i in RING})
 
@@ -293,7 +293,7 @@ def test_a_run_that_stands_still_ends_all_the_same() -> None:
 @pytest.mark.slow
 def test_workers_follow_a_graph_that_changes() -> None:
     graphs = topology.one_peer_exponential(8)
-    network = Network(topology.union(graphs), Link(latency=0.1), faults=[Rewire(graphs, every=1.0, repeat=2)])
+    network = Network(topology.union(graphs), Link(latency=0.1), faults=[Rewire(graphs, period=1.0, repeat=2)])
     agents, run = hear(network, 6)
     others, split = hear(network, 6, workers=2)
     assert split.trace_hash == run.trace_hash
@@ -303,13 +303,13 @@ def test_workers_follow_a_graph_that_changes() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Rewire([], every=1.0), "graphs = .*: must be at least one graph"),
-        (lambda: Rewire(RING, every=1.0), "must be a sequence of networkx graphs, or of lists of links"),
-        (lambda: Rewire([[1, 2]], every=1.0), r"graphs = 1: must be networkx graphs, or pairs \(sender, receiver\)"),
-        (lambda: Rewire([RING], every=0.0), r"every = 0\.0: must be a number >= 1e-09"),
-        (lambda: Rewire([RING], every=1.0, repeat=0), "repeat = 0: must be a whole number >= 1"),
+        (lambda: Rewire([], period=1.0), "graphs = .*: must be at least one graph"),
+        (lambda: Rewire(RING, period=1.0), "must be a sequence of networkx graphs, or of lists of links"),
+        (lambda: Rewire([[1, 2]], period=1.0), r"graphs = 1: must be networkx graphs, or pairs \(sender, receiver\)"),
+        (lambda: Rewire([RING], period=0.0), r"period = 0\.0: must be a number >= 1e-09"),
+        (lambda: Rewire([RING], period=1.0, repeat=0), "repeat = 0: must be a whole number >= 1"),
         (
-            lambda: Network(RING, faults=[Rewire([[(1, 0)]], every=1.0)]),
+            lambda: Network(RING, faults=[Rewire([[(1, 0)]], period=1.0)]),
             r"Rewire: link = \(1, 0\): must be an edge of the graph",
         ),
     ],

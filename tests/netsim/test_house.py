@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netsim import sweep
+from netsim import vary
 from tests.command import ROOT
 
 HOUSE, STACKS = ROOT / "docs" / "examples" / "house.py", ROOT / "docs" / "experiments" / "protocols.py"
@@ -29,7 +29,7 @@ def test_motes_of_a_house_sample_together_report_and_have_the_firmware() -> None
 def test_a_jammer_costs_readings() -> None:
     experiment: Any = runpy.run_path(str(STACKS))["experiment"]
     short = replace(experiment, methods={"CTP": experiment.methods["CTP, CSMA"]}, seeds=[1], until=145.0)
-    short = replace(short, grid=sweep("jammer", [0.0, 20.0])).with_values({"network.warm_up": 20.0})
+    short = replace(short, grid=vary("jammer", [0.0, 20.0])).with_values({"network.warm_up": 20.0})
     runs = short.run().runs
     assert set(runs["outcome"]) == {"ended"}
     without, with_jammer = runs["delivered_%"]

@@ -27,7 +27,7 @@ class Noted(Interference):
         self.spans: list[tuple[float, float]] = []
 
     async def emit(self, seconds: float) -> None:
-        if self.now < self.source.ends:
+        if self.now < self.source.until:
             self.spans.append((self.now, seconds))
             await asyncio.sleep(seconds)
 
@@ -48,7 +48,7 @@ def spans(source: Interferer, seconds: float) -> Any:
 
 
 def test_beacons_come_each_100_time_units() -> None:
-    found = spans(WiFi(at=HERE), 10.24)
+    found = spans(WiFi(position=HERE), 10.24)
     assert len(found) == 100
     assert np.diff(found[:, 0]) == pytest.approx(0.1024)
     assert found[:, 1] == pytest.approx(192e-6 + 1600e-6)
@@ -62,7 +62,7 @@ def test_traffic_has_the_means_of_its_distributions(
     traffic: str, least: int, most: int, p: float, sigma: float, kappa: float
 ) -> None:
     """A generalised Pareto number has the mean sigma/(1 - kappa); DIFS is 50 us, the mean contention window 67.5 us."""
-    found = spans(WiFi(at=HERE, traffic=traffic), 30.0)
+    found = spans(WiFi(position=HERE, traffic=traffic), 30.0)
     lengths = (8 * (least + most) / 2 + 160 + 135) / 54e6 + 37.5e-6
     assert found[:, 1].mean() == pytest.approx(lengths, rel=0.02)
     silences = found[1:, 0] - found[:-1].sum(axis=1)
@@ -71,18 +71,18 @@ def test_traffic_has_the_means_of_its_distributions(
 
 
 def test_a_network_is_never_silent_for_longer_than_200_ms() -> None:
-    found = spans(WiFi(at=HERE, traffic="download"), 3.0)
+    found = spans(WiFi(position=HERE, traffic="download"), 3.0)
     assert (found[1:, 0] - found[:-1].sum(axis=1)).max() <= 0.2 + 1e-9
 
 
 def test_a_jammer_emits_for_its_share_of_each_period_from_begin_to_end() -> None:
-    found = spans(Jammer(at=HERE, duty=0.25, period=0.2, begins=1.0, ends=1.9), 5.0)
+    found = spans(Jammer(position=HERE, duty=0.25, period=0.2, at=1.0, until=1.9), 5.0)
     assert found[:, 0] == pytest.approx([1.0, 1.2, 1.4, 1.6, 1.8])
     assert found[:, 1] == pytest.approx(0.05)
 
 
 def test_frames_of_a_nearby_network_are_a_poisson_process() -> None:
-    found = spans(NearbyNetwork(at=HERE, frames_per_s=50.0), 60.0)
+    found = spans(NearbyNetwork(position=HERE, frames_per_s=50.0), 60.0)
     silences = found[1:, 0] - found[:-1].sum(axis=1)
     assert silences.mean() == pytest.approx(1 / 50, rel=0.06)
     assert silences.std() == pytest.approx(1 / 50, rel=0.08)
@@ -92,9 +92,9 @@ def test_frames_of_a_nearby_network_are_a_poisson_process() -> None:
 def test_busy_periods_are_those_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "busy.csv"
     file.write_text("begin,end\n0.1,0.15\n# a pause\n0.3,0.5\n")
-    once = spans(BusyPeriods(at=HERE, file=file, begins=2.0), 9.0)
+    once = spans(BusyPeriods(position=HERE, file=file, at=2.0), 9.0)
     assert once == pytest.approx(np.array([[2.1, 0.05], [2.3, 0.2]]))
-    again = spans(BusyPeriods(at=HERE, file=file, every=1.0), 2.05)
+    again = spans(BusyPeriods(position=HERE, file=file, period=1.0), 2.05)
     assert again[:, 0] == pytest.approx([0.1, 0.3, 1.1, 1.3])
 
 
@@ -109,19 +109,19 @@ def test_busy_periods_are_those_of_the_file(tmp_path: Path) -> None:
 def test_files_of_no_busy_periods_are_refused(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "busy.csv").write_text(text)
     with pytest.raises(BadInput, match=says):
-        BusyPeriods(at=HERE, file=tmp_path / "busy.csv")
+        BusyPeriods(position=HERE, file=tmp_path / "busy.csv")
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: WiFi(at=(1.0,)), "at = "),
-        (lambda: WiFi(at=HERE, traffic="mail"), "traffic = 'mail': must be one of beacons"),
-        (lambda: WiFi(at=HERE, beacon=0.2), "beacon = 0.2: must be below"),
-        (lambda: Jammer(at=HERE, duty=0.0), "duty = 0.0"),
-        (lambda: Jammer(at=HERE, begins=5.0, ends=4.0), "ends = 4.0: must be a number > 5"),
-        (lambda: NearbyNetwork(at=HERE, channels_off=-1), "channels_off = -1"),
-        (lambda: Jammer(at=HERE, bandwidth=0.0), "bandwidth = 0.0"),
+        (lambda: WiFi(position=(1.0,)), "position = "),
+        (lambda: WiFi(position=HERE, traffic="mail"), "traffic = 'mail': must be one of beacons"),
+        (lambda: WiFi(position=HERE, beacon=0.2), "beacon = 0.2: must be below"),
+        (lambda: Jammer(position=HERE, duty=0.0), "duty = 0.0"),
+        (lambda: Jammer(position=HERE, at=5.0, until=4.0), "until = 4.0: must be a number > 5"),
+        (lambda: NearbyNetwork(position=HERE, channels_off=-1), "channels_off = -1"),
+        (lambda: Jammer(position=HERE, bandwidth=0.0), "bandwidth = 0.0"),
     ],
 )
 def test_interferers_that_cannot_be_are_refused(make: Any, says: str) -> None:
@@ -162,11 +162,11 @@ def share(site: Deployment, count: int = 100, **options: Any) -> float:
 
 
 def test_only_the_share_of_power_in_the_motes_band_counts() -> None:
-    assert WiFi(at=HERE, power_dbm=20.0).in_band_dbm(Phy()) == pytest.approx(10.0)
-    assert Jammer(at=HERE, power_dbm=3.0, bandwidth=1e5).in_band_dbm(Phy()) == 3.0
-    off = [NearbyNetwork(at=HERE, channels_off=number).in_band_dbm(Phy()) for number in range(5)]
+    assert WiFi(position=HERE, power_dbm=20.0).in_band_dbm(Phy()) == pytest.approx(10.0)
+    assert Jammer(position=HERE, power_dbm=3.0, bandwidth=1e5).in_band_dbm(Phy()) == 3.0
+    off = [NearbyNetwork(position=HERE, channels_off=number).in_band_dbm(Phy()) for number in range(5)]
     assert off == [0.0, -32.0, -48.0, -54.0, -54.0]
-    ap = WiFi(at=(30.0, 40.0), power_dbm=20.0)
+    ap = WiFi(position=(30.0, 40.0), power_dbm=20.0)
     loss = LogDistance(exponent=2.0)
     powers = a_site(interferers={"ap": ap}, path_loss=loss).powers
     assert powers["ap", "sink"] == pytest.approx(10.0 - loss.path_loss(50.0))
@@ -174,7 +174,9 @@ def test_only_the_share_of_power_in_the_motes_band_counts() -> None:
 
 
 def test_interferers_are_no_motes() -> None:
-    site = a_site(interferers={"ap": WiFi(at=(1.0, 0.0)), "jam": Jammer(at=(2.0, 0.0), begins=1e6)}, sinks=["sink"])
+    site = a_site(
+        interferers={"ap": WiFi(position=(1.0, 0.0)), "jam": Jammer(position=(2.0, 0.0), at=1e6)}, sinks=["sink"]
+    )
     energy = Energy(transmit=0.05, receive=0.06, listen=0.06, sleep=0.0, battery=9.0)
     radio = replace(site.preset.radio, energy=energy, duty_cycle=DutyCycle(period=1.0, awake=0.9))
     network = site.network(radio=radio)
@@ -190,13 +192,13 @@ def test_a_jammer_loses_its_share_of_frames_and_an_end_ends_it() -> None:
     radio = replace(a_site().preset.radio, acks=False, access="aloha")
 
     def arrive(**more: Any) -> float:
-        return share(a_site(interferers={"jam": Jammer(at=(1.0, 0.0), **more)}), 400, radio=radio)
+        return share(a_site(interferers={"jam": Jammer(position=(1.0, 0.0), **more)}), 400, radio=radio)
 
     assert share(a_site(), radio=radio) == 1.0
     assert arrive() == 0.0
     # A frame of 1.95 ms meets bursts of 30 ms each 101 ms with probability 0.316.
     assert arrive(duty=30 / 101, period=0.101) == pytest.approx(1 - 31.95 / 101, abs=0.04)
-    assert arrive(begins=5.0, ends=15.0) == pytest.approx(0.5, abs=0.01)
+    assert arrive(at=5.0, until=15.0) == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize("ends", [math.inf, 5.0])
@@ -207,18 +209,18 @@ def test_an_error_of_an_interferer_ends_the_run(kind: type[Exception], ends: flo
             await agent.emit(0.1)
             raise kind("odd")
 
-    site = Deployment({0: HERE, 1: (5.0, 0.0)}, interferers={"x": Odd(at=(1.0, 1.0), ends=ends)})
+    site = Deployment({0: HERE, 1: (5.0, 0.0)}, interferers={"x": Odd(position=(1.0, 1.0), until=ends)})
     with pytest.raises(netsim.AgentError, match=rf"^agent 'x' raised {kind.__name__} at 0\.1 s .*: odd"):
         site.network(seed=1).run({0: Lives(2.0), 1: Lives(2.0)}, until=3.0)
 
 
 def test_a_reactive_jammer_lets_no_frame_through_and_is_silent_otherwise() -> None:
     radio = replace(a_site().preset.radio, acks=False, access="aloha")
-    site = a_site(interferers={"jam": ReactiveJammer(at=(10.0, 5.0))})
+    site = a_site(interferers={"jam": ReactiveJammer(position=(10.0, 5.0))})
     assert share(site, radio=radio) < 0.02
-    far = a_site(interferers={"jam": ReactiveJammer(at=(5000.0, 0.0))})
+    far = a_site(interferers={"jam": ReactiveJammer(position=(5000.0, 0.0))})
     assert share(far, radio=radio) == 1.0
-    quiet = Noted(ReactiveJammer(at=HERE))
+    quiet = Noted(ReactiveJammer(position=HERE))
     network = site.network()
     network.scenery["jam"] = lambda: quiet
     network.run({"sink": Lives(1.0), "mote": Lives(1.0)})
@@ -226,7 +228,7 @@ def test_a_reactive_jammer_lets_no_frame_through_and_is_silent_otherwise() -> No
 
 
 def test_motes_defer_to_what_they_sense() -> None:
-    site = a_site(interferers={"ap": WiFi(at=(5.0, 0.0), traffic="download")})
+    site = a_site(interferers={"ap": WiFi(position=(5.0, 0.0), traffic="download")})
     run = site.network(radio=replace(site.preset.radio, acks=False)).run({"sink": Sink(), "mote": Sends()})
     assert run.ledger.table()["access_failed"].item() > 80
 
@@ -234,7 +236,7 @@ def test_motes_defer_to_what_they_sense() -> None:
 def test_who_walks_to_an_interferer_is_disturbed_more() -> None:
     """Far from both, the jammer is weak at first; the sink goes to it."""
     radio = replace(a_site().preset.radio, acks=False, access="aloha")
-    jam = {"jam": Jammer(at=(0.0, 300.0))}
+    jam = {"jam": Jammer(position=(0.0, 300.0))}
     places = {"sink": (0.0, 0.0), "mote": (0.0, 10.0)}
     stays = Deployment(places, interferers=jam)
     assert share(stays, radio=radio) == 1.0
@@ -246,9 +248,9 @@ def test_who_walks_to_an_interferer_is_disturbed_more() -> None:
 
 def test_sites_with_interferers_that_cannot_be_are_refused() -> None:
     with pytest.raises(BadInput, match=r"interferers\['sink'\]: must have a name of its own"):
-        a_site(interferers={"sink": WiFi(at=HERE)})
-    with pytest.raises(BadInput, match=r"interferers\['ap'\]: at = .*must be 2 numbers"):
-        a_site(interferers={"ap": WiFi(at=(1.0, 2.0, 3.0))})
+        a_site(interferers={"sink": WiFi(position=HERE)})
+    with pytest.raises(BadInput, match=r"interferers\['ap'\]: position = .*must be 2 numbers"):
+        a_site(interferers={"ap": WiFi(position=(1.0, 2.0, 3.0))})
     with pytest.raises(BadInput, match=r"interferers\['ap'\] = 3: must be a netsim.interferers.Interferer"):
         a_site(interferers={"ap": 3})
 
@@ -261,7 +263,7 @@ def motes_of(setup: Setup) -> dict[Any, Agent]:
 
 
 def test_an_experiment_on_a_site_has_agents_for_its_motes_only(tmp_path: Path) -> None:
-    site = a_site(interferers={"ap": WiFi(at=(5.0, 0.0))})
+    site = a_site(interferers={"ap": WiFi(position=(5.0, 0.0))})
     found = Experiment(
         methods={"all": motes_of},
         networks=site,

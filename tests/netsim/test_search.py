@@ -110,7 +110,7 @@ def test_a_planted_bug_is_shrunk_to_the_faults_that_it_needs_among_many() -> Non
     others: list[Fault] = [
         LinkDown(0, 1, 0.5),
         Crash(0, 0.5, 1.2),
-        Lose((0, 2), 0.3),
+        Lose(0, 2, 0.3),
         Straggler(1, 0.2, 1.0, 2.0),
         Jitter(0.05, 0.1, 4.0),
         ClockSkew(1, drift=1e-4),
@@ -137,12 +137,12 @@ def test_without_faults_only_seeds_vary() -> None:
         assert all(number < 0.95 for agent in agents.values() for number in agent.log), "large"
 
     finding = one(search(acting(draws), never_large))
-    assert finding.seeds == finding.seed + 1 > 1
+    assert finding.tried == finding.seed + 1 > 1
     assert (finding.faults, finding.drawn, finding.words, finding.runs) == (Faults(), Faults(), "", 0)
     assert (finding.time, finding.message, finding.kind) == (1.0, "large", "invariant")
     # The next one, and those tried are counted.
     after = one(search(acting(draws), never_large, seeds=itertools.count(finding.seed + 1)))
-    assert after.seed == finding.seed + after.seeds
+    assert after.seed == finding.seed + after.tried
 
 
 def test_faults_that_are_drawn_but_not_needed_are_left_out_all_together() -> None:
@@ -345,7 +345,7 @@ def test_what_must_have_happened_by_the_end_is_asked_there_only() -> None:
     assert search(acting(ends, until=None), Done, seeds=[0]) is None
     finding = one(search(acting(ends, until=1.5), Done, seeds=[0]))
     assert (finding.message, finding.time) == ("not all are done", 1.5)
-    finding = one(search(acting(ends), Done, seeds=[0], faults=[Crash(0, 1.0), Lose((0, 1), 0.5)]))
+    finding = one(search(acting(ends), Done, seeds=[0], faults=[Crash(0, 1.0), Lose(0, 1, 0.5)]))
     assert finding.faults == Faults([Crash(0, 1.0)])
 
 
@@ -379,7 +379,7 @@ def test_an_error_of_an_agent_is_a_finding_shrunk_like_others() -> None:
         graph = topology.path(3)
         return Network(graph, Link(latency=0.01), seed=seed), {i: Fragile() for i in graph}, {"until": 6.0}
 
-    faults = [LinkDown(0, 1, 1.0), Lose((1, 2), 0.5), Straggler(1, 0.1)]
+    faults = [LinkDown(0, 1, 1.0), Lose(1, 2, 0.5), Straggler(1, 0.1)]
     finding = one(search(make, lambda agents: None, seeds=[4], faults=faults))
     assert finding.kind == "AgentError"
     assert "agent 0" in finding.message
@@ -407,7 +407,7 @@ def test_shrinking_does_not_slip_to_another_kind_of_violation() -> None:
     def silent(agents: Mapping[Any, Any]) -> bool:
         return len(agents[0].log) == 0
 
-    finding = one(search(make, silent, seeds=[0], faults=[Lose((0, 1), 0.5), Lose((1, 0), 3.0)]))
+    finding = one(search(make, silent, seeds=[0], faults=[Lose(0, 1, 0.5), Lose(1, 0, 3.0)]))
     assert (finding.kind, finding.words) == ("AgentError", "0 lose 0-1")
     assert "TimeoutError" in finding.message
     assert one(search(make, silent, seeds=[0])).kind == "invariant"
@@ -421,12 +421,12 @@ def test_a_deadlock_is_a_finding() -> None:
         else:
             await me.inbox.get()
 
-    finding = one(search(acting(waits, until=None), lambda agents: None, faults=[Lose((0, 1), 0.2)], seeds=[0]))
+    finding = one(search(acting(waits, until=None), lambda agents: None, faults=[Lose(0, 1, 0.2)], seeds=[0]))
     assert finding.kind == "Stalled"
     assert "agent 1" in finding.message
     assert len(finding.faults) == 1
     # With an end of time there is none.
-    assert search(acting(waits), lambda agents: None, faults=[Lose((0, 1), 0.2)], seeds=[0]) is None
+    assert search(acting(waits), lambda agents: None, faults=[Lose(0, 1, 0.2)], seeds=[0]) is None
 
 
 def test_another_error_of_the_invariant_is_told_with_its_seed() -> None:
@@ -441,7 +441,7 @@ def test_another_error_of_the_invariant_is_told_with_its_seed() -> None:
 
 
 def test_a_finding_tells_how_it_is_repeated_and_is() -> None:
-    finding = one(search(beating, nobody_alone, seeds=[8], faults=[Partition([1], 1.2345, 3), Lose((0, 1), 2)]))
+    finding = one(search(beating, nobody_alone, seeds=[8], faults=[Partition([1], 1.2345, 3), Lose(0, 1, 2)]))
     assert str(finding).splitlines() == [
         "[1] alone",
         "seed 8, at 1.56 s (1 seed tried; 1 of 2 faults needed; 5 runs to shrink)",
@@ -561,7 +561,7 @@ GRAPH = topology.complete(6)
         ([Crash(3, 1.25, keeps_state=True)], "1.25 crash 3"),
         ([Crash(3, 1, 2, keeps_state=True), Crash(2, 1, 2)], "1 crash 3 until 2 keeping state; 1 crash 2 until 2"),
         ([LinkDown(3, 4, 0.1 + 0.2)], "0.30000000000000004 cut 3-4"),
-        ([LinkDown(3, 4, 1, 2), Lose((4, 3), 0.5)], "0.5 lose 4-3; 1 cut 3-4 until 2"),
+        ([LinkDown(3, 4, 1, 2), Lose(4, 3, 0.5)], "0.5 lose 4-3; 1 cut 3-4 until 2"),
         ([Partition([3, 1], 2, 5), Straggler(1, 1e-5)], "0 delay 1 by 1e-05; 2 partition 1,3 until 5"),
         ([LinkDown(3, 4, 1, one_way=True)], "1 cut 3->4"),
         ([LinkDown(3, 4, 1, 2, drops=True)], "1 cut 3-4 until 2 dropping frames"),

@@ -13,7 +13,7 @@ import pytest
 
 from netsim import Agent, BadInput, Link, Network, Radio, topology
 from netsim.studies import catalogue
-from netsim.testing import Explored, Finding, Hold, Order, explore, search
+from netsim.testing import Deferral, Explored, Finding, Order, explore, search
 from tests.fuzzers.programs import Slow
 
 
@@ -178,7 +178,7 @@ def test_no_seed_shows_a_race_and_a_drawn_order_does(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_few_seeds_show_a_race(case: str) -> None:
     for method, most in CASES[case][2].items():
-        assert median(found_in(case, method, 100 * k).seeds for k in range(20)) <= most
+        assert median(found_in(case, method, 100 * k).tried for k in range(20)) <= most
 
 
 def test_the_order_is_told_in_words() -> None:
@@ -202,7 +202,7 @@ def test_the_run_that_is_found_has_a_note_of_the_change() -> None:
 
 def test_what_is_overtaken_by_many_steps_is_one_hold() -> None:
     [hold] = found_in("overtaken by 12 steps", "priorities").order
-    assert isinstance(hold, Hold)
+    assert isinstance(hold, Deferral)
     assert "Slow.short" in str(hold)
     assert found_in("overtaken by 12 steps", "priorities").drawn_order > 12
 
@@ -305,7 +305,7 @@ def test_a_race_is_found_by_holding_each_thing_alone(case: str) -> None:
     make, invariant, _ = CASES[case]
     found = explore(make, invariant)
     assert isinstance(found, Finding)
-    assert [type(each) for each in found.order] == [Hold]
+    assert [type(each) for each in found.order] == [Deferral]
     assert found.runs == 2
 
 
@@ -379,7 +379,7 @@ def test_an_agent_waits_for_all_others() -> None:
     found = explore(handing(Link()), all_ok)
     assert isinstance(found, Finding)
     assert str(found.order[0]) == "at 0 s agent 0: agent 0 waits until nothing else is ready"
-    assert Order.parse(str(found.order[0])).schedule[0][:3] == Hold(0, 0.0, "agent 0")[:3]
+    assert Order.parse(str(found.order[0])).schedule[0][:3] == Deferral(0, 0.0, "agent 0")[:3]
 
 
 def test_agents_that_cannot_meet_within_an_instant_have_no_choices() -> None:

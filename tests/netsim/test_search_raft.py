@@ -14,6 +14,7 @@ from netsim.faults.words import appending
 from netsim.testing import Finding, search
 from tests.command import ROOT, call
 
+LECTURE = runpy.run_path(str(ROOT / "docs" / "examples" / "lecture.py"))
 EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
 # Raft relies on its disk.
 CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
@@ -64,6 +65,35 @@ def test_the_finding_repeats_by_its_words_and_by_its_command(tmp_path: Path) -> 
     done = call(*words[1:], "--out", str(tmp_path / "out"), cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
     assert finding.replay(tmp_path / "found.html").stat().st_size > 10_000
+
+
+def lecture(*, gullible: bool, seeds: range) -> Finding | None:
+    made = partial(LECTURE["make"], gullible=gullible)
+    return search(made, LECTURE["Kept"], seeds=seeds, faults=LECTURE["DRAWN"], order=True)
+
+
+def test_the_lecture_shows_what_its_search_finds() -> None:
+    found = lecture(gullible=True, seeds=range(100))
+    assert found is not None
+    page = (ROOT / "docs" / "lecture.md").read_text(encoding="utf-8")
+    for line in str(found).splitlines()[:-1]:
+        assert f"\n{line}\n" in page
+    assert found.words == "1 cut 1-0"
+    # The command is in the log of server 0, which has committed it, and in no other.
+    assert [[entry[1] for entry in agent.log].count("a2") for agent in found.run.agents.values()] == [1, 0, 0]
+    network, agents, _ = LECTURE["make"](gullible=False, seed=found.seed)
+    with appending(found.words):
+        mended = network.run(agents, until=found.time, order=found.schedule)
+    assert [agent.log[agent.commit][1] for agent in mended.agents.values()] == ["a2", "a1", "a2"]
+
+
+@pytest.mark.slow
+def test_the_lectures_page_counts_seeds() -> None:
+    page = (ROOT / "docs" / "lecture.md").read_text(encoding="utf-8")
+    broken = sum(lecture(gullible=True, seeds=range(seed, seed + 1)) is not None for seed in range(100))
+    assert f"four links that fail | {broken} of 100 " in page
+    assert search(LECTURE["make"], LECTURE["Kept"], seeds=range(100), order=True) is None
+    assert lecture(gullible=False, seeds=range(300)) is None
 
 
 @pytest.mark.slow

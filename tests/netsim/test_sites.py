@@ -45,7 +45,7 @@ offset = 2
 file = "motes.csv"
 
 [motes.gateway]
-at = [2, 2, 1]
+position = [2, 2, 1]
 sink = true
 power_dbm = 0
 start = 0
@@ -56,12 +56,12 @@ drift_ppm = 7.5
 
 [interferers.ap]
 kind = "wifi"   # an access point
-at = [14, 3, 2]
+position = [14, 3, 2]
 traffic = "10 %"
 
 [interferers.seen]
 kind = "busy-periods"
-at = [1, 1, 1]
+position = [1, 1, 1]
 file = "busy.csv"
 
 [[moves]]
@@ -106,7 +106,7 @@ def test_a_file_becomes_a_deployment(tmp_path: Path) -> None:
     assert radio is not None
     assert radio.phy is not None
     assert (radio.acks, radio.min_be, radio.phy.transmit_dbm, radio.phy.noise_figure) == (False, 4, -10.0, 12.0)
-    assert site.interferers["ap"] == WiFi(at=(14, 3, 2), traffic="10 %")
+    assert site.interferers["ap"] == WiFi(position=(14, 3, 2), traffic="10 %")
     assert isinstance(site.interferers["seen"], BusyPeriods)
     ways = [(move.agent, move.at, move.until, move.step) for move in site.moves]
     assert ways == [(8, 0.0, None, 1.0), (8, 0.0, 10.0, 2.0), ("gateway", 5.0, None, 1.0), (7, 60.0, 90.0, 1.0)]
@@ -127,16 +127,16 @@ def test_the_house_of_the_docs_is_that_of_the_page() -> None:
 
 
 def test_changes_take_the_place_of_what_the_file_has(tmp_path: Path) -> None:
-    changes = {"radio.power_dbm": -3, "interferers.ap.begins": 5, "motes.gateway.at": [1, 1, 1], "phy.lock_db": 2.0}
+    changes = {"radio.power_dbm": -3, "interferers.ap.at": 5, "motes.gateway.position": [1, 1, 1], "phy.lock_db": 2.0}
     site = Deployment.read(write(tmp_path), changes, seed=9)
     assert site.preset.radio is not None
     assert site.preset.radio.phy is not None
     assert (site.preset.radio.phy.transmit_dbm, site.preset.radio.phy.lock_db) == (-3.0, 2.0)
-    assert site.interferers["ap"].begins == 5.0
+    assert site.interferers["ap"].at == 5.0
     assert site.positions["gateway"] == (1.0, 1.0, 1.0)
     assert site.seed == 9
-    more = {"interferers.jam.kind": "jammer", "interferers.jam.at": [0, 0, 0]}
-    assert Deployment.read(HOUSE, more).interferers["jam"] == Jammer(at=(0, 0, 0))
+    more = {"interferers.jam.kind": "jammer", "interferers.jam.position": [0, 0, 0]}
+    assert Deployment.read(HOUSE, more).interferers["jam"] == Jammer(position=(0, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,23 @@ def test_changes_take_the_place_of_what_the_file_has(tmp_path: Path) -> None:
         ("storey = 3.0", "storey = -3.0", r"line 21: building: storey = -3.0: must be a number > 0"),
         ("drift_ppm = 40", "drift = 40", r"line 24: clocks: key = 'drift': must be one of drift_ppm, offset"),
         ("offset = 2", "offset = -2", r"site.toml, line 25: offset = -2: must be a number >= 0"),
-        ("at = [2, 2, 1]", "at = [2, 2]", r"line 31: positions\['gateway'\] = \(2.0, 2.0\): must be 3 numbers"),
-        ("at = [2, 2, 1]", "x = 2", r"line 31: motes.gateway: key = 'x': must be one of at, sink"),
+        (
+            "position = [2, 2, 1]",
+            "position = [2, 2]",
+            r"line 31: positions\['gateway'\] = \(2.0, 2.0\): must be 3 numbers",
+        ),
+        ("position = [2, 2, 1]", "x = 2", r"line 31: motes.gateway: key = 'x': must be one of position, sink"),
         ("sink = true", "sink = 'yes'", r"line 32: motes.gateway: sink = 'yes': must be True or False"),
         ('role = "relay"', "role = 4", r"line 37: motes.8: role = 4: must be text"),
-        ('[motes."8"]', '[motes."9"]', r"line 36: motes.9: at: must be given"),
+        ('[motes."8"]', '[motes."9"]', r"line 36: motes.9: position: must be given"),
         ('kind = "wifi"', 'kind = "wify"', r"line 41: interferers.ap: kind = 'wify': must be one of wifi"),
-        ("at = [14, 3, 2]", "duty = 1.0", r"line 42: interferers.ap: key = 'duty': must be one of at"),
-        ("at = [14, 3, 2]", "", r"line 40: interferers.ap: at: must be given"),
-        ("at = [14, 3, 2]", "at = [14, 3]", r"line 42: interferers\['ap'\]: at = \(14.0, 3.0\): must be 3 numbers"),
+        ("position = [14, 3, 2]", "duty = 1.0", r"line 42: interferers.ap: key = 'duty': must be one of position"),
+        ("position = [14, 3, 2]", "", r"line 40: interferers.ap: position: must be given"),
+        (
+            "position = [14, 3, 2]",
+            "position = [14, 3]",
+            r"line 42: interferers\['ap'\]: position = \(14.0, 3.0\): must be 3 numbers",
+        ),
         ("mote = 7", "mote = 70", r"site.toml: Move: agent = 70: must be one that has a position"),
         ("until = 90", "util = 90", r"line 54: moves.0: key = 'util': must be one of mote, to, at"),
         ("to = [0, 0, 1]", "to = [0]", r"line 56: moves.1: Move: position = \[0\]: must be"),
@@ -186,7 +194,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str,
     ("changes", "says"),
     [
         ({"radio.power": 1}, r"site.toml: radio: key = 'power': must be one of"),
-        ({"interferers.ap.begins": "x"}, r"site.toml: interferers.ap: begins = 'x': must be a number"),
+        ({"interferers.ap.at": "x"}, r"site.toml: interferers.ap: at = 'x': must be a number"),
         ({"seed.x": 1}, "site = 'seed.x': must be the path of a key"),
     ],
 )

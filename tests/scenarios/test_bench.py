@@ -396,7 +396,7 @@ def published() -> pd.DataFrame:
 
 
 def test_the_page_holds_the_tables_of_its_results(published: pd.DataFrame) -> None:
-    page = Path("docs/benchmark.md").read_text(encoding="utf-8")
+    page = Path("benchmarks/reports/bench.md").read_text(encoding="utf-8")
     for problem in PROBLEMS:
         assert markdown(published, problem) in page
         for method in METHODS:

@@ -1,4 +1,4 @@
-"""The coke scenario against what is known of it: the paper's shape, and figures measured before on the real data."""
+"""The coke study against what is known of it: the paper's shape, and figures measured before on the real data."""
 
 import dataclasses
 import json

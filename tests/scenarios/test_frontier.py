@@ -1,4 +1,4 @@
-"""The frontier scenario: names, Pareto fronts, winners, and what it is to show on the real data."""
+"""The frontier study: names, Pareto fronts, winners, and what it is to show on the real data."""
 
 import dataclasses
 import itertools
@@ -19,7 +19,7 @@ from netsim.scenarios.frontier.combinations import ONLINE, censor_of, coder_of
 from netsim.scenarios.frontier.study import MethodGrid, cheapest, experiment
 from netsim.scenarios.tasks.settings import Setting
 from netsim.studies import Study, catalogue
-from netsim.studies.results import pareto
+from netsim.studies.results import pareto_front
 from tests.command import call
 from tests.parts import every
 
@@ -186,8 +186,8 @@ def test_the_front_is_what_no_other_point_beats() -> None:
             not np.isfinite(own).all() or any((other <= own).all() and (other < own).any() for other in points)
             for own in points
         ]
-        np.testing.assert_array_equal(pareto(points[:, 0], points[:, 1]), np.logical_not(beaten))
-    assert pareto([], []).tolist() == []
+        np.testing.assert_array_equal(pareto_front(points[:, 0], points[:, 1]), np.logical_not(beaten))
+    assert pareto_front([], []).tolist() == []
 
 
 def test_the_cheapest_is_within_one_percent_and_ties_go_to_the_smaller_error() -> None:
@@ -203,7 +203,7 @@ def test_the_cheapest_is_within_one_percent_and_ties_go_to_the_smaller_error() -
     assert cheapest(table.loc[["d", "e"]], "payload_bits") is None
 
 
-# --- the scenario -----------------------------------------------------------------------------------------------------
+# --- the study -----------------------------------------------------------------------------------------------------
 
 
 def test_runs_tables_and_figures(small: Study) -> None:

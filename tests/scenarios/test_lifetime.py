@@ -124,8 +124,8 @@ def test_bad_input_is_refused_by_name(parameters: dict[str, object], says: str) 
 
 SITE = """
 radio = {power_dbm = -10}
-motes = {a = {at = [0, 0]}, b = {at = [10, 0], power_dbm = 0}, roof = {at = [10, 10]}}
-interferers = {ap = {kind = "wifi", at = [14, 3]}}
+motes = {a = {position = [0, 0]}, b = {position = [10, 0], power_dbm = 0}, roof = {position = [10, 10]}}
+interferers = {ap = {kind = "wifi", position = [14, 3]}}
 """
 
 

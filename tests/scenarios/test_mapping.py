@@ -1,4 +1,4 @@
-"""The feature map of a study: every scenario on random features takes a deep map, and chooses a bandwidth."""
+"""The feature map of a study: every study on random features takes a deep map, and chooses a bandwidth."""
 
 from typing import Any
 

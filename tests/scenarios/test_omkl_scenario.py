@@ -1,4 +1,4 @@
-"""The scenario of online multi-kernel learning: what is known of its results, and what it leaves in the run folder."""
+"""The study of online multi-kernel learning: what is known of its results, and what it leaves in the run folder."""
 
 import os
 from pathlib import Path

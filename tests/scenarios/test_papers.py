@@ -477,7 +477,7 @@ def test_every_paper_can_be_judged_by_the_works_that_it_names() -> None:
                 assert each.criterion
             assert len({one.label for one in each.tries}) == len(each.tries)
         for work in paper.works:
-            known_names = {one.name for one in catalogue.find_study(work.scenario).parameters}
+            known_names = {one.name for one in catalogue.find_study(work.study).parameters}
             assert set(work.settings) <= known_names
 
 
@@ -485,7 +485,7 @@ def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch:
     """The projections alone: they need no data; here with little to do."""
     paper = PAPERS["projections"]
     few = {"agents": 6, "examples": 40, "sweeps": 8}
-    works = tuple(Work(work.name, work.scenario, {**work.settings, **few}) for work in paper.works)
+    works = tuple(Work(work.name, work.study, {**work.settings, **few}) for work in paper.works)
     monkeypatch.setitem(PAPERS, "projections", dataclasses.replace(paper, works=works))
     study = catalogue.find_study("papers").execute(
         only="projections", repeats=2, jobs=1, folder=str(tmp_path / "sweeps")

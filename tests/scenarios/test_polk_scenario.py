@@ -1,4 +1,4 @@
-"""The scenario `polk`: its problems against what can be computed of them, and small runs of it."""
+"""The study `polk`: its problems against what can be computed of them, and small runs of it."""
 
 import os
 from pathlib import Path

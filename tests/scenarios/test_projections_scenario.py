@@ -1,4 +1,4 @@
-"""The scenario projections: the ensembles that it draws, and what it leaves in the run folder."""
+"""The study projections: the ensembles that it draws, and what it leaves in the run folder."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext

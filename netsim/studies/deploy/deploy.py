@@ -41,8 +41,8 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
 
     Return whether all processes ended well.
     """
-    scenario = catalogue.find_study(plan.scenario)
-    with terminable(), reserved(scenario, out) as place:
+    definition = catalogue.find_study(plan.study)
+    with terminable(), reserved(definition, out) as place:
         if plan.is_here:
             # Fail early if a host cannot be reached.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
@@ -65,8 +65,8 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
 def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Reporter) -> bool:
     """Make a run folder of what the processes of a deployment wrote; return whether all ended well."""
     plan = Plan.read(folder)
-    scenario, _ = plan.find()
-    with terminable(), reserved(scenario, out) as place:
+    definition, _ = plan.find()
+    with terminable(), reserved(definition, out) as place:
         study, whole = _collected(plan, folder, _simulated(plan, reporter), reporter)
         _save(study, place, formats, reporter)
     return whole
@@ -101,22 +101,22 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
 
     # With a trace, agents' states are kept, too.
     _play(plan, play, trace=plan.trace)
-    raise NetsimError(f"scenario = {plan.scenario!r}: must make {plan.runs} runs, as planned; it made fewer")
+    raise NetsimError(f"study = {plan.study!r}: must make {plan.runs} runs, as planned; it made fewer")
 
 
 def _play(plan: Plan, backend: Backend, **more: Any) -> Study:
     """Play a study whose networks a backend runs; raise NetsimError, in one line, if it ends early."""
-    scenario, parameters = plan.find()
-    study = scenario.prepare(**more, **parameters)
+    definition, parameters = plan.find()
+    study = definition.prepare(**more, **parameters)
     context = copy_context()
     context.run(BACKEND.set, backend)
     try:
-        context.run(scenario.play, study)
+        context.run(definition.play, study)
     except BaseException as error:
         # A sys.exit, too, ends it early.
         if isinstance(error, Ended) or catalogue.interrupted(error):
             raise
-        raise NetsimError(catalogue.why(scenario, error)) from error
+        raise NetsimError(catalogue.why(definition, error)) from error
     return study
 
 
@@ -134,7 +134,7 @@ def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
     def simulate(network: Network, settings: Settings, result: Run) -> Run:
         if isinstance(network.medium, Radio):
             raise BadInput(
-                f"scenario = {plan.scenario!r}: must have wires, or a radio without collisions, to be deployed; "
+                f"study = {plan.study!r}: must have wires, or a radio without collisions, to be deployed; "
                 "what agents share on the air is in one process"
             )
         must_be_apart(settings)
@@ -144,7 +144,7 @@ def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
 
     _play(plan, simulate, reporter=Reporter(reporter.quiet, texts=False))
     if not runs:
-        raise BadInput(f"scenario = {plan.scenario!r}: must run a network in its own process, to be deployed")
+        raise BadInput(f"study = {plan.study!r}: must run a network in its own process, to be deployed")
     return runs
 
 

@@ -18,7 +18,7 @@ from netsim._version import __version__
 from netsim.distributed.transport import TRANSPORTS, Transport, transport_of
 from netsim.errors import BadInput, one_line
 from netsim.studies import catalogue
-from netsim.studies.catalogue import Scenario
+from netsim.studies.catalogue import StudyDefinition
 from netsim.studies.verification import parameters_of
 from netsim.util import check
 from netsim.util.files import write_pieces
@@ -67,7 +67,7 @@ class Connection:
 class Plan:
     """A deployment: a study by its name or its file, with that file's hash; its number of runs; a key for datagrams."""
 
-    scenario: str
+    study: str
     parameters: Mapping[str, Any]
     settings: Connection
     hosts: tuple[Host, ...]
@@ -77,11 +77,11 @@ class Plan:
     sha256: str = ""
 
     @classmethod
-    def of(cls, scenario: Scenario, parameters: Mapping[str, Any], **more: Any) -> "Plan":
+    def of(cls, definition: StudyDefinition, parameters: Mapping[str, Any], **more: Any) -> "Plan":
         """Return the plan of a study with these parameters."""
         # The absolute path is the same file from any folder.
-        name = str(Path(scenario.name).resolve()) if scenario.sha256 else scenario.name
-        return cls(name, dict(parameters), sha256=scenario.sha256, **more)
+        name = str(Path(definition.name).resolve()) if definition.sha256 else definition.name
+        return cls(name, dict(parameters), sha256=definition.sha256, **more)
 
     @property
     def is_here(self) -> bool:
@@ -89,12 +89,12 @@ class Plan:
         settings = self.settings
         return transport_of(settings.carrier).is_local([host.address for host in self.hosts], settings.broker)
 
-    def find(self) -> tuple[Scenario, dict[str, Any]]:
+    def find(self) -> tuple[StudyDefinition, dict[str, Any]]:
         """Return the study and its parameters; raises BadInput if it is not the study that was planned."""
-        scenario = catalogue.find_study(self.scenario)
-        if scenario.sha256 != self.sha256:
-            raise BadInput(f"scenario = {self.scenario!r}: must be the file of the deployment; it has changed since")
-        return scenario, parameters_of(f"deployment of {self.scenario!r}", scenario, self.parameters)
+        definition = catalogue.find_study(self.study)
+        if definition.sha256 != self.sha256:
+            raise BadInput(f"study = {self.study!r}: must be the file of the deployment; it has changed since")
+        return definition, parameters_of(f"deployment of {self.study!r}", definition, self.parameters)
 
     def places(self, agents: Iterable[Any]) -> dict[str, list[Any]]:
         """Return the agents of each process by its address; raises BadInput if a process would have none."""

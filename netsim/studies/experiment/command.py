@@ -25,7 +25,7 @@ from netsim.studies.experiment import paths
 from netsim.studies.experiment.cells import is_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Derived
-from netsim.studies.experiment.paths import Grid, plain, sweep
+from netsim.studies.experiment.paths import Grid, plain, vary
 from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import Between, range_of, settled
 from netsim.studies.sweeps.grid import listing, split, values_of
@@ -144,7 +144,7 @@ class ExperimentFile:
             here = made._of(name)
             others = [{path: value for path, value in each.items() if made._of(path) != here} for each in made.grid]
             kept = Grid(each for number, each in enumerate(others) if each not in others[:number])
-            made = dataclasses.replace(made, grid=sweep(name, values) * kept if len(values) > 1 else kept)
+            made = dataclasses.replace(made, grid=vary(name, values) * kept if len(values) > 1 else kept)
         if settings is None:
             return made
         present = self.present(made, given)
@@ -186,7 +186,7 @@ def study_in(name: str) -> ExperimentFile:
     """Return the experiment that a study is; raises BadInput if it is none."""
     study = find_study(name)
     if (make := getattr(study.function, "make", None)) is None:
-        raise BadInput(f"scenario = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
+        raise BadInput(f"study = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
     return ExperimentFile(name, make, study.title, None, [])
 
 

@@ -63,13 +63,16 @@ from netsim.util.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from netsim.studies.experiment.tuning import Between, Choice, Tuned
+    from netsim.studies.experiment.tuning import Between, OneOf, Tuned
 
 
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """Methods on problems over networks, under settings that are tried, with several seeds.
+
+    What the command line runs by name is a study: `netsim.studies.experiment.study.study_of` makes one of an
+    experiment, and a function ``def name(study, *, ...)`` is one that is no experiment.
 
     Parameters
     ----------
@@ -98,6 +101,9 @@ class Experiment:
     error : str, optional
         The column that is the error: it says how runs ended, and is what results are about. Default: the first that
         the problem measures.
+    goals : sequence of str
+        Columns of `Results.runs` in which the methods compete: reports begin with the best method by each. Default: the
+        error.
     ending : Ending
         The rule by which the error says how a run ended.
     files : sequence of path
@@ -136,6 +142,7 @@ class Experiment:
     sample: float | None = None
     names: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     error: str | None = None
+    goals: Sequence[str] = ()
     ending: Ending = field(default_factory=Ending)
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
@@ -153,10 +160,19 @@ class Experiment:
             problem=_named(PROBLEM, self.problem, problem_of),
             networks=_named("networks", networks, network_of),
             rounds=None if self.rounds is None else check.integer("rounds", self.rounds, low=1),
-            grid=Grid(self.grid),
+            grid=_grid_of(self.grid),
             names={name: [each] if isinstance(each, str) else list(each) for name, each in self.names.items()},
-            seeds=[_seeds_of(each) for each in _listed(self.seeds)],
+            seeds=[_seeds_of(each) for each in _listed("seeds", self.seeds)],
         )
+        # A measure may be an object whose method `of` makes the function for each run.
+        plain = self.measure
+        if isinstance(plain, Iterable):
+            plain = [getattr(each, "of", each) for each in plain]
+        check.functions("measure", plain, "functions of the agents")
+        check.functions("after", self.after, "functions of a run")
+        check.fields(self, check.finite, "until", "sample", above=0, optional=True)
+        if isinstance(self.goals, str):
+            raise check.refuse("goals", self.goals, "a list of columns")
         labels = {name for method in self.methods.values() for name in method.label} - {METHOD}
         for what, taken in (("names", self.names), ("label", labels)):
             for name in taken:
@@ -489,7 +505,7 @@ class Experiment:
 
     def tune(
         self,
-        over: "Mapping[str, Between | Choice | None]",
+        over: "Mapping[str, Between | OneOf | None]",
         *,
         out: str | Path | None = None,
         seeds: Sequence[int] = range(100, 103),
@@ -507,7 +523,7 @@ class Experiment:
         ----------
         over : mapping
             Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for
-            each a `Between`, a `Choice`, or None: the range that the algorithm's theorems have on the search's problems
+            each a `Between`, a `OneOf`, or None: the range that the algorithm's theorems have on the search's problems
             (`netsim.agents.theory.admissible`). Then one of the candidates has what they choose.
         out : str or Path, optional
             The folder of the runs: what is there is not run again.
@@ -540,8 +556,8 @@ class Experiment:
 
         search = Search(self, over, metric, check.one_of("of", of, STATISTICS), out, jobs, reporter)
         return search.found(
-            [check.integer("seeds", each, low=0) for each in _listed(seeds)],
-            [check.integer("validation", each, low=0) for each in _listed(validation)],
+            [check.integer("seeds", each, low=0) for each in _listed("seeds", seeds)],
+            [check.integer("validation", each, low=0) for each in _listed("validation", validation)],
             check.integer("candidates", candidates, low=2),
             check.integer("finalists", finalists, low=1),
         )
@@ -592,8 +608,16 @@ def _seeds_of(given: Any) -> Seeds:
     return given if isinstance(given, Seeds) else Seeds(seed=check.integer(SEED, given, low=0))
 
 
-def _listed(seeds: Any) -> list[Any]:
-    return [seeds] if isinstance(seeds, Seeds) or not isinstance(seeds, Iterable) else list(seeds)
+def _grid_of(given: Any) -> Grid:
+    settings = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, Mapping) for each in settings):
+        raise check.refuse("grid", given, "a Grid, as netsim.vary makes it, or mappings of paths to values")
+    return Grid(settings)
+
+
+def _listed(name: str, seeds: Any) -> list[Any]:
+    check.instance(name, seeds, Iterable, "whole numbers, such as range(5)")
+    return list(seeds)
 
 
 def _matches(pattern: str, path: str) -> bool:

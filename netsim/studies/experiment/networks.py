@@ -11,8 +11,9 @@ from netsim.deployment import Deployment
 from netsim.errors import BadInput
 from netsim.faults import Fault
 from netsim.links.link import Link
-from netsim.links.measured import Measured
+from netsim.links.measured import LinkedGraph
 from netsim.network import Capacities, Compute, Medium, Network, limits_of
+from netsim.radio import Radio
 from netsim.studies.experiment import paths
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.setup import Ends, Setup
@@ -35,9 +36,13 @@ class AnyNetwork(Protocol):
         ...
 
 
+@check.named
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """A network of links on a graph.
+    """A network of an experiment: links on a graph, made anew for each run.
+
+    Motes at their places are a `netsim.Deployment`, measured links a `netsim.links.LinkedGraph`; a network that is made
+    is a `netsim.Network`.
 
     Parameters
     ----------
@@ -65,6 +70,8 @@ class Links:
             raise check.refuse("link", self.link, "a netsim.Link, or a function of Ends")
         if self.graph is not None and not isinstance(self.graph, nx.Graph) and not callable(self.graph):
             raise check.refuse("graph", self.graph, "a networkx.Graph, or a function of the seed")
+        if not isinstance(self.medium, Radio):
+            check.one_of("medium", self.medium, ("wires", "radio"))
         # What a file says, not its name, is what results depend on.
         check.put(self, uplink=limits_of("uplink", self.uplink), downlink=limits_of("downlink", self.downlink))
 
@@ -114,7 +121,7 @@ class Links:
 class FromMeasured(AnyNetwork):
     """A network of measured links."""
 
-    measured: Measured
+    measured: LinkedGraph
 
     def network(self, setup: Setup) -> Network:
         """Return the network of a run."""
@@ -158,7 +165,7 @@ def network_of(given: Any) -> AnyNetwork:
         return Links(link=given)
     if isinstance(given, nx.Graph):
         return Links(graph=given)
-    if isinstance(given, Measured):
+    if isinstance(given, LinkedGraph):
         return FromMeasured(given)
     if isinstance(given, Deployment):
         return Site(given)

@@ -226,15 +226,17 @@ class Grid(list[dict[str, Any]]):
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedValue:
     """A value, and the name by which tables show it."""
 
     name: str
     value: Any
 
 
-def sweep(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
-    """Return a grid over one path.
+def vary(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
+    """Return a `Grid` with one setting for each value of one path, for `Experiment.grid`.
+
+    `netsim.studies.sweep` runs a study at every combination of its flags' values.
 
     Parameters
     ----------
@@ -243,14 +245,16 @@ def sweep(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
     values : iterable or mapping
         The values; of a mapping, by the names that tables show.
     """
+    check.instance("path", path, str, "a path of an experiment, or one of its short names")
+    check.instance("values", values, Iterable, "an iterable, or a mapping of names to values")
     if isinstance(values, Mapping):
-        return Grid({path: Named(name, value)} for name, value in values.items())
+        return Grid({path: NamedValue(name, value)} for name, value in values.items())
     return Grid({path: value} for value in values)
 
 
 def value_of(given: Any) -> Any:
     """Return a value without its name."""
-    return given.value if isinstance(given, Named) else given
+    return given.value if isinstance(given, NamedValue) else given
 
 
 def plain(value: Any) -> Any:
@@ -260,6 +264,6 @@ def plain(value: Any) -> Any:
 
 def shown(value: Any) -> Any:
     """Return a value as a column of tables has it."""
-    if isinstance(value, Named):
+    if isinstance(value, NamedValue):
         return value.name
     return value if isinstance(value, int | float | str | None) else brief(value)

@@ -19,9 +19,9 @@ from netsim.studies.experiment.cells import line_of
 from netsim.studies.experiment.experiment import Experiment
 from netsim.studies.experiment.methods import Method
 from netsim.studies.experiment.networks import Links
-from netsim.studies.experiment.paths import Grid, sweep
+from netsim.studies.experiment.paths import Grid, vary
 from netsim.studies.experiment.record import title_of_toml
-from netsim.studies.experiment.tuning import Between, Choice
+from netsim.studies.experiment.tuning import Between, OneOf
 from netsim.studies.outcome import Ending
 from netsim.studies.seeds import Seeds
 from netsim.studies.sweeps.grid import numbers
@@ -33,7 +33,7 @@ _NUMBER = ((int, float), "a number")
 # What each key of the file holds, and that in words.
 _KEYS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("methods", "problem", "networks", "grid", "names", "ending", "over"), _TABLE),
-    **dict.fromkeys(("measure", "after"), _LIST),
+    **dict.fromkeys(("measure", "after", "goals"), _LIST),
     **dict.fromkeys(("until", "sample"), _NUMBER),
     "files": (list, "a list of paths"),
     "rounds": (int, "a whole number"),
@@ -91,7 +91,7 @@ class _Reader:
             case "measure" | "after":
                 return [self._function(each, f"{name}[{place}]") for place, each in enumerate(given)]
             case "grid":
-                return reduce(mul, (self._sweep(path, values) for path, values in given.items()), Grid([{}]))
+                return reduce(mul, (self._vary(path, values) for path, values in given.items()), Grid([{}]))
             case "over":
                 return {path: self._range(path, each) for path, each in given.items()}
             case "names":
@@ -118,24 +118,24 @@ class _Reader:
         }
         return own if kind is None else _placed(where, _called, kind, own)
 
-    def _range(self, path: str, given: Any) -> Between | Choice:
+    def _range(self, path: str, given: Any) -> Between | OneOf:
         where = f"over.{path}"
         if isinstance(given, list):
-            choice: Choice = _placed(where, Choice, self.built(given, where))
+            choice: OneOf = _placed(where, OneOf, self.built(given, where))
             return choice
         if not isinstance(given, dict) or not {"low", "high"} <= given.keys():
             raise check.refuse(where, given, _RANGE)
         found: Between = self.built(given, where, Between)
         return found
 
-    def _sweep(self, path: str, values: Any) -> Grid:
+    def _vary(self, path: str, values: Any) -> Grid:
         where = f"grid.{path}"
         is_named = isinstance(values, dict) and not any(
             isinstance(each, list) or (isinstance(each, dict) and KIND not in each) for each in values.values()
         )
         if not values or not (is_named or isinstance(values, list)):
             raise check.refuse(where, values, _NAMED)
-        return sweep(path, self.built(values, where))
+        return vary(path, self.built(values, where))
 
     def _function(self, given: Any, where: str) -> Any:
         found = self._kind(given, where) if isinstance(given, str) else self.built(given, where)

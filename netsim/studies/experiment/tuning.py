@@ -29,8 +29,7 @@ from netsim.studies.experiment.cells import METHOD, Cell, Measured
 from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.paths import plain, shown, value_of
-from netsim.studies.experiment.results import survival
-from netsim.studies.intervals import statistic
+from netsim.studies.intervals import proportion, statistic
 from netsim.studies.outcome import DEAD, FAILED
 from netsim.studies.reach import Target
 from netsim.studies.reach import settled as reached
@@ -125,7 +124,7 @@ def range_of(text: str, place: str = "PATH") -> tuple[str, Between | None]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """Any objects to choose from: coders, censors, duals, numbers.
 
     Raises BadInput if there are none.
@@ -134,7 +133,7 @@ class Choice:
     values: Sequence[Any]
 
     def __post_init__(self) -> None:
-        if not list(self.values):
+        if not isinstance(self.values, Iterable) or not list(self.values):
             raise check.refuse("values", self.values, "one at least")
         check.put(self, values=list(map(plain, self.values)))
 
@@ -255,7 +254,7 @@ def settled(
     experiment: "Experiment",
     files: Sequence[str | Path],
     known: Callable[[Cell], Mapping[str, Any]],
-    over: Mapping[str, Between | Choice] | None = None,
+    over: Mapping[str, Between | OneOf] | None = None,
 ) -> "Experiment":
     """Return an experiment with the values of files that `Tuned.save` wrote; it refuses the seeds spent on them.
 
@@ -332,7 +331,7 @@ def _given(experiment: "Experiment", over: Mapping[str, Any], cell: Cell, path: 
     if not isinstance(kept, dict):
         return kept
     choice = _ranges(experiment, over)[cell.method_name].get(path)
-    for value in choice.values if isinstance(choice, Choice) else ():
+    for value in choice.values if isinstance(choice, OneOf) else ():
         if _kept(value) == kept:
             return value
     raise BadInput(
@@ -381,7 +380,7 @@ class Search:
     """The search of `netsim.Experiment.tune`, with its trials so far."""
 
     experiment: "Experiment"
-    over: Mapping[str, Between | Choice | None]
+    over: Mapping[str, Between | OneOf | None]
     metric: str | None
     statistic: str
     out: str | Path | None
@@ -506,7 +505,7 @@ class Search:
         return statistic(alive, of=self.statistic) if alive else math.inf
 
 
-def _nearest(winner: _Trial, trials: Sequence[_Trial], ranges: Mapping[str, Between | Choice]) -> str:
+def _nearest(winner: _Trial, trials: Sequence[_Trial], ranges: Mapping[str, Between | OneOf]) -> str:
     """Return the candidate nearest to the winner that lost a run anywhere, and its distance; "" if none has one."""
 
     def distance(trial: _Trial) -> float:
@@ -522,11 +521,11 @@ def _nearest(winner: _Trial, trials: Sequence[_Trial], ranges: Mapping[str, Betw
     return f"{paths.listed(values)}, at {found[0]:.2g}"
 
 
-def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Between | Choice]) -> Iterator[str]:
+def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Between | OneOf]) -> Iterator[str]:
     """Yield notes on the candidate that was chosen; ``first`` is the best of the search."""
     alive, count = winner.survived(winner.stage)
     if alive < count:
-        low, high = survival(alive, count)
+        low, high = proportion(alive, count)
         yield (
             f"{what}: no candidate survives all {count} {winner.stage} seeds; the chosen one survives {alive} "
             f"(95 % interval of the share: {low:.0%} to {high:.0%})."
@@ -573,15 +572,15 @@ def _kept(value: Any) -> Any:
 
 
 def _ranges(
-    experiment: "Experiment", over: Mapping[str, Between | Choice | None]
-) -> dict[str, dict[str, Between | Choice | None]]:
+    experiment: "Experiment", over: Mapping[str, Between | OneOf | None]
+) -> dict[str, dict[str, Between | OneOf | None]]:
     """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
-    found: dict[str, dict[str, Between | Choice | None]] = {name: {} for name in experiment.methods}
+    found: dict[str, dict[str, Between | OneOf | None]] = {name: {} for name in experiment.methods}
     longs = [(experiment._long(path), name) for name in over for path in experiment._of(name)]
     for long, written in sorted(longs, key=lambda each: paths.ANY not in each[0]):
         range_ = over[written]
-        if not isinstance(range_, Between | Choice | None):
-            raise check.refuse(f"over: {written}", range_, "a Between or a Choice")
+        if not isinstance(range_, Between | OneOf | None):
+            raise check.refuse(f"over: {written}", range_, "a Between or a OneOf")
         first, _, rest = long.partition(".")
         if first != "methods":
             raise check.refuse("over", written, "a path of methods, as method.eta or methods.COKE.rho")
@@ -596,8 +595,8 @@ def _ranges(
 
 
 def _admitted(
-    cells: Sequence[Cell], ranges: Mapping[str, Mapping[str, Between | Choice | None]]
-) -> tuple[dict[str, dict[str, Between | Choice]], dict[Key, dict[str, Any]], list[str]]:
+    cells: Sequence[Cell], ranges: Mapping[str, Mapping[str, Between | OneOf | None]]
+) -> tuple[dict[str, dict[str, Between | OneOf]], dict[Key, dict[str, Any]], list[str]]:
     """Return the ranges with those that theorems have on all cells in place of None, what they choose, and notes.
 
     A class of agents may have ``admissible(agents, network, parameters)``: for each a range and a value, or None.
@@ -638,7 +637,7 @@ def _admitted(
 
 
 def _candidates(
-    method: str, ranges: Mapping[str, Between | Choice], count: int, start: Mapping[str, Any] | None
+    method: str, ranges: Mapping[str, Between | OneOf], count: int, start: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
     """Return so many candidates of a method: its own values, those to start from, then each level of each range once.
 

@@ -70,8 +70,8 @@ class LabServer:
         browser: bool = True,
         report: Callable[[str], None] = print,
     ) -> None:
-        scenario = catalogue.find_study(study)
-        self._tree = Tree(Source(study, scenario.parameters), settings)
+        definition = catalogue.find_study(study)
+        self._tree = Tree(Source(study, definition.parameters), settings)
         self._file = Path(study) if study.endswith(".py") else None
         self._changed_at = self._mtime()
         self._file_error = ""
@@ -185,7 +185,7 @@ class LabServer:
 
     def _reload(self) -> None:
         try:
-            scenario = catalogue.find_study(str(self._file))
+            definition = catalogue.find_study(str(self._file))
         except BaseException as error:
             # A Ctrl-C goes to the main thread: whatever is raised here, the file raised.
             kind = "" if isinstance(error, BadInput) else f"{self._file}: {type(error).__name__}: "
@@ -195,8 +195,8 @@ class LabServer:
             return
         with self._news:
             self._file_error = ""
-            source = Source(str(self._file), scenario.parameters)
-            usual = {each.name: each.default for each in scenario.parameters}
+            source = Source(str(self._file), definition.parameters)
+            usual = {each.name: each.default for each in definition.parameters}
             kept = {}
             for name, value in self._tree.settings.items():
                 # A parameter may have another type now.

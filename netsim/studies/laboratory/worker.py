@@ -16,7 +16,7 @@ from typing import Any
 from netsim.clock.order import Order, ordering
 from netsim.errors import NetsimError, one_line
 from netsim.studies import catalogue
-from netsim.studies.catalogue import Scenario
+from netsim.studies.catalogue import StudyDefinition
 from netsim.studies.deploy.processes import die_with
 from netsim.studies.laboratory.tree import told
 from netsim.studies.terminal import Reporter
@@ -62,22 +62,22 @@ def simulate(study: str, settings: dict[str, Any], at: str, order: str, command:
     if order:
         drawn = Order.parse(order)
         drawn.records = drawn.tells = True
-    scenario: Scenario | None = None
+    definition: StudyDefinition | None = None
     played = None
     error = ""
     try:
-        scenario = catalogue.find_study(study)
+        definition = catalogue.find_study(study)
         faults = {catalogue.AT.name: at} if at else {}
-        played = scenario.prepare(trace=True, reporter=_Told(answer), **settings, **faults)
+        played = definition.prepare(trace=True, reporter=_Told(answer), **settings, **faults)
         with ordering(drawn):
-            scenario.play(played)
+            definition.play(played)
     except Exception as failed:
-        if scenario is None or isinstance(failed, NetsimError):
+        if definition is None or isinstance(failed, NetsimError):
             error = one_line(failed)
         else:
-            error = catalogue.why(scenario, failed)
+            error = catalogue.why(definition, failed)
     runs = {} if played is None else played.runs
-    found = shown(study, runs, command, "" if scenario is None else scenario.title)
+    found = shown(study, runs, command, "" if definition is None else definition.title)
     trace_hash = "" if played is None or not runs else played.trace_hash
     return {"runs": found, "hash": trace_hash, "error": error, "words": told(drawn)}
 

@@ -115,7 +115,7 @@ def _equipment(work: SweepRun) -> dict[str, str]:
     return {
         "dask: netsim": f"{about()['netsim']} ({about()['core']}, source {source_of('netsim')['netsim'][:12]})",
         "dask: numpy": np.__version__,
-        f"scenario = {work.scenario!r}": _study(work.file),
+        f"study = {work.study!r}": _study(work.file),
         "NETSIM_DATA": "no folder of data" if not data or not Path(data).is_dir() else "a folder of data",
         f"out = {str(work.folder)!r}": "that folder, to write into",
     }

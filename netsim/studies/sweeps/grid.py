@@ -12,7 +12,7 @@ from typing import Any
 
 from netsim.errors import BadInput
 from netsim.faults.words import joined
-from netsim.studies.catalogue import AT, Parameter, Scenario, flag
+from netsim.studies.catalogue import AT, Parameter, StudyDefinition, flag
 from netsim.util import check
 
 MOST_POINTS = 1_000_000
@@ -33,11 +33,11 @@ class Point:
 class Grid:
     """The values of each given parameter, one or several: the last parameter varies fastest.
 
-    ``scenario`` is the study's name, or the path of its file. ``idle`` names parameters that change nothing where
+    ``study`` is the study's name, or the path of its file. ``idle`` names parameters that change nothing where
     another has a value: combinations that differ in these only are one run.
     """
 
-    scenario: str
+    study: str
     values: Mapping[str, tuple[Any, ...]]
     idle: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
@@ -79,12 +79,12 @@ class Grid:
             yield point, None if first == point.name else first
 
 
-def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
+def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
     """Return the grid of parameters, each of which has a value or several (a list, tuple or range).
 
     Raises BadInput for an unknown parameter, no values, or one that the parameter cannot take.
     """
-    known = {parameter.name: parameter for parameter in scenario.flags}
+    known = {parameter.name: parameter for parameter in definition.flags}
     values = {}
     for name, several in given.items():
         check.one_of("parameter", name, known)
@@ -99,10 +99,10 @@ def grid(scenario: Scenario, given: Mapping[str, Any]) -> Grid:
         raise BadInput(f"points = {count:,}: must be at most {MOST_POINTS:,}, by fewer values of the parameters")
     idle = {
         name: (other, value)
-        for name, (other, value) in scenario.idle.items()
+        for name, (other, value) in definition.idle.items()
         if name in values and (other in values or known[other].default == value)
     }
-    return Grid(scenario.name, values, idle)
+    return Grid(definition.name, values, idle)
 
 
 def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:

@@ -58,7 +58,7 @@ class Limits:
 class SweepRun:
     """What all points of a sweep have in common."""
 
-    scenario: str
+    study: str
     """The study's name, or the path of its file, as it was given."""
     file: str
     """The same as a worker finds it."""
@@ -70,7 +70,7 @@ class SweepRun:
     formats: Formats
     """Of the points' tables."""
     source_hashes: Mapping[str, Any] = field(default_factory=dict)
-    """What `netsim.studies.catalogue.Scenario.source_hashes` returned as the sweep began."""
+    """What `netsim.studies.catalogue.StudyDefinition.source_hashes` returned as the sweep began."""
 
     def run(self, point: Point) -> str | None:
         """Run the study with some settings into ``points/<name>``; return why it failed, or None.
@@ -125,7 +125,7 @@ class SweepRun:
 
     def _play(self, point: Point, place: Path, origin: dict[str, Any]) -> None:
         """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
-        found = dataclasses.replace(catalogue.find_study(self.file), name=self.scenario)
+        found = dataclasses.replace(catalogue.find_study(self.file), name=self.study)
         study = found.prepare(**point.settings)
         study.formats = self.formats
         study.origin["point"] = point.name

@@ -62,7 +62,7 @@ class Sweep:
 
 
 def sweep(
-    scenario: str,
+    study: str,
     *,
     out: str | Path,
     jobs: int = 1,
@@ -83,8 +83,8 @@ def sweep(
 
     Parameters
     ----------
-    scenario : str
-        The scenario's name, or the path of its file.
+    study : str
+        The study's name, or the path of its file.
     out : str or Path
         Folder of the sweep: a new or empty one, or that of the same sweep.
     jobs : int
@@ -104,7 +104,7 @@ def sweep(
     tables : str, optional
         The format of the points' tables: "csv" (the default) or "parquet"; `netsim.studies.results.load` reads both.
     **parameters
-        Scenario parameters by name: one value each, or several in a list, tuple or range.
+        The study's parameters by name: one value each, or several in a list, tuple or range.
 
     Raises
     ------
@@ -122,8 +122,8 @@ def sweep(
     limits = Limits(timeout, memory)
     # Save no figures: drawing them may take longer than the point, and a thousand points have too many to view.
     formats = dataclasses.replace(Formats.chosen(tables=tables), figures=())
-    study = catalogue.find_study(scenario)
-    chosen, source_hashes = grid(study, parameters), study.source_hashes()
+    definition = catalogue.find_study(study)
+    chosen, source_hashes = grid(definition, parameters), definition.source_hashes()
     show = reporter or Reporter(quiet=True)
 
     def examine(folder: Path) -> None:
@@ -136,8 +136,8 @@ def sweep(
         _acquired(Path(out), chosen, examine) as running,
     ):
         folder = running.parent
-        file = scenario if client is None or not scenario.endswith(".py") else str(Path(scenario).absolute())
-        work = SweepRun(scenario, file, folder.absolute(), running.absolute(), limits, formats, source_hashes)
+        file = study if client is None or not study.endswith(".py") else str(Path(study).absolute())
+        work = SweepRun(study, file, folder.absolute(), running.absolute(), limits, formats, source_hashes)
         if client is not None:
             must_be_able(client, work)
         _run_missing(
@@ -168,7 +168,7 @@ def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[li
     # Points with equal seeds one after the other: they may share a problem (`netsim.studies.tasks`).
     order: dict[Any, int] = {}
     missing.sort(key=lambda each: order.setdefault(tuple(map(each.settings.get, _SHARED)), len(order)))
-    with show.tally(Path(chosen.scenario).stem, len(points)) as tally:
+    with show.tally(Path(chosen.study).stem, len(points)) as tally:
         tally(done, failed)
         for name, why in run(missing):
             done, failed = done + (why is None), failed + (why is not None)
@@ -232,7 +232,7 @@ def _read_grid(folder: Path) -> Grid:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         values = {name: tuple(several) for name, several in about["values"].items()}
         idle = {name: (str(at), of) for name, (at, of) in about.get("idle", {}).items()}
-        return Grid(about["scenario"], values, idle)
+        return Grid(about["study"], values, idle)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"folder = {str(folder)!r}: must be the folder of a sweep, but its sweep.json is missing or damaged"
@@ -280,7 +280,7 @@ def _changes(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> di
         place = folder / "points" / point.name
         if is_whole(place) or point.name in failures:
             kept = _settings_of(place) if is_whole(place) else failures[point.name]
-            what = changed_files(kept, source_hashes, chosen.scenario) + changed_source(kept, source_hashes)
+            what = changed_files(kept, source_hashes, chosen.study) + changed_source(kept, source_hashes)
             found[point.name] = what if what or is_recorded(kept) else None
     return found
 
@@ -353,8 +353,8 @@ def _check_same_sweep(folder: Path, chosen: Grid) -> None:
     except BadInput:
         raise BadInput(f"out = {str(folder)!r}: must be a new folder; its sweep.json is damaged") from None
     held = f"out = {str(folder)!r}: must be a new folder; it holds a sweep"
-    if there.scenario != chosen.scenario or there.swept != chosen.swept:
-        raise BadInput(f"{held} of {there.scenario} over {', '.join(there.swept) or 'nothing'}")
+    if there.study != chosen.study or there.swept != chosen.swept:
+        raise BadInput(f"{held} of {there.study} over {', '.join(there.swept) or 'nothing'}")
     if there.fixed != chosen.fixed:
         given = ", ".join(f"{name} = {value}" for name, value in there.fixed.items())
         raise BadInput(f"{held} with {given or 'no other parameters'}")

@@ -80,7 +80,7 @@ def test_a_lost_message_stops_all(kind: str) -> None:
     """The first frame of link (0, 1) is 0's request, that of link (1, 0) 1's reply or request; both are waited for."""
     link = (0, 1) if kind == "request" else (1, 0)
     with pytest.raises(Stalled, match="agent 0 waits for"):
-        play(3, Link(latency=0.05), pause=0.0, faults=[Lose(link, at=0.0)])
+        play(3, Link(latency=0.05), pause=0.0, faults=[Lose(*link, at=0.0)])
 
 
 def test_links_that_acknowledge_keep_it_going() -> None:

@@ -70,7 +70,7 @@ def used(window: int, selective: bool, loss: float, count: int = 200, seeds: int
         back = {(1, 0): Link(latency=AFTER - 0.01)}
         rule: dict[str, Any] = {"window": window, "selective": selective}
         network = Network(topology.path(2), there, links=back, seed=seed)
-        sender = Sender(1, range(count), **rule, pace=FRAME, timeout=TRIP * FRAME - 0.005)
+        sender = Sender(1, range(count), **rule, frame_time=FRAME, timeout=TRIP * FRAME - 0.005)
         run = network.run({0: sender, 1: Receiver(**rule)}, trace=True)
         time += run.trace.table()["time_s"].max() - TRIP  # the last acknowledgement, but for filling the pipe
     return seeds * count * FRAME / time
@@ -119,7 +119,7 @@ def test_a_sender_that_is_too_eager_wastes_frames_and_no_item() -> None:
         ({"window": 0}, "window = 0: must be"),
         ({"numbers": 4}, "numbers = 4: must be"),
         ({"timeout": 0}, "timeout = 0: must be"),
-        ({"pace": -1}, "pace = -1: must be"),
+        ({"frame_time": -1}, "frame_time = -1: must be"),
         ({"selective": "yes"}, "selective = 'yes': must be"),
     ],
 )

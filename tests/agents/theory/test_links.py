@@ -22,6 +22,8 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"link": Link(budget=1e6)}, "not for links of limited rate or budget"),
     ({"link": Link(latency=1.0)}, "not for latencies that may reach a round"),
     ({"link": Link(latency=latency.exponential(0.2))}, "not for latencies that may reach a round"),
+    ({"uplink": 1e6}, "not for nodes of limited capacity"),
+    ({"downlink": {0: 1e6}}, "not for nodes of limited capacity"),
     ({"inbox_limit": 3}, "not for a limited inbox"),
     ({"link": Link(rate=250e3), "medium": Radio()}, "not for a radio"),
     ({"faults": [Crash(0, at=1.0)]}, "not for faults"),

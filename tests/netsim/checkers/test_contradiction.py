@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netsim import BadInput
-from netsim.checkers import Model, Operation, Undecided, contradiction, mutex, queue, register, transactions
+from netsim.checkers import Model, Operation, Undecided, find_contradiction, mutex, queue, register, transactions
 
 
 def call(agent: Any, words: str, start: float, end: float | None, result: Any = None, value: Any = None) -> Operation:
@@ -74,7 +74,7 @@ def test_it_says_what_all_permutations_say(model: Model, names: Sequence[str]) -
     rng, wrong = random.Random(1), 0
     for _ in range(200):
         calls = drawn(rng, names)
-        found = contradiction(calls, model)
+        found = find_contradiction(calls, model)
         assert (found is None) == by_permutations(calls, model), [*map(str, calls)]
         wrong += found is not None
     assert 20 < wrong < 190
@@ -92,13 +92,13 @@ def test_what_it_names_is_enough_and_none_of_it_can_be_left_out() -> None:
 
     while found < 50:
         calls = drawn(rng, register.words)
-        part = contradiction(calls, register)
+        part = find_contradiction(calls, register)
         if part is not None:
             found += 1
-            assert contradiction(knowing(calls, part.operations), register) is not None
+            assert find_contradiction(knowing(calls, part.operations), register) is not None
             for each in part.operations:
                 fewer = [other for other in part.operations if other is not each]
-                assert contradiction(knowing(calls, fewer), register) is None
+                assert find_contradiction(knowing(calls, fewer), register) is None
 
 
 def test_a_stale_read_is_named_with_the_write_that_it_missed() -> None:
@@ -108,25 +108,25 @@ def test_a_stale_read_is_named_with_the_write_that_it_missed() -> None:
         call(2, "read y", 0, 3, None),
         call(1, "read x", 2.5, 3),
     ]
-    found = contradiction(calls, register)
+    found = find_contradiction(calls, register)
     assert found is not None
     assert str(found) == "no order explains write x 5 by 0 (0–1 s); read x by 1 (2.5–3 s)"
 
 
 def test_what_touches_in_time_may_come_in_either_order() -> None:
-    assert contradiction([call(0, "write", 0, 1, value=5), call(1, "read", 1, 2)], register) is None
+    assert find_contradiction([call(0, "write", 0, 1, value=5), call(1, "read", 1, 2)], register) is None
     # But not of one agent.
-    assert contradiction([call(0, "write", 0, 1, value=5), call(0, "read", 1, 2)], register) is not None
+    assert find_contradiction([call(0, "write", 0, 1, value=5), call(0, "read", 1, 2)], register) is not None
 
 
 def test_what_is_unknown_may_come_late_or_never_and_what_failed_never() -> None:
     lost = call(0, "write", 0, None, value=5)
     for seen in ([None, None], [None, 5], [5, 5]):
         reads = [call(1, "read", 1 + i, 1.5 + i, result) for i, result in enumerate(seen)]
-        assert contradiction([lost, *reads], register) is None
-    assert contradiction([lost, call(1, "read", 1, 2, 5), call(1, "read", 3, 4)], register) is not None
+        assert find_contradiction([lost, *reads], register) is None
+    assert find_contradiction([lost, call(1, "read", 1, 2, 5), call(1, "read", 3, 4)], register) is not None
     lost.failed()
-    assert contradiction([lost, call(1, "read", 1, 2, 5)], register) is not None
+    assert find_contradiction([lost, call(1, "read", 1, 2, 5)], register) is not None
 
 
 def test_write_skew_is_found_and_a_late_order_is_not_asked_for() -> None:
@@ -137,10 +137,10 @@ def test_write_skew_is_found_and_a_late_order_is_not_asked_for() -> None:
         transaction(0, 0, [None], ("read", "y"), ("write", "x", 1)),
         transaction(1, 0, [None], ("read", "x"), ("write", "y", 1)),
     ]
-    assert contradiction(skew, transactions, timed=False) is not None
+    assert find_contradiction(skew, transactions, timed=False) is not None
     stale = [transaction(0, 0, [], ("write", "x", 1)), transaction(1, 5, [None], ("read", "x"))]
-    assert contradiction(stale, transactions, timed=False) is None
-    assert contradiction(stale, transactions) is not None
+    assert find_contradiction(stale, transactions, timed=False) is None
+    assert find_contradiction(stale, transactions) is not None
 
 
 def long_history(count: int, clients: int, unknown: float = 0.0) -> list[Operation]:
@@ -170,13 +170,13 @@ def long_history(count: int, clients: int, unknown: float = 0.0) -> list[Operati
 
 def test_a_thousand_operations_are_explained_and_one_spoiled_read_is_not() -> None:
     calls = long_history(1000, 5)
-    assert contradiction(calls, register) is None
-    assert contradiction(long_history(1000, 20), register) is None
-    assert contradiction(long_history(1000, 5, unknown=0.02), register) is None
+    assert find_contradiction(calls, register) is None
+    assert find_contradiction(long_history(1000, 20), register) is None
+    assert find_contradiction(long_history(1000, 5, unknown=0.02), register) is None
     reads = [each for each in calls if each.name == "read"]
     spoiled = reads[3 * len(reads) // 4]
     spoiled.result = 99
-    found = contradiction(calls, register)
+    found = find_contradiction(calls, register)
     assert found is not None
     assert spoiled in found.operations
     assert len(found.operations) < 10
@@ -188,9 +188,9 @@ def test_a_question_that_takes_too_long_is_undecided(monkeypatch: pytest.MonkeyP
     calls = long_history(400, 20, unknown=0.5)
     next(each for each in reversed(calls) if each.name == "read" and each.outcome == "ok").result = 99
     with pytest.raises(Undecided):
-        contradiction(calls, register)
+        find_contradiction(calls, register)
 
 
 def test_an_operation_that_the_model_has_not_is_refused() -> None:
     with pytest.raises(BadInput, match="operation 'push': must be enqueue or dequeue: push 1 by 0"):
-        contradiction([call(0, "push", 0, 1, value=1)], queue)
+        find_contradiction([call(0, "push", 0, 1, value=1)], queue)

@@ -267,16 +267,14 @@ def test_wall_time_passes_speed_times_as_fast() -> None:
         return seen, now()
 
     began = time.monotonic()
-    seen, ended = on_loop(main, clock="wall", speed=5.0)
+    seen, ended = on_loop(main, clock="wall", pace=5.0)
     assert seen == ["early", "early, too", "late"]
     assert ended >= 0.5
     assert time.monotonic() - began >= 0.1
 
 
-@pytest.mark.parametrize("speed", [0.5, 1.0, 8.0])
-def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(
-    speed: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("pace", [0.5, 1.0, 8.0])
+def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(pace: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a wall whose clock only moves while the loop sleeps."""
     wall = [1000.0]
     monkeypatch.setattr("netsim.clock.virtual_clock.time.monotonic", lambda: wall[0])
@@ -295,8 +293,8 @@ def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(
             seen.append((now(), wall[0] - 1000.0))
         return seen
 
-    expected = [(3.0, 3.0 / speed), (3.5, 3.5 / speed), (13.5, 13.5 / speed)]
-    for got, wanted in zip(on_loop(main, clock="wall", speed=speed), expected, strict=True):
+    expected = [(3.0, 3.0 / pace), (3.5, 3.5 / pace), (13.5, 13.5 / pace)]
+    for got, wanted in zip(on_loop(main, clock="wall", pace=pace), expected, strict=True):
         assert got == pytest.approx(wanted)
 
 
@@ -312,9 +310,9 @@ def test_a_thread_wakes_a_wall_clock_loop() -> None:
     ("settings", "message"),
     [
         ({"clock": "virtuel"}, "clock = 'virtuel': must be one of virtual, wall (did you mean 'virtual'?)"),
-        ({"clock": "wall", "speed": 0}, "speed = 0: must be a number > 0"),
-        ({"speed": math.inf}, "speed = inf: must be finite"),
-        ({"speed": "fast"}, "speed = 'fast': must be a number > 0"),
+        ({"clock": "wall", "pace": 0}, "pace = 0: must be a number > 0"),
+        ({"pace": math.inf}, "pace = inf: must be finite"),
+        ({"pace": "fast"}, "pace = 'fast': must be a number > 0"),
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:

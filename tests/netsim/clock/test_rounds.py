@@ -336,7 +336,7 @@ def test_a_run_stopped_at_a_close_has_that_round_whole(until: float) -> None:
 
 def test_rounds_on_the_wall_clock() -> None:
     agents = {i: Rounder(3) for i in range(3)}
-    run = play(agents, clock="wall", speed=3.0)
+    run = play(agents, clock="wall", pace=3.0)
     for me, agent in agents.items():
         assert [(k, sender) for k, sender, _ in agent.heard] == [(k, s) for k in (1, 2, 3) for s in range(3) if s != me]
     assert run.rounds["round"].tolist() == [1, 2, 3]

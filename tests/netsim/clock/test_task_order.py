@@ -425,7 +425,7 @@ def test_asyncio_on_other_loops_makes_what_it_likes() -> None:
 
     assert asyncio.run(main()) == 3
     # In real time, where the libraries that talk to the outside need it.
-    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop("wall", speed=1000.0)) as runner:
+    with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop("wall", pace=1000.0)) as runner:
         assert runner.run(main()) == 3
 
 

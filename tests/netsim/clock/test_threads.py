@@ -150,7 +150,7 @@ class Sleeps(Agent):
 
 def test_a_pending_job_is_no_standstill() -> None:
     agents = {0: Sleeps(), 1: Sleeps()}
-    Network(topology.path(2)).run(agents, clock="wall", speed=1000.0)
+    Network(topology.path(2)).run(agents, clock="wall", pace=1000.0)
     assert [agent.result for agent in agents.values()] == ["done", "done"]
 
 
@@ -161,7 +161,7 @@ def test_after_the_last_job_a_standstill_is_one() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(Stalled, match=r"agent 0 waits for Event.wait\(\)"):
-        Network(topology.path(1)).run({0: Hangs()}, clock="wall", speed=1000.0)
+        Network(topology.path(1)).run({0: Hangs()}, clock="wall", pace=1000.0)
 
 
 @contextmanager

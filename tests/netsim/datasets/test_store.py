@@ -16,6 +16,7 @@ import pytest
 
 from netsim import datasets
 from netsim.datasets.registry import UNTRIED
+from netsim.datasets.store import where
 from netsim.errors import BadInput, NetsimError
 from netsim.links.measured import intel_lab, synthetic_lab
 from netsim.scenarios.data.files import find_table
@@ -262,7 +263,7 @@ def test_what_is_damaged_in_the_cache_is_fetched_again(served: Server, cache: Pa
     for damaged in (b"", b"half"):
         (cache / FILE).write_bytes(damaged)
         assert get(tmp_path).returncode == 0
-        assert datasets.where(datasets.SETS[NAME]) == cache / FILE
+        assert where(datasets.SETS[NAME]) == cache / FILE
         assert len(load_table(NAME).target) == 2
 
 
@@ -292,7 +293,7 @@ def test_a_killed_get_leaves_nothing_that_is_taken_for_a_table(served: Server, c
         process.communicate(timeout=60)
     served.goes_on.set()
     assert FILE not in left(cache)
-    assert datasets.where(datasets.SETS[NAME]) is None
+    assert where(datasets.SETS[NAME]) is None
     assert get(tmp_path).returncode == 0
     assert left(cache) == {FILE}
 

@@ -546,8 +546,8 @@ def test_what_cannot_be_taken_apart_is_refused() -> None:
     made, agents = network()
     with pytest.raises(BadInput, match=r"transport = 'udp': must be a netsim.distributed.Transport"):
         made.run(agents, transport="udp")  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="speed: cannot be combined with a transport"):
-        made.run(agents, transport=transport, speed=2)
+    with pytest.raises(BadInput, match="pace: cannot be combined with a transport"):
+        made.run(agents, transport=transport, pace=2)
     with pytest.raises(BadInput, match=r"argument of Network.run = 'sped'"):
         made.run(agents, sped=2)  # type: ignore[call-arg]
 
@@ -580,7 +580,7 @@ class Wall:
 
     def paced(self, epoch: float) -> PacedSelector:
         """Return a selector that sleeps on it: ten simulated seconds in one, half a second of slack."""
-        selector = PacedSelector(epoch, speed=10.0, slack=0.5)
+        selector = PacedSelector(epoch, pace=10.0, slack=0.5)
         selector._sockets.select = self.sleep
         return selector
 

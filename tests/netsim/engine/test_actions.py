@@ -57,7 +57,7 @@ def test_at_0_comes_before_agents_begin() -> None:
 
 def test_a_link_that_is_cut_at_0_carries_nothing() -> None:
     network = Network(topology.path(2))
-    network.at(0, lambda: network.set_link(0, 1, up=False, both=False))
+    network.at(0, lambda: network.set_link(0, 1, up=False, one_way=True))
     table = network.run({i: Actor(lambda me: me.broadcast("x", 1)) for i in range(2)}).ledger.table([])
     assert (table["link_down"].iloc[0], table["delivered"].iloc[0]) == (1, 1)
 

@@ -47,7 +47,7 @@ def test_one_thread_while_a_network_runs_and_as_before_afterwards() -> None:
 
 @pytest.mark.parametrize("clock", ["virtual", "wall"])
 def test_a_user_may_ask_for_more_or_leave_it_alone(clock: str) -> None:
-    pace: dict[str, Any] = {"clock": clock} | ({"speed": 100.0} if clock == "wall" else {})
+    pace: dict[str, Any] = {"clock": clock} | ({"pace": 100.0} if clock == "wall" else {})
     with threadpool_limits(limits=3, user_api="blas"):
         before = threads()
         assert seen(blas_threads=None, **pace) == before

@@ -414,7 +414,7 @@ def stubborn(script: Any) -> Agent:
     return type("Stubborn", (Agent,), {"run": script})()
 
 
-@pytest.mark.parametrize("settings", [{}, slow({"clock": "wall", "speed": 100.0})], ids=["virtual", "wall"])
+@pytest.mark.parametrize("settings", [{}, slow({"clock": "wall", "pace": 100.0})], ids=["virtual", "wall"])
 @pytest.mark.parametrize("script", STUBBORN)
 def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
     network = Network(topology.path(3))

@@ -324,7 +324,7 @@ def test_after_any_failure_the_network_is_usable_again() -> None:
     message_of(lambda: network.run(beside(Rounder(5)), [broken_probe]), NetsimError)
     message_of(lambda: network.run({i: Waiter("inbox") for i in range(3)}), Stalled)
     message_of(lambda: network.run(beside(Rounder(5)), until=-1), BadInput)
-    message_of(lambda: network.run(beside(Rounder(5)), clock="wall", speed=-1), BadInput)
+    message_of(lambda: network.run(beside(Rounder(5)), clock="wall", pace=-1), BadInput)
     assert network.run(beside(Rounder(5))).trace_hash == fresh
 
 
@@ -509,8 +509,8 @@ RATED = Link(rate=1e3)
         (lambda: two(until=-1.0), "until = -1.0: must be a number > 0"),
         (lambda: two(until=float("nan")), "until = nan: must be a number > 0"),
         (lambda: two(clock="real"), "clock = 'real': must be one of virtual, wall"),
-        (lambda: two(clock="wall", speed=0), "speed = 0: must be a number > 0"),
-        (lambda: two(speed=2), "speed = 2: must be left out but for clock = 'wall'"),
+        (lambda: two(clock="wall", pace=0), "pace = 0: must be a number > 0"),
+        (lambda: two(pace=2), "pace = 2: must be left out but for clock = 'wall'"),
     ],
 )
 def test_a_network_or_a_run_that_cannot_be(make: Callable[[], Any], message: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import netsim
 from netsim import AgentError, BadInput, Link, Network, topology
-from netsim.clock.order import Choice, Hold, Order, ordering, read
+from netsim.clock.order import Choice, Deferral, Order, ordering, read
 from netsim.testing import Listener, Talker, play
 from netsim.util.draws import plain_name
 from tests.fuzzers.networks import Case, digest
@@ -92,9 +92,9 @@ def test_a_seed_takes_other_orders_which_repeat() -> None:
 
 
 def test_what_is_held_waits_until_nothing_else_of_its_agent_is_ready() -> None:
-    order = Order(schedule=[Hold(2, 0.0, "Task-2")])
+    order = Order(schedule=[Deferral(2, 0.0, "Task-2")])
     assert slow(order, steps=30) == [True, True, False, True]
-    [hold] = order.holds
+    [hold] = order.deferrals
     assert (
         str(hold)
         == f"at 0 s agent 2: Slow.short (line {line_of(Slow.short)}, Task-2) waits until nothing else is ready"
@@ -123,8 +123,8 @@ def test_words_have_any_name(name: Any) -> None:
     for change, said in (
         (Choice(name, 0.1 + 0.2, 4, 2, 5), "Slow.long comes before Slow.short and 1 more"),
         (Choice(name, 0.5, 0, 1, 2, "agent"), f"{turn} comes before {turn}"),
-        (Hold(name, 1e-20, "Task-7"), "Slow.long (Task-7) waits"),
-        (Hold(name, 2.5, turn), f"{turn} waits"),
+        (Deferral(name, 1e-20, "Task-7"), "Slow.long (Task-7) waits"),
+        (Deferral(name, 2.5, turn), f"{turn} waits"),
     ):
         where = str(Choice(name, change.time, getattr(change, "number", 0), 1)).rpartition(": ")[0]
         line = f"{where}: {said}" + ("" if isinstance(change, Choice) else " until nothing else is ready")
@@ -208,7 +208,7 @@ def test_what_is_no_order_is_refused_in_one_line() -> None:
     with pytest.raises(BadInput, match="order: must be left out with clock"):
         run(order=1, clock="wall")
     with pytest.raises(BadInput, match=r"order = 'netsim 0.0.1, .* must be a schedule of netsim"):
-        run(order=Order(schedule=[Hold(0, 0.0, "Task-2")], version="netsim 0.0.1, Python 3.11"))
+        run(order=Order(schedule=[Deferral(0, 0.0, "Task-2")], version="netsim 0.0.1, Python 3.11"))
     with pytest.raises(BadInput, match="method = 'fair': must be"):
         Order(1, method="fair")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="schedule: must be left out with a seed"):

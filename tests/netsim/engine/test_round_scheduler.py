@@ -450,7 +450,7 @@ def test_who_is_observed_or_has_its_own_way_is_woken() -> None:
     watched = Network(GRAPH)
     watched.watch(["value"])
     assert count_at_once(watched) == 0
-    assert count_at_once(Network(GRAPH), clock="wall", speed=100.0) == 0
+    assert count_at_once(Network(GRAPH), clock="wall", pace=100.0) == 0
     assert count_at_once(Network(GRAPH), lambda: Alone(2, 1.0)) == 0
     assert count_at_once(Network(GRAPH), lambda: Noted(2, 1.0)) == 0
     kinds = itertools.cycle([Stepped, Alone])

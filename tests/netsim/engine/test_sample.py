@@ -284,7 +284,7 @@ def test_two_runs_on_one_loop_are_each_sampled() -> None:
 
 
 def test_on_the_wall_clock_rows_come_about_when_they_are_due() -> None:
-    run = Network(topology.path(2)).run({0: Beacon(4, 1.0), 1: Reader()}, sample=0.8, clock="wall", speed=50)
+    run = Network(topology.path(2)).run({0: Beacon(4, 1.0), 1: Reader()}, sample=0.8, clock="wall", pace=50)
     assert run.rounds["time_s"].tolist()[:4] == pytest.approx([0.8, 1.6, 2.4, 3.2])
     assert run.rounds["time_s"].iloc[-1] == pytest.approx(run.ended_at, rel=0.1)
     assert run.rounds["transmissions"].iloc[-1] == 4

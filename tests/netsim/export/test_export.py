@@ -190,7 +190,7 @@ def test_the_page_shows_what_tshark_prints(tmp_path: Path) -> None:
     namespace["run"].export(tmp_path / "run.pcapng")
     namespace["aired"].export(tmp_path / "air.pcapng")
     shown = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(shown) == 5
+    assert len(shown) == 3
     for command, printed in shown:
         done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout == printed

@@ -989,7 +989,7 @@ def test_without_faults_nothing_changes() -> None:
 @every("fault", [LinkDown(0, 1, at=0.5, until=2), Crash(0, at=0.5, until=2, keeps_state=True), Partition([0], 0.5, 2)])
 def test_the_end_of_a_fault_does_not_restore_what_the_program_has_cut(fault: Fault) -> None:
     network = Network(topology.path(2), Link(latency=0.25), faults=[fault])
-    network.at(0.25, lambda: network.set_link(0, 1, up=False, both=False))
+    network.at(0.25, lambda: network.set_link(0, 1, up=False, one_way=True))
     network.at(3.5, lambda: network.set_link(0, 1, up=True))
     run = network.run({0: testing.Talker([(float(t), t) for t in range(6)]), 1: Listener()})
     # Nothing but the program keeps agent 0 from being heard after 2 s.

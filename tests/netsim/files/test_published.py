@@ -19,7 +19,7 @@ import pytest
 from netsim import Agent, BadInput, Deployment, Link, Mote, Network, Radio, links, mobility, topology
 from netsim.agents import Replayed
 from netsim.faults import Move
-from netsim.files import source
+from netsim.files import content
 from netsim.files.captures import Packet, read_packets
 from netsim.files.convert import convert
 from netsim.files.places import EARTH_RADIUS_M, project
@@ -567,7 +567,7 @@ def test_small_files_that_claim_to_be_large_are_refused(tmp_path: Path, monkeypa
         np.lib.format.write_array_header_1_0(file, claims)
     message = message_of(lambda: topology.read(tmp_path / "a.npy"), BadInput)
     assert "must have the 10,000,000,000 numbers of its shape; it is cut short" in message
-    monkeypatch.setattr(source, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(content, "_MOST_BYTES", 10_000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"0 1\n" * 5000))
     for door in (topology.read, mobility.read, Deployment.read, read_packets, from_rssi, links.from_table):
         assert "must be at most 10,000 bytes" in message_of(partial(door, tmp_path / "bomb.gz"), BadInput)

@@ -176,7 +176,7 @@ KINDS = [
     {"queue": 2, "loss": loss.gilbert_elliott(0.3, burst=3)},
     {"queue_bits": 30_000, "latency": latency.uniform(0.01, 0.2), "fifo": True},
     {"loss": 0.3, "duplicate": 0.3, "corrupt": 0.3, "mtu": 500},
-    {"reliability": Reliability("ack", tries=3), "loss": 0.2, "latency": 0.01},
+    {"reliability": Reliability("ack", attempts=3), "loss": 0.2, "latency": 0.01},
     {"reliability": "nack", "loss": 0.2, "latency": 0.01},
     {"budget": Budget(20_000, per="second", over="wait", burst=20_000), "queue": 3},
     {"budget": Budget(20_000, per="second"), "header_bits": 100},

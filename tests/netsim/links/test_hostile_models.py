@@ -35,7 +35,7 @@ NUMBERS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (loss.of, {"value": 0.5}),
     (Link().with_loss, {"loss": 0.5}),
     (Budget, {"bits": 800.0, "per": "second", "burst": 1600.0}),
-    (Reliability, {"way": "ack", "timeout": 0.5, "tries": 3, "window": 8, "every": 5}),
+    (Reliability, {"way": "ack", "timeout": 0.5, "attempts": 3, "window": 8, "every": 5}),
     (
         Link,
         {"latency": 0.5, "loss": 0.25, "rate": 800.0, "queue": 4, "queue_bits": 9000, "budget": 900.0, "mtu": 60}

@@ -306,7 +306,7 @@ def test_an_agent_changes_links() -> None:
         for second in range(12):
             await me.send(1, "x", second)
             if second == 2:
-                network.set_link(0, 1, loss=1.0, both=False)
+                network.set_link(0, 1, loss=1.0, one_way=True)
             if second == 4:
                 network.set_link(0, 1, loss=0.0, latency=0.125)
             if second == 6:
@@ -370,7 +370,7 @@ def test_workers_hold_and_drop_what_each_of_them_has(count: int) -> None:
     def run(workers: int) -> Run:
         network = Network(topology.ring(6), Link(latency=latency.uniform(0.7, 1.6)), faults=faults, seed=2)
         network.at(13.5, lambda: network.set_link(0, 1, held=True, duplicate=0.5))
-        network.at(16.5, lambda: network.set_link(0, 1, held=False, loss=0.3, both=False))
+        network.at(16.5, lambda: network.set_link(0, 1, held=False, loss=0.3, one_way=True))
         network.at(18.25, lambda: network.set_link(4, 5, up=False, drops=True))
         return network.run({node: Talker(EACH_SECOND) for node in range(6)}, workers=workers, trace=True)
 

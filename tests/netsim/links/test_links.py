@@ -284,7 +284,7 @@ def test_fifo_never_reorders(extra: dict[str, Any], to: Any) -> None:
 @pytest.mark.parametrize("rate", [None, 1e6])
 def test_a_cut_link_takes_nothing_and_what_is_under_way_arrives(medium: Any, to: Any, rate: float | None) -> None:
     network = Network(nx.path_graph(2), Link(latency=1.0, rate=rate), medium=medium)
-    network.at(1.5, lambda: network.set_link(0, 1, up=False, both=False))
+    network.at(1.5, lambda: network.set_link(0, 1, up=False, one_way=True))
     network.at(3.5, lambda: network.set_link(0, 1, up=True))
     both = {i: Both(bodies((n, 100) for n in range(5)), to if to is None else 1 - i) for i in (0, 1)}
     run = network.run(both)
@@ -295,7 +295,7 @@ def test_a_cut_link_takes_nothing_and_what_is_under_way_arrives(medium: Any, to:
     assert run.ledger.wire_bits == 8 * 800
 
 
-@pytest.mark.parametrize("way", [{}, {"both": True}, {"both": False}])
+@pytest.mark.parametrize("way", [{}, {"one_way": False}, {"one_way": True}])
 def test_a_link_is_cut_and_mended_as_linkdown_does_it(way: dict[str, bool]) -> None:
     def played(network: Network) -> Run:
         return network.run({i: Both(bodies((n, 100) for n in range(5)), None) for i in range(3)})
@@ -303,7 +303,7 @@ def test_a_link_is_cut_and_mended_as_linkdown_does_it(way: dict[str, bool]) -> N
     by_hand = Network(nx.path_graph(3), Link(latency=0.1))
     by_hand.at(1.5, lambda: by_hand.set_link(0, 1, up=False, **way))
     by_hand.at(3.5, lambda: by_hand.set_link(0, 1, up=True, **way))
-    one_way = not way.get("both", True)
+    one_way = way.get("one_way", False)
     script = Network(nx.path_graph(3), Link(latency=0.1), faults=[LinkDown(0, 1, at=1.5, until=3.5, one_way=one_way)])
     run = played(by_hand)
     pd.testing.assert_frame_equal(run.ledger.table(), played(script).ledger.table())
@@ -315,7 +315,7 @@ def test_a_link_is_cut_and_mended_as_linkdown_does_it(way: dict[str, bool]) -> N
 def test_a_half_mended_link_stays_cut_the_other_way() -> None:
     network = Network(nx.path_graph(2), Link())
     network.at(1.5, lambda: network.set_link(0, 1, up=False))
-    network.at(3.5, lambda: network.set_link(1, 0, up=True, both=False))
+    network.at(3.5, lambda: network.set_link(1, 0, up=True, one_way=True))
     run = network.run({i: Both(bodies((n, 100) for n in range(5)), None) for i in (0, 1)})
     assert counts(run, sender=0) == {"delivered": 2, "link_down": 3}
     assert counts(run, sender=1) == {"delivered": 3, "link_down": 2}

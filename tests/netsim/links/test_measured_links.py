@@ -23,7 +23,7 @@ TABLE = pd.DataFrame(
 measured = pytest.mark.skipif(not os.environ.get("NETSIM_DATA"), reason="NETSIM_DATA is not set")
 
 
-def losses(found: links.Measured) -> dict[Any, float]:
+def losses(found: links.LinkedGraph) -> dict[Any, float]:
     return {ends: pytest.approx(link.loss_model.mean) for ends, link in found.links.items()}
 
 

@@ -1,4 +1,4 @@
-"""The page of a run that goes on, in a real browser, and `netsim run --watch` (docs/replay.md)."""
+"""The page of a run that goes on, in a real browser, and `netsim run --live` (docs/replay.md)."""
 
 import json
 import os
@@ -176,7 +176,7 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
         "shown",
     ]
     process = subprocess.Popen(
-        [*command, "--watch", "--pace", "3"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--live", "--pace", "3"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     output = process.stdout.readline()
@@ -210,9 +210,9 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--pace", "2"], "pace = 2: must go with --watch"),
-        (["--no-browser"], "no-browser: must go with --watch"),
-        (["--watch", "--pace", "0"], "pace = 0"),
+        (["--pace", "2"], "pace = 2: must go with --live"),
+        (["--no-browser"], "no-browser: must go with --live"),
+        (["--live", "--pace", "0"], "pace = 0"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(words: list[str], expected: str, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_flags_that_make_no_sense_are_refused(words: list[str], expected: str, t
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 def test_an_interrupt_ends_it_at_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MAIN, "run", "coke", "--watch", "--rounds", "100000", "--out", "cut"]
+    command = [sys.executable, "-c", MAIN, "run", "coke", "--live", "--rounds", "100000", "--out", "cut"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert process.stdout is not None

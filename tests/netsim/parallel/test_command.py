@@ -28,7 +28,7 @@ def test_a_run_folder_is_the_same_over_workers(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (("--workers", "0"), "workers = 0: must be a whole number >= 1"),
-        (("--workers", "2", "--watch", "--no-browser"), "workers = 2: must be 1 with --watch"),
+        (("--workers", "2", "--live", "--no-browser"), "workers = 2: must be 1 with --live"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(flags: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -39,5 +39,5 @@ def test_what_cannot_be_is_refused_in_one_line(flags: tuple[str, ...], message: 
 
 
 def test_no_address_is_shown_for_a_run_that_cannot_be_watched(tmp_path: Path) -> None:
-    done = call(*FLAGS, "--workers", "2", "--watch", "--no-browser", cwd=tmp_path)
+    done = call(*FLAGS, "--workers", "2", "--live", "--no-browser", cwd=tmp_path)
     assert "http" not in done.stdout + done.stderr

@@ -31,7 +31,7 @@ def shadow_of(model: LogDistance, seed: int, a: Any, b: Any) -> float:
 def powers_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
     """P = P_t − PL(d) − X of each pair in turn."""
     return {
-        (a, b): model.transmit_power
+        (a, b): model.transmit_dbm
         - model.path_loss(math.dist(places[a], places[b]))
         - (shadow_of(model, seed, a, b) if model.shadowing else 0.0)
         for a, b in permutations(places, 2)
@@ -65,7 +65,7 @@ models = st.builds(
     shadowing=st.sampled_from([0.0, 1.0, 7.0]),
     symmetric=st.booleans(),
     fading=st.sampled_from([0.0, 0.5, 4.0]),
-    transmit_power=st.sampled_from([-20.0, 0.0]),
+    transmit_dbm=st.sampled_from([-20.0, 0.0]),
 )
 fields = st.builds(
     a_field, st.integers(0, 5), st.integers(2, 25), st.integers(1, 3), st.sampled_from([0.0, 30.0, 300.0, 1e4])

@@ -607,7 +607,7 @@ def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: f
 
 
 def test_a_radio_runs_on_the_wall_clock() -> None:
-    run = radio_run(topology.path(2), {0: talk(0.0, 0.0, to=1)}, Radio(acks=True), clock="wall", speed=20.0, until=4.0)
+    run = radio_run(topology.path(2), {0: talk(0.0, 0.0, to=1)}, Radio(acks=True), clock="wall", pace=20.0, until=4.0)
     assert counts(run) == {"delivered": 2}
 
 

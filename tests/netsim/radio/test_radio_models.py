@@ -18,7 +18,7 @@ PAIR = {"a": (0.0, 0.0), "b": (30.0, 40.0)}
 
 def test_reception_is_that_of_the_normal_distribution() -> None:
     """Φ((P − PL(d) − θ)/σ) at 50 m: PL = 40 + 30·log10(50) = 90.97 dB."""
-    model = LogDistance(exponent=3, reference_loss=40, fading=5, transmit_power=0, sensitivity=-95)
+    model = LogDistance(exponent=3, reference_loss=40, fading=5, transmit_dbm=0, sensitivity=-95)
     expected = norm.cdf((0 - (40 + 30 * math.log10(50)) + 95) / 5)
     assert model.reception(PAIR) == {("a", "b"): pytest.approx(expected), ("b", "a"): pytest.approx(expected)}
 
@@ -75,7 +75,7 @@ def test_positions_too_far_apart_are_named_as_such(both: bool) -> None:
         LogDistance(fading=4.0).network({"a": (0, 0), "b": (500, 0)}, both=both)
     way = " each way" if both else ""
     assert str(caught.value) == (
-        "positions: must be nearer to one another, or transmit_power larger; the best pair receives "
+        "positions: must be nearer to one another, or transmit_dbm larger; the best pair receives "
         f"3e-11{way} (least = 0.01), the strongest signal is -121.2 dBm (sensitivity = -95)"
     )
 

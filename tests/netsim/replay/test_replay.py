@@ -371,9 +371,9 @@ play(Talker([(0.0, 1)]), Listener(), trace=True).replay("page.html")
 # --- run folders and files --------------------------------------------------------------------------------------------
 
 
-def saved(scenario: str, out: Path, **parameters: Any) -> Path:
+def saved(study_name: str, out: Path, **parameters: Any) -> Path:
     """Return a run folder without figures, which take the most time."""
-    study = find_study(scenario).execute(**parameters)
+    study = find_study(study_name).execute(**parameters)
     study.formats = Formats(figures=())
     return study.save(out)
 

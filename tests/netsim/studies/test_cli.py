@@ -25,7 +25,7 @@ QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of the coke scenario, quantized and on lossy links."""
+    """A run folder of the coke study, quantized and on lossy links."""
     out = tmp_path_factory.mktemp("run") / "coke"
     done = call("run", "coke", *QUICK, "--bits", "3", "--loss", "0.1", "--trace", "--out", str(out), cwd=out.parent)
     assert done.returncode == 0, done.stderr
@@ -123,7 +123,7 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run", "cok"], "scenario = 'cok': must be one of aloha, averaging, bench, "),
+        (["run", "cok"], "study = 'cok': must be one of aloha, averaging, bench, "),
         (["run", "coke", "--los", "0.1"], "--loss"),
         (["run", "coke", "--loss", "1.3"], "loss = 1.3: must be a probability in [0, 1]"),
         (["run", "coke", "--loss", "many"], "--loss"),
@@ -148,7 +148,7 @@ def test_without_out_the_next_free_folder_is_taken(tmp_path: Path) -> None:
         ),
         (["run", "coke", "--sigma", "0"], "sigma = 0.0: must be"),
         (["run", "coke", "--rows", "50"], "rows = 50: must be left out"),
-        (["run", "missing.py"], "scenario = 'missing.py': must be an existing Python file"),
+        (["run", "missing.py"], "study = 'missing.py': must be an existing Python file"),
         (["show", "nowhere"], "run folder = 'nowhere': must be what `netsim run` wrote"),
         (["shaw"], "shaw"),
     ],
@@ -186,7 +186,7 @@ def test_an_agent_that_raises_is_named_with_its_round_and_line(tmp_path: Path) -
         "    graph = topology.path(agents)\n"
         "    study.run('mine', Network(graph), {i: Divider() for i in graph}, [], 5)\n"
         "def _report(study, table):\n"
-        "    'A helper, and no scenario.'\n"
+        "    'A helper, and no study.'\n"
     )
     done = call("run", "mine.py", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
@@ -322,9 +322,9 @@ def mine(study, *, agents: int = 2, fail: str = "") -> None:
         ),
         (
             "report",
-            "netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 20): division by zero; what the",
+            "netsim: study 'mine.py' raised ZeroDivisionError (mine.py, line 20): division by zero; what the",
         ),
-        ("exit", "netsim: scenario 'mine.py' raised SystemExit (mine.py, line 22): no message; what there is so far "),
+        ("exit", "netsim: study 'mine.py' raised SystemExit (mine.py, line 22): no message; what there is so far "),
     ],
 )
 def test_finished_runs_are_kept_when_what_follows_fails(fail: str, line: str, tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_scenario_that_raises_before_anything_was_run_leaves_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = call("run", "mine.py", "--fail", "first", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == ("netsim: scenario 'mine.py' raised ZeroDivisionError (mine.py, line 15): division by zero\n")
+    assert done.stderr == ("netsim: study 'mine.py' raised ZeroDivisionError (mine.py, line 15): division by zero\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
@@ -355,7 +355,7 @@ def test_a_file_with_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
     done = call("run", "mine.py", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
-        "netsim: scenario = 'mine.py': must be a Python file that runs; "
+        "netsim: study = 'mine.py': must be a Python file that runs; "
         "ModuleNotFoundError (mine.py, line 1): No module named 'no_such_module'\n"
     )
 

@@ -54,7 +54,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Conditio
         if self.core == "none":
             return "agent 0 raised ZeroDivisionError"
         given = {"number": self.hash_seed}
-        study = find_study(job.scenario).execute(job.trace, **given)
+        study = find_study(job.study).execute(job.trace, **given)
         verification.write(study, folder)
         return ""
 

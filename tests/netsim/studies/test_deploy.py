@@ -119,11 +119,11 @@ def planned(folder: Path, study: Path, rounds: int, round_time: float = 0.3) -> 
     """Write a deployment of three processes, and return it."""
     from netsim.studies.catalogue import find_study
 
-    scenario = find_study(str(study))
+    definition = find_study(str(study))
     hosts = tuple(Host(f"p{i}", place) for i, place in enumerate(addresses(3)))
     parameters = {"rounds": rounds, "loss": 0.0, "twice": False, "seed": 0}
     settings = Connection(round_time=round_time, silence=2.0, patience=30.0)
-    plan = Plan(str(study), parameters, settings, hosts, runs=1, sha256=scenario.sha256)
+    plan = Plan(str(study), parameters, settings, hosts, runs=1, sha256=definition.sha256)
     folder.mkdir()
     plan.write(folder)
     return plan

@@ -614,7 +614,7 @@ def test_an_edited_folder_is_shown_or_refused_in_one_line(seed: int, folder: Pat
     ("name", "change", "wanted"),
     [
         ("settings", lambda tree: tree.update(parameters=[1]), "settings.json: 'parameters' must be dict, not list"),
-        ("settings", lambda tree: tree.pop("scenario"), "settings.json must have 'scenario'"),
+        ("settings", lambda tree: tree.pop("study"), "settings.json must have 'study'"),
         ("settings", lambda tree: tree.update(core=3), "settings.json: 'core' must be str, not int"),
         ("summary", lambda tree: tree.update(notes="x"), "summary.json: 'notes' must be list, not str"),
         ("summary", lambda tree: tree.update(notes=[1]), "summary.json: notes[0] must not be int"),
@@ -803,14 +803,14 @@ def written(folder: Path, text: str, name: str = "mine") -> str:
 @pytest.mark.parametrize("name", ["mine", "json", "numpy", "netsim", "with-dash", "mit größe", "a.b"])
 def test_a_file_may_postpone_its_annotations_and_have_any_name(name: str, tmp_path: Path) -> None:
     before = dict(sys.modules)
-    scenario = catalogue.find_study(written(tmp_path, MODERN.replace("NAME", "scenario"), name))
-    assert [each.name for each in scenario.parameters] == ["loss", "seed", "agents", "tags"]
-    assert [each.kind for each in scenario.parameters] == [float, int, int, str]
-    assert [each.optional for each in scenario.parameters] == [True, True, False, True]
-    study = scenario.execute(agents=5)
+    definition = catalogue.find_study(written(tmp_path, MODERN.replace("NAME", "experiment"), name))
+    assert [each.name for each in definition.parameters] == ["loss", "seed", "agents", "tags"]
+    assert [each.kind for each in definition.parameters] == [float, int, int, str]
+    assert [each.optional for each in definition.parameters] == [True, True, False, True]
+    study = definition.execute(agents=5)
     assert len(study.runs["idle"].agents) == 5
     # pandas and the like may have come in; nothing of ours stays, and nothing was replaced.
-    assert not [key for key in sys.modules if "_scenario_" in key]
+    assert not [key for key in sys.modules if "_study_" in key]
     assert all(sys.modules[key] is module for key, module in before.items())
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.py"], "no __pycache__"
 
@@ -851,9 +851,9 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
 )
 def test_a_file_that_does_not_run_is_refused_with_its_line(text: str, wanted: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must be a Python file that runs; {wanted}"):
+    with pytest.raises(BadInput, match=rf"^study = (?!.*\n).*: must be a Python file that runs; {wanted}"):
         catalogue.find_study(path)
-    assert not [key for key in sys.modules if "_scenario_" in key]
+    assert not [key for key in sys.modules if "_study_" in key]
 
 
 def test_a_script_that_runs_only_as_the_main_module_is_told_so(tmp_path: Path) -> None:
@@ -865,7 +865,7 @@ def test_a_script_that_runs_only_as_the_main_module_is_told_so(tmp_path: Path) -
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_bytes(b"x = '\xff'\n")
-    with pytest.raises(BadInput, match=r"^scenario = (?!.*\n).*: must be a Python file that runs; SyntaxError"):
+    with pytest.raises(BadInput, match=r"^study = (?!.*\n).*: must be a Python file that runs; SyntaxError"):
         catalogue.find_study(str(tmp_path / "mine.py"))
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(BadInput, match="an existing Python file"):
@@ -887,7 +887,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 )
 def test_a_parameter_that_can_be_no_flag_is_refused(signature: str, wanted: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"def mine({signature}) -> None:\n    pass\n")
-    with pytest.raises(BadInput, match=rf"^scenario = (?!.*\n).*: must (have|give its parameter) {wanted}"):
+    with pytest.raises(BadInput, match=rf"^study = (?!.*\n).*: must (have|give its parameter) {wanted}"):
         catalogue.find_study(path)
 
 

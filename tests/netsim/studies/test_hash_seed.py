@@ -86,7 +86,7 @@ def test_points_of_a_sweep_have_the_same_hash_seed_in_all_processes(tmp_path: Pa
 def test_status_and_interrupt_are_those_of_the_command(tmp_path: Path) -> None:
     done = by_module("run", "nothing", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("netsim: scenario = 'nothing': must be one of ")
+    assert done.stderr.startswith("netsim: study = 'nothing': must be one of ")
     (tmp_path / "slow.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     usual = {name: value for name, value in environment().items() if name != "PYTHONHASHSEED"}
     words = [sys.executable, "-m", "netsim", "run", "slow.py"]

@@ -150,7 +150,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import(moment: str, tmp_path: Path
     [
         ("agent", 4, "agent 0 raised ZeroDivisionError in round 5 (slow.py, line 13): division by zero"),
         ("stall", 5, "every task waits for what can never come"),
-        ("well", 4, "scenario 'slow.py' raised ZeroDivisionError (slow.py, line 32): division by zero"),
+        ("well", 4, "study 'slow.py' raised ZeroDivisionError (slow.py, line 32): division by zero"),
     ],
 )
 def test_a_run_that_fails_hands_over_what_there_is(end: str, rounds: int, expected: str, room: Path) -> None:

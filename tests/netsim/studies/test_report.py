@@ -233,9 +233,9 @@ def test_figures_keep_a_size_that_was_chosen() -> None:
 
 
 def test_a_study_that_says_nothing_asks_what_its_docstring_says() -> None:
-    scenario = find_study("averaging")
-    assert scenario.prepare().question == scenario.title
-    assert scenario.title.endswith(".")
+    definition = find_study("averaging")
+    assert definition.prepare().question == definition.title
+    assert definition.title.endswith(".")
 
 
 def test_only_of_a_run_with_a_trace_are_there_links_to_the_replay(tmp_path: Path) -> None:

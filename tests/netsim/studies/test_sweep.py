@@ -224,7 +224,7 @@ def test_what_a_killed_sweep_was_writing_is_cleared_away(study: str, tmp_path: P
 def test_the_command_prints_the_result(study: str, tmp_path: Path) -> None:
     done = call("sweep", study, "--seed", "0:3", "--fail", "1", "--no-deaf", "--out", "out", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "seed=1 failed: scenario" in done.stdout
+    assert "seed=1 failed: study" in done.stdout
     assert done.stdout.splitlines()[-1] == "out: 2 of 3 points, 1 failed; points.csv"
     assert list(pd.read_csv(tmp_path / "out" / "points.csv")["seed"]) == [0, 2]
     wrong = call("sweep", study, "--sed", "0:3", "--out", "other", cwd=tmp_path)

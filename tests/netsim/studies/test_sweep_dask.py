@@ -364,7 +364,7 @@ def test_a_worker_without_the_data_or_the_study_is_named(
         expected = refusal(mine, out=tmp_path / "other", dask=cluster.scheduler_address)
     finally:
         everywhere(show_files)
-    assert expected.startswith(f"scenario = {mine!r}: worker tcp://127.0.0.1:")
+    assert expected.startswith(f"study = {mine!r}: worker tcp://127.0.0.1:")
     assert expected.endswith("as here; it has none")
 
 

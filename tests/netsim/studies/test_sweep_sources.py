@@ -195,24 +195,24 @@ CHANGES = [
 def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     change: Callable[..., Any], jobs: int, study: str, tmp_path: Path
 ) -> None:
-    scenario, given, path, edit = change(study, tmp_path)
+    study, given, path, edit = change(study, tmp_path)
     out = tmp_path / "out"
-    sweep(scenario, out=out, seed=[0, 1], jobs=jobs, **given)
+    sweep(study, out=out, seed=[0, 1], jobs=jobs, **given)
     before = files(out)
     edit()
     for seeds in ([0, 1, 2], [0, 1]):
-        expected = refusal(scenario, out=out, seed=seeds, jobs=jobs, **given)
+        expected = refusal(study, out=out, seed=seeds, jobs=jobs, **given)
         assert expected.startswith(
             f"out = {str(out)!r}: must hold points that ran with the current code and data; {path} "
         )
         assert "changed since 2 of its 2 points ran" in expected
         assert "--redo" in expected
     assert files(out) == before, "what is refused changes nothing"
-    sweep(scenario, out=out, seed=[0, 1, 2], jobs=jobs, redo=True, **given)
-    sweep(scenario, out=tmp_path / "whole", seed=[0, 1, 2], jobs=jobs, **given)
+    sweep(study, out=out, seed=[0, 1, 2], jobs=jobs, redo=True, **given)
+    sweep(study, out=tmp_path / "whole", seed=[0, 1, 2], jobs=jobs, **given)
     assert files(out) == files(tmp_path / "whole")
     # Now all is of one version again.
-    sweep(scenario, out=out, seed=[0, 1, 2, 3], jobs=jobs, **given)
+    sweep(study, out=out, seed=[0, 1, 2, 3], jobs=jobs, **given)
 
 
 def test_a_file_that_is_the_same_though_touched_moved_or_linked_is_no_change(

@@ -167,9 +167,7 @@ def test_bad_input_ends_in_one_line(words: list[str], why: str, tmp_path: Path) 
 def test_what_cannot_be_tuned_ends_in_one_line(tmp_path: Path) -> None:
     for study in ("aloha", "averaging", "bench"):
         line = refused("tune", study, "--over", "eta=0.1:1", "--out", "tuned", cwd=tmp_path)
-        assert line.startswith(
-            f"netsim: scenario = '{study}': must be a file with an experiment, or a study that is one"
-        )
+        assert line.startswith(f"netsim: study = '{study}': must be a file with an experiment, or a study that is one")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     assert "must be a new or empty folder" in refused(*TUNE, "--out", "full", cwd=tmp_path)
@@ -295,7 +293,7 @@ def test_of_several_files_a_run_takes_the_first_that_was_tuned_for_its_condition
         "[]",
         '{"best": [], "spent": []}',
         '{"best": 3, "spent": []}',
-        '{"best": [{"when": {}, "methods": {"DKLA": {"rho": 0.1}}}], "seeds": [1], "per": [], "scenario": "coke"}',
+        '{"best": [{"when": {}, "methods": {"DKLA": {"rho": 0.1}}}], "seeds": [1], "per": [], "study": "coke"}',
     ],
 )
 def test_a_file_that_tuning_did_not_write_is_refused(text: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("all_undrawn")
 FILE = '''
 """Counting on a ring."""
 import netsim
-from netsim import Experiment, Links, Link, Method, sweep, topology
+from netsim import Experiment, Links, Link, Method, vary, topology
 
 
 class Counts(netsim.Agent):
@@ -51,7 +51,7 @@ PLAIN = (
     + """
 experiment = Experiment(
     methods={"counts": Method(Counts)}, networks=Links(link=Link(), graph=topology.ring(3)), measure=[total],
-    names={"step": "methods.counts.step", "loss": "network.link.loss"}, grid=sweep("loss", [0.0, 0.5]), seeds=[0],
+    names={"step": "methods.counts.step", "loss": "network.link.loss"}, grid=vary("loss", [0.0, 0.5]), seeds=[0],
     rounds=2,
 )
 """
@@ -199,7 +199,7 @@ def test_a_sweep_limits_the_time_and_memory_of_each_cell(monkeypatch: pytest.Mon
 
 
 def test_tuning_takes_what_the_file_has_as_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    over = "over = {'method.step': netsim.Choice([3, 1, 2])}\n"
+    over = "over = {'method.step': netsim.OneOf([3, 1, 2])}\n"
     (folder / "plain.py").write_text(PLAIN + over)
     words = ["--seeds", "10", "--validation", "20", "--metric", "total", "--loss", "0"]
     netsim("tune", "plain.py", *words, "--candidates", "3", "--finalists", "1", "--out", "tuned")

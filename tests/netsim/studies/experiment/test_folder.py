@@ -54,7 +54,7 @@ def test_only_what_is_new_runs(tmp_path: Path) -> None:
     assert small(methods={"one": one}, seeds=range(3)).run(tmp_path).ran == 1
     two = small(methods={"one": one, "two": Method(DKLA, rho=0.1)}, seeds=range(3))
     assert two.run(tmp_path).ran == 3
-    grid = netsim.sweep("method.eta", [0.1, 0.2])
+    grid = netsim.vary("method.eta", [0.1, 0.2])
     # Only one of them has the parameter, and 0.1 is there.
     assert small(methods=two.methods, seeds=range(3), grid=grid).run(tmp_path).ran == 3
     assert small(methods=two.methods, seeds=range(3), grid=grid, names={"eta": "method.eta"}).run(tmp_path).ran == 0

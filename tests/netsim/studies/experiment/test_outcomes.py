@@ -300,7 +300,7 @@ def test_a_setting_and_a_measure_of_one_name_are_two_columns_also_where_a_run_fa
         problem=fails_for(1),
         methods={"bad": GOOD},
         names={"gap": "method.eta"},
-        grid=netsim.sweep("gap", [0.1, 0.2]),
+        grid=netsim.vary("gap", [0.1, 0.2]),
     ).run()
     assert results.runs["given_gap"].tolist() == [0.1, 0.1, 0.2, 0.2]
     assert results.runs["gap"].isna().tolist() == [False, True, False, True]

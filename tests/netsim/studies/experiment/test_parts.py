@@ -24,8 +24,8 @@ from netsim import (
     Network,
     agents,
     product,
-    sweep,
     topology,
+    vary,
 )
 from netsim.agents import COKE, DKLA, DPSGD, EF21, Geometric, RunningSums
 from netsim.coders import Coder, ErrorFeedback, Exact, Float, Uniform
@@ -65,7 +65,7 @@ def test_a_path_to_nothing_is_refused(path: str) -> None:
     with pytest.raises(BadInput, match="path = "):
         small().with_values({path: 1.0})
     with pytest.raises(BadInput, match="path = "):
-        small(grid=sweep(path, [1.0]))
+        small(grid=vary(path, [1.0]))
     with pytest.raises(BadInput, match="path = "):
         small(names={"short": path})
 
@@ -146,7 +146,7 @@ def test_a_function_makes_agents_and_its_arguments_are_parameters() -> None:
     def made(setup: Any, step: int = 1) -> dict[Any, netsim.Agent]:
         return {node: Counts(setup.rounds, step) for node in setup.graph}
 
-    found = counting(methods={"made": made}, grid=sweep("method.step", [1, 5])).run()
+    found = counting(methods={"made": made}, grid=vary("method.step", [1, 5])).run()
     assert list(found.runs["total"]) == [9, 45]
 
 
@@ -369,7 +369,7 @@ def test_a_required_argument_of_a_problem_may_be_given_by_its_path() -> None:
     def problem(seed: int, agents: int, noise: float = 0.1) -> Any:
         return least_squares(seed, agents, noise)
 
-    runs = small(problem=problem, grid=sweep("problem.agents", [3, 4]), rounds=2, seeds=[0]).run().runs
+    runs = small(problem=problem, grid=vary("problem.agents", [3, 4]), rounds=2, seeds=[0]).run().runs
     assert runs["transmissions"].tolist() == [6, 6, 8, 8]
     same = small(problem=partial(problem, agents=4), rounds=2, seeds=[0])
     assert same.values("problem.agents") == [4]
@@ -397,7 +397,7 @@ def test_runs_of_different_methods_see_the_same_random_numbers() -> None:
 
 def test_a_figure_has_a_panel_for_each_setting_and_at_most_eight_lines() -> None:
     methods = {f"DKLA {number}": Method(DKLA, rho=0.01 * number) for number in range(1, 11)}
-    found = small(methods=methods, grid=sweep("network.link.loss", [0.0, 0.1]), rounds=3).run()
+    found = small(methods=methods, grid=vary("network.link.loss", [0.0, 0.1]), rounds=3).run()
     figure = found.figure()
     panels = [panel for panel in figure.axes if panel.get_visible()]
     assert [len(panel.lines) for panel in panels] == [8, 2, 8, 2]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import BadInput, Between, Link, Links, Method, sweep
+from netsim import BadInput, Between, Link, Links, Method, vary
 from netsim.agents import DKLA, DPSGD
 from netsim.studies.experiment.report import _answer, _figures
 from netsim.studies.experiment.results import Results
@@ -21,7 +21,7 @@ from netsim.studies.paired import holm
 from netsim.studies.paper_tables import latex
 from netsim.studies.seeds import Seeds
 from tests.command import call
-from tests.netsim.studies.experiment.parts import counting, small
+from tests.netsim.studies.experiment.parts import Counts, counting, small
 from tests.netsim.studies.experiment.test_outcomes import Fails, fails_for
 from tests.netsim.studies.experiment.test_scripts import SMALL
 
@@ -33,7 +33,7 @@ METHODS = {"DKLA": Method(DKLA, rho=0.1), "steep": Method(DPSGD, eta=50.0), "bad
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     networks = {"ideal": Links(), "lossy": Links(link=Link(loss=0.2))}
-    noises = sweep("problem.noise", [0.1, 0.2])
+    noises = vary("problem.noise", [0.1, 0.2])
     experiment = small(methods=METHODS, networks=networks, grid=noises, seeds=range(2), rounds=6)
     found: Results = experiment.run(tmp_path_factory.mktemp("report") / "out")
     return found
@@ -125,6 +125,21 @@ def test_page_begins_with_the_least_median_and_its_interval_over_the_seeds(resul
     assert _answer(counting().run(), "All ended.") == ["All ended.", ""], "no error judges them"
 
 
+def test_page_begins_with_the_best_method_by_each_goal() -> None:
+    methods = {name: Method(Counts, step=step) for name, step in (("one", 1), ("two", 2), ("also one", 1))}
+    share = {"share": 0.5}
+    asked = counting(methods=methods, after=[lambda run: share], goals=["total", "share"], seeds=range(8))
+    assert _answer(asked.run(), "All ended.") == [
+        "one has the least median total, 9; the sign test cannot tell also one from it. "
+        "one has the greatest median share, 0.5; the sign test cannot tell two and also one from it.",
+        "total 9; share 0.5: 95 % interval of the median (order statistics, n = 8) over the seeds. All ended.",
+    ]
+    with pytest.raises(BadInput, match=r"^goals = 'totals': must be one of .*total"):
+        counting(goals=["totals"]).run().report("unwritten.html")
+    with pytest.raises(BadInput, match=r"^goals = 'total': must be a list of columns$"):
+        counting(goals="total")
+
+
 def test_dead_runs_are_in_the_figures(results: Results) -> None:
     for _, draw in _figures(results):
         for panel in draw().axes:
@@ -140,13 +155,13 @@ def test_many_panels_are_several_figures_and_many_lines_several_panels() -> None
     methods = {f"D-PSGD {number}": Method(DPSGD, eta=0.1 + number / 100) for number in range(9)}
     ((_, draw),) = _figures(small(methods=methods, seeds=[0], rounds=1).run())
     assert [len(panel.lines) for panel in draw().axes] == [8, 1]
-    noises = sweep("problem.noise", [0.1, 0.2]) * sweep("network.round_period", [1.0, 2.0, 3.0, 4.0, 5.0])
+    noises = vary("problem.noise", [0.1, 0.2]) * vary("network.round_period", [1.0, 2.0, 3.0, 4.0, 5.0])
     captions = [each for each, _ in _figures(small(grid=noises, seeds=[0], rounds=1).run())]
     assert captions[-2:] == [f"gap against round, problem.noise = {noise}: one seed." for noise in (0.1, 0.2)]
 
 
 def test_without_an_error_there_are_the_medians_and_a_figure_of_each_measure(tmp_path: Path) -> None:
-    found = counting(after=[lambda run: {"ended_at": run.ended_at}], grid=sweep("method.step", [1, 2])).run()
+    found = counting(after=[lambda run: {"ended_at": run.ended_at}], grid=vary("method.step", [1, 2])).run()
     page = found.report(tmp_path / "page.html").read_text()
     assert [line[-2:] for line in rows(page, "Medians over the seeds")] == [["9", "3"], ["18", "3"]]
     captions = [html.unescape(each) for each in re.findall(r"<figcaption>(.*?)</figcaption>", page)]

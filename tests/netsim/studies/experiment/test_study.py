@@ -11,7 +11,7 @@ from netsim import BadInput, Grid, Link, Links, Method, topology
 from netsim.agents import COKE, DKLA, DPSGD, Accumulated, FedAvg, Geometric, RunningSums
 from netsim.coders import Uniform
 from netsim.studies import Study, catalogue
-from netsim.studies.experiment import Experiment, Named, Problem, Seeds, Task
+from netsim.studies.experiment import Experiment, NamedValue, Problem, Seeds, Task
 from netsim.studies.experiment.study import Played, play, study_of
 from tests.netsim.studies.experiment.parts import counting, least_squares, small
 
@@ -77,14 +77,14 @@ def experiment(
 
 
 def run(**flags: Any) -> Study:
-    scenario = catalogue._describe("mine", study_of(experiment))
-    return scenario.execute(**flags)
+    definition = catalogue._describe("mine", study_of(experiment))
+    return definition.execute(**flags)
 
 
 def test_its_flags_are_arguments_fields_of_parts_and_short_names() -> None:
-    scenario = catalogue._describe("mine", study_of(experiment))
-    assert scenario.title == "What is compared."
-    known = {each.name: each for each in scenario.parameters}
+    definition = catalogue._describe("mine", study_of(experiment))
+    assert definition.title == "What is compared."
+    known = {each.name: each for each in definition.parameters}
     assert {"censored", "agents", "noise", "loss", "rounds", "rho", "set", "settings", "seed"} <= set(known)
     assert (known["rho"].kind, known["rho"].default) == (float, None)
     assert known["rho"].description.endswith("[default: 0.1]")
@@ -132,16 +132,16 @@ def test_values_are_set_by_method_and_by_path() -> None:
     ],
 )
 def test_what_a_part_cannot_take_is_refused_before_anything_runs(flags: dict[str, Any], message: str) -> None:
-    scenario = catalogue._describe("mine", study_of(experiment))
-    study = scenario.prepare(**flags)
+    definition = catalogue._describe("mine", study_of(experiment))
+    study = definition.prepare(**flags)
     with pytest.raises(BadInput, match=message):
-        scenario.play(study)
+        definition.play(study)
     assert not study.runs
 
 
 def test_settings_are_named_and_run_method_by_method() -> None:
     grid = Grid(
-        {"network.link.loss": Named(name, loss), "method.duals": Named(name, duals)}
+        {"network.link.loss": NamedValue(name, loss), "method.duals": NamedValue(name, duals)}
         for name, loss, duals in (("ideal", 0.0, Accumulated()), ("sums", 0.2, RunningSums()))
     )
     methods = {"DKLA": Method(DKLA, rho=0.1), "COKE": Method(COKE, rho=0.1, censor=Geometric(0.1, 0.9))}

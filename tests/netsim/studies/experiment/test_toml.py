@@ -21,7 +21,7 @@ OWN = '''
 from dataclasses import dataclass
 
 import netsim
-from netsim import Ending, Experiment, Link, Links, Method, sweep, topology
+from netsim import Ending, Experiment, Link, Links, Method, vary, topology
 from netsim.agents import DKLA, LocalProblem, Squared
 from netsim.coders import Exact, Uniform
 from netsim.faults import Crash
@@ -72,7 +72,7 @@ experiment = Experiment(
         "lost": Links(link=fading),
     },
     names={"coder": "methods.coded.coder", "noise": "problem.noise"},
-    grid=sweep("coder", {"4-bit": Uniform(4), "float64": Exact()}) * sweep("noise", [0.0, 0.2]),
+    grid=vary("coder", {"4-bit": Uniform(4), "float64": Exact()}) * vary("noise", [0.0, 0.2]),
     measure=[norm],
     after=[moved],
     ending=Ending(target=0.1),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim import BadInput, Between, Choice, Experiment, Links, Method, sweep, topology
+from netsim import BadInput, Between, Experiment, Links, Method, OneOf, topology, vary
 from netsim.agents import DKLA
 from netsim.coders import Exact, Float
 from netsim.studies.experiment.command import ranges_of
@@ -81,7 +81,7 @@ def test_of_equal_candidates_the_first_stays_and_every_seed_is_spent(tmp_path: P
 def test_seeds_are_compared_by_their_median_or_mean(of: str, step: str) -> None:
     made = scored(lambda step, seed: {0.0: 5.0, 1.0: 9.0 if seed == 202 else 0.5, 2.0: 1.0}[step])
     how: dict[str, Any] = {"seeds": [100], "validation": range(200, 203), "candidates": 3, "of": of}
-    assert made.tune({"method.step": Choice([1.0, 2.0])}, **how).chosen["step"][0] == step
+    assert made.tune({"method.step": OneOf([1.0, 2.0])}, **how).chosen["step"][0] == step
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_seeds_are_compared_by_their_median_or_mean(of: str, step: str) -> None:
         ({"seeds": [0, 7]}, r"seeds = \[0\]: must be seeds on which nothing else runs"),
         ({"seeds": [7], "validation": [7, 8]}, r"validation = \[7\]: must be seeds"),
         ({"seeds": []}, "seeds = .*one seed at least"),
-        ({"seeds": 0}, r"seeds = \[0\]: must be seeds"),
-        ({"validation": None}, "validation = None: must be a whole number"),
+        ({"seeds": 50}, "seeds = 50: must be whole numbers, such as range"),
+        ({"validation": None}, "validation = None: must be whole numbers"),
         ({"candidates": 1}, "candidates = 1: must be a whole number >= 2"),
         ({"metric": "eror"}, "did you mean 'error'"),
         ({"metric": "total@error"}, "reach = 'error': must be COLUMN=VALUE"),
@@ -108,7 +108,7 @@ def test_what_cannot_be_tuned_is_refused(how: dict[str, Any], words: str) -> Non
     [
         ({"method.stp": Between(1, 2)}, "path = "),
         ({"network.link.loss": Between(0.1, 0.2)}, "must be a path of methods"),
-        ({"method.step": [1, 2]}, "must be a Between or a Choice"),
+        ({"method.step": [1, 2]}, "must be a Between or a OneOf"),
         ({}, r"over = \{\}: must be one range at least"),
         (1, "over = 1: must be"),
     ],
@@ -130,8 +130,8 @@ def test_levels_are_even_in_the_logarithm_or_in_the_value_with_both_ends() -> No
     assert Between(1, 8).levels(4) == Between(np.int64(1), np.int64(8)).levels(4) == [1, 3, 6, 8]
     assert Between(0.01, 1, log=True).levels(1) == [0.1]
     assert math.prod(Between(0.5, 2, log=True).levels(7)) == pytest.approx(1.0, rel=1e-4)
-    assert Choice("ab").levels(3) == ["a", "b", "a"]
-    assert str(Choice(np.arange(2, 4))) == "{2, 3}"
+    assert OneOf("ab").levels(3) == ["a", "b", "a"]
+    assert str(OneOf(np.arange(2, 4))) == "{2, 3}"
 
 
 def test_survivors_come_before_a_small_error() -> None:
@@ -140,7 +140,7 @@ def test_survivors_come_before_a_small_error() -> None:
         dies = step > 5 and seed in (200, 201)
         return 1e9 if dies else 1.0 - step / 10
 
-    tuned = scored(value).tune({"method.step": Choice([2.0, 8.0])}, candidates=3, **SHORT)
+    tuned = scored(value).tune({"method.step": OneOf([2.0, 8.0])}, candidates=3, **SHORT)
     assert tuned.chosen["survived"][0] == "2/2"
     assert tuned.chosen["step"][0] == "2"
 
@@ -149,14 +149,14 @@ def test_a_note_tells_of_a_best_that_died_in_validation() -> None:
     def value(step: float, seed: int) -> float:
         return float("inf") if step > 5 and seed >= 200 else 1.0 - step / 10
 
-    tuned = scored(value).tune({"method.step": Choice([2.0, 8.0])}, candidates=3, **SHORT)
+    tuned = scored(value).tune({"method.step": OneOf([2.0, 8.0])}, candidates=3, **SHORT)
     assert tuned.chosen["step"][0] == "2"
     assert any("the best of the search survives 0 of 2 validation seeds" in note for note in tuned.notes)
 
 
 def test_of_finalists_that_all_die_the_one_with_most_survivors_is_chosen() -> None:
     made = scored(lambda step, seed: math.inf if seed >= 201 - (step < 5) and seed >= 200 else 1.0 - step / 10)
-    tuned = made.tune({"method.step": Choice([2.0, 8.0])}, candidates=3, **SHORT)
+    tuned = made.tune({"method.step": OneOf([2.0, 8.0])}, candidates=3, **SHORT)
     assert list(tuned.chosen[["step", "survived"]].iloc[0]) == ["8", "1/2"]
     assert tuned.notes[0].startswith(
         "method=m: no candidate survives all 2 validation seeds; the chosen one survives 1"
@@ -183,7 +183,7 @@ def test_notes_tell_of_ends_and_of_methods_that_always_diverge(value: Any, low: 
 
 def test_runs_that_fail_are_told_apart_from_those_that_diverge() -> None:
     made = scored(lambda step, seed: "a word" if step > 5 else 1.0 - step / 10)
-    tuned = made.tune({"method.step": Choice([2.0, 8.0])}, candidates=3, seeds=[100], validation=())
+    tuned = made.tune({"method.step": OneOf([2.0, 8.0])}, candidates=3, seeds=[100], validation=())
     (note,) = tuned.notes
     assert note.startswith("1 runs failed, and count as diverged; the first: ")
     assert "'str'" in note
@@ -191,7 +191,7 @@ def test_runs_that_fail_are_told_apart_from_those_that_diverge() -> None:
 
 def test_coders_are_chosen_as_numbers_are() -> None:
     found = small(methods={"DKLA": Method(DKLA, rho=0.1), "none": Method(DKLA, rho=0.2)}, seeds=[0], rounds=3)
-    over = {"methods.DKLA.coder": Choice([Exact(), Float(16)])}
+    over = {"methods.DKLA.coder": OneOf([Exact(), Float(16)])}
     tuned = found.tune(over, candidates=2, seeds=[10], validation=[20])
     assert list(tuned.chosen["method"]) == ["DKLA"]
     assert tuned.notes[0] == "Not tuned, for it has none of these parameters: none."
@@ -212,6 +212,6 @@ def test_names_of_methods_may_hold_spaces_and_full_stops() -> None:
 
 def test_a_condition_that_was_not_tuned_is_refused() -> None:
     tuned = scored(lambda step, seed: 1.0).tune({"method.step": Between(1.0, 2.0)}, candidates=2, **SHORT).experiment
-    other = Experiment(**{**vars(tuned), "grid": sweep("network.link.loss", [0.1])})
+    other = Experiment(**{**vars(tuned), "grid": vary("network.link.loss", [0.1])})
     with pytest.raises(BadInput, match=r"must have been tuned for network.link.loss=0.1, method=m, too"):
         other.run()

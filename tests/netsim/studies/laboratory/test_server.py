@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from netsim.replay.html import as_json
-from netsim.studies.catalogue import Scenario, find_study
+from netsim.studies.catalogue import StudyDefinition, find_study
 from netsim.studies.cli import _at
 from netsim.studies.laboratory.server import LabServer
 from netsim.studies.laboratory.worker import simulate
@@ -221,7 +221,7 @@ def make(
 
 
 @pytest.fixture
-def unrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, Scenario]]:
+def unrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, StudyDefinition]]:
     """A lab with parameters of all types, whose branches are done at once."""
     done = {"runs": [], "hash": "", "error": "", "words": []}
     monkeypatch.setattr("netsim.studies.laboratory.process.Worker.simulate", lambda self, request, progress: done)
@@ -282,24 +282,26 @@ def test_a_branch_in_another_order_shows_its_words_and_repeats(
     )
 
 
-def parsed(scenario: Scenario, command: str) -> dict[str, Any]:
+def parsed(definition: StudyDefinition, command: str) -> dict[str, Any]:
     """Return the settings that a command of `netsim run` gives."""
     words = shlex.split(command)
-    assert words[:3] == ["netsim", "run", scenario.name]
+    assert words[:3] == ["netsim", "run", definition.name]
     return dict(
-        click.Command("run", params=[*options_of(scenario.parameters), _at()]).make_context("run", words[3:]).params
+        click.Command("run", params=[*options_of(definition.parameters), _at()]).make_context("run", words[3:]).params
     )
 
 
-def repeats(state: dict[str, Any], scenario: Scenario) -> bool:
+def repeats(state: dict[str, Any], definition: StudyDefinition) -> bool:
     """Whether the command of each branch gives the settings of the lab, and its script is Python."""
     settings = {
         name: value if value is None or kind is str else kind(value)
-        for name, value, kind in ((each.name, state["settings"][each.name], each.kind) for each in scenario.parameters)
+        for name, value, kind in (
+            (each.name, state["settings"][each.name], each.kind) for each in definition.parameters
+        )
     }
     for row in state["branches"]:
         compile(row["script"], "script", "exec")
-        found = parsed(scenario, row["command"])
+        found = parsed(definition, row["command"])
         # JSON has no infinity: the page shows a field that is open.
         known = {name: None if value == float("inf") else value for name, value in found.items() if name != "at"}
         if known != settings:
@@ -307,8 +309,8 @@ def repeats(state: dict[str, Any], scenario: Scenario) -> bool:
     return True
 
 
-def test_an_emptied_field_has_the_default_as_the_command_has(unrun: tuple[Client, Scenario]) -> None:
-    client, scenario = unrun
+def test_an_emptied_field_has_the_default_as_the_command_has(unrun: tuple[Client, StudyDefinition]) -> None:
+    client, definition = unrun
     usual = client.settled()["settings"]
     set_to = {"agents": 5, "loss": 0.5, "seed": 3, "fast": False, "name": "b", "mode": "c", "gain": 2.0, "most": 1.0}
     set_to |= {"data_seed": 4, "start": 0.25}
@@ -317,21 +319,21 @@ def test_an_emptied_field_has_the_default_as_the_command_has(unrun: tuple[Client
             assert client.ask("POST", "settings", {"values": {name: value}, "branch": 0})[0] == 200
         state = client.settled()
         assert state["settings"] == set_to
-        assert repeats(state, scenario)
+        assert repeats(state, definition)
         for name in set_to:
             assert client.ask("POST", "settings", {"values": {name: emptied}, "branch": 0})[0] == 200
-            assert repeats(client.settled(), scenario)
+            assert repeats(client.settled(), definition)
         assert client.settled()["settings"] == usual
 
 
 @pytest.mark.parametrize("seed", [2**53 + 1, 2**64 - 1, 10**30 + 7])
 @pytest.mark.parametrize("form", [int, str])
-def test_a_large_number_keeps_its_digits(seed: int, form: type, unrun: tuple[Client, Scenario]) -> None:
-    client, scenario = unrun
+def test_a_large_number_keeps_its_digits(seed: int, form: type, unrun: tuple[Client, StudyDefinition]) -> None:
+    client, definition = unrun
     assert client.ask("POST", "settings", {"values": {"seed": form(seed)}})[0] == 200
     state = client.settled()
     assert state["settings"]["seed"] == str(seed)
-    assert parsed(scenario, state["branches"][0]["command"])["seed"] == seed
+    assert parsed(definition, state["branches"][0]["command"])["seed"] == seed
     assert f"--seed {seed}:{seed + 20} " in state["branches"][0]["sweep"]
 
 
@@ -371,10 +373,10 @@ def any_json(draw: random.Random, depth: int = 0) -> Any:
     return {draw.choice(names): any_json(draw, depth + 1) for _ in range(draw.randrange(4))}
 
 
-def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scenario]) -> None:
-    client, scenario = unrun
+def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, StudyDefinition]) -> None:
+    client, definition = unrun
     draw = random.Random(7)
-    fields = [each.name for each in scenario.parameters]
+    fields = [each.name for each in definition.parameters]
     for _ in range(200):
         what = draw.choice(
             ["settings", "settings", "settings", "fault", "fault", "delete", "cancel", "quit", "state", ""]
@@ -398,7 +400,7 @@ def test_whatever_is_sent_the_lab_answers_and_lives_on(unrun: tuple[Client, Scen
             if status == 400:
                 assert 0 < len(answer["error"]) <= 1100
                 assert len(answer["error"].splitlines()) == 1
-        assert repeats(client.ask("GET", "state?seen=0")[1], scenario), (what, asked)
+        assert repeats(client.ask("GET", "state?seen=0")[1], definition), (what, asked)
     for body in (
         b"",
         b"{",

@@ -9,7 +9,7 @@ import networkx as nx
 from netsim.errors import BadInput
 from netsim.util import check
 
-__all__ = ["FORMS", "Graph", "GraphFile", "check_fits", "left_out", "refuse", "unequal_weights"]
+__all__ = ["FORMS", "Graph", "ParsedGraph", "check_fits", "left_out", "refuse", "unequal_weights"]
 
 FORMS = (
     "GraphML, GEXF, GML, node-link JSON, SNDlib, Rocketfuel, Pajek, LEDA, graph6, sparse6, a list of edges, an "
@@ -23,7 +23,7 @@ Graph: TypeAlias = "nx.Graph[Any]"
 
 
 @dataclass
-class GraphFile:
+class ParsedGraph:
     """A graph that was read; ``notes`` list the parts of the file that were left out of the graph."""
 
     form: str

@@ -4,16 +4,16 @@ from typing import Any, Literal
 
 from netsim.errors import BadInput
 from netsim.files.captures import is_capture
-from netsim.files.graphs import read_graph
+from netsim.files.content import FileContent
+from netsim.files.graph_reader import read_graph
 from netsim.files.measured import is_k7, is_rssi
 from netsim.files.motes import Motes, is_iotlab, of_cooja, of_iotlab, read_table
 from netsim.files.places import place_nodes
-from netsim.files.source import Source
 from netsim.files.traces import is_ns2, read_ways
 
-__all__ = ["Kind", "kind_of", "read_motes", "wrong_kind"]
+__all__ = ["FileKind", "kind_of", "read_motes", "wrong_kind"]
 
-Kind = Literal["graph", "motes", "ways", "links", "packets"]
+FileKind = Literal["graph", "motes", "ways", "links", "packets"]
 
 _READERS = {
     "graph": ("a graph", "netsim.topology.read"),
@@ -22,10 +22,10 @@ _READERS = {
     "links": ("measured links", "netsim.links.from_table, or netsim.radio.from_rssi"),
     "packets": ("captured packets", "netsim.agents.Replayed"),
 }
-_ROOTS: dict[str, Kind] = {"simconf": "motes", "fcd-export": "ways"}
+_ROOTS: dict[str, FileKind] = {"simconf": "motes", "fcd-export": "ways"}
 
 
-def kind_of(source: Source) -> Kind:
+def kind_of(source: FileContent) -> FileKind:
     """Return the kind of a file by its content; what is no other kind is a graph, or none."""
     if is_capture(source.data):
         return "packets"
@@ -40,7 +40,7 @@ def kind_of(source: Source) -> Kind:
     return _kind_of_table(source)
 
 
-def _kind_of_table(source: Source) -> Kind:
+def _kind_of_table(source: FileContent) -> FileKind:
     """Return the kind of a csv file by its first line, which names the columns."""
     head = source.data[:4096].decode("utf-8", errors="replace").splitlines()
     first = next((line for line in head if line.strip() and not line.lstrip().startswith("#")), "").lower()
@@ -53,14 +53,14 @@ def _kind_of_table(source: Source) -> Kind:
     return "links" if is_rssi(cells) else "graph"
 
 
-def wrong_kind(source: Source, wanted: Kind) -> BadInput:
+def wrong_kind(source: FileContent, wanted: FileKind) -> BadInput:
     """Return the error for a file of another kind, with what reads it."""
     what, reader = _READERS[kind_of(source)]
     return source.refuse(f"{_READERS[wanted][0]}; it has {what}, which {reader} reads")
 
 
-def read_motes(source: Source) -> Motes:
-    """Return the motes of a file of any format that has places of nodes, with ``at`` in metres.
+def read_motes(source: FileContent) -> Motes:
+    """Return the motes of a file of any format that has places of nodes, with ``position`` in metres.
 
     Of a graph the nodes that have a place; of ways of nodes where each begins, and when if that is not at once.
 
@@ -80,11 +80,11 @@ def read_motes(source: Source) -> Motes:
     raise wrong_kind(source, "motes")
 
 
-def _is_json(source: Source) -> bool:
+def _is_json(source: FileContent) -> bool:
     return source.start[:1] in (b"{", b"[")
 
 
-def _motes_of_graph(source: Source) -> Motes:
+def _motes_of_graph(source: FileContent) -> Motes:
     found = read_graph(source)
     notes = place_nodes(data for _, data in found.graph.nodes(data=True))
     places = {node: data["pos"] for node, data in found.graph.nodes(data=True) if "pos" in data}
@@ -94,15 +94,15 @@ def _motes_of_graph(source: Source) -> Motes:
         notes.append(f"left out {len(found.graph) - len(places):,} of {len(found.graph):,} nodes, without a place")
     size = min(len(place) for place in places.values())
     motes: dict[Any, dict[str, Any]] = {
-        node: {"at": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()
+        node: {"position": tuple(map(float, at[: min(size, 3)]))} for node, at in places.items()
     }
     return Motes(found.form, motes, [*notes, "left out its edges: path loss decides who hears whom"])
 
 
-def _motes_of_ways(source: Source) -> Motes:
+def _motes_of_ways(source: FileContent) -> Motes:
     found = read_ways(source)
     motes: dict[Any, dict[str, Any]] = {}
     for leg in found.legs:
         if leg.node not in motes:
-            motes[leg.node] = {"at": leg.to} | ({"start": leg.at} if leg.at > 0 else {})
+            motes[leg.node] = {"position": leg.to} | ({"start": leg.at} if leg.at > 0 else {})
     return Motes(found.form, motes, found.notes)

@@ -19,7 +19,7 @@ from netsim.errors import BadInput, one_line
 from netsim.util.datafiles import used
 from netsim.util.files import text_of
 
-__all__ = ["Source"]
+__all__ = ["FileContent"]
 
 # Limit of a file's uncompressed size in bytes: what it holds would be too large to emulate, and a compressed file of a
 # few kilobytes may hold any number of bytes.
@@ -30,7 +30,7 @@ _PACKED = (".gz", ".bz2")
 
 
 @dataclass(frozen=True)
-class Source:
+class FileContent:
     """A file that was read.
 
     Attributes
@@ -48,7 +48,7 @@ class Source:
     data: bytes
 
     @classmethod
-    def read(cls, name: str, path: str | Path) -> "Source":
+    def read(cls, name: str, path: str | Path) -> "FileContent":
         """Read a file, which may be compressed by gzip or bzip2; ``name`` is the argument that gave its path.
 
         Raises

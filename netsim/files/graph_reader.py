@@ -18,10 +18,10 @@ import networkx as nx
 
 from netsim.errors import BadInput, one_line
 from netsim.files import rocketfuel, sndlib
+from netsim.files.content import FileContent
 from netsim.files.edges import of_adjacency, of_table
-from netsim.files.graph_file import FORMS, Graph, GraphFile, check_fits, left_out, unequal_weights
 from netsim.files.matrices import of_matrix_market, of_npy, of_npz
-from netsim.files.source import Source
+from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, check_fits, left_out, unequal_weights
 
 __all__ = ["read_graph"]
 
@@ -38,7 +38,7 @@ _PAJEK = re.compile(r"(\s*%[^\n]*\n)*\s*\*(vertices|network)\b", re.IGNORECASE)
 _ADJACENCY = re.compile(r"\A#[^\n]*\n# GMT [^\n]*\n")
 
 
-def read_graph(source: Source) -> GraphFile:
+def read_graph(source: FileContent) -> ParsedGraph:
     """Return the undirected graph of a file, without parallel edges and loops, and with nodes in the file's order.
 
     Raises
@@ -62,7 +62,7 @@ def read_graph(source: Source) -> GraphFile:
 # --- which format -----------------------------------------------------------------------------------------------------
 
 
-def _graph_of(source: Source) -> GraphFile:
+def _graph_of(source: FileContent) -> ParsedGraph:
     where, data = source.where, source.data
     if data[:6] == b"\x93NUMPY":
         return of_npy(where, data)
@@ -109,7 +109,7 @@ def _graph_of(source: Source) -> GraphFile:
 # --- formats recognised by their first bytes --------------------------------------------------------------------------
 
 
-def _of_xml(source: Source) -> GraphFile:
+def _of_xml(source: FileContent) -> ParsedGraph:
     if source.xml_root == "network":
         return sndlib.of_xml(source)
     readers: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -122,19 +122,19 @@ def _of_xml(source: Source) -> GraphFile:
     try:
         # networkx knows GEXF by one version's namespace; what it reads is alike in all.
         data = _GEXF.sub(b'xmlns="http://www.gexf.net/1.2draft"', source.data.lstrip(), count=1)
-        return GraphFile(form, read(io.BytesIO(data)))
+        return ParsedGraph(form, read(io.BytesIO(data)))
     except ElementTree.ParseError as error:
         raise source.refuse(f"{form} ({one_line(error)})", error.position[0]) from None
 
 
-def _of_json(source: Source) -> GraphFile:
+def _of_json(source: FileContent) -> ParsedGraph:
     content = source.json()
     if not isinstance(content, dict):
         raise source.refuse("node-link JSON, an object with nodes and edges; it is a list")
     if isinstance(content.get("adjacency"), list):
-        return GraphFile("JSON", nx.adjacency_graph(content))
+        return ParsedGraph("JSON", nx.adjacency_graph(content))
     if isinstance(content.get("elements"), dict):
-        return GraphFile("JSON", nx.cytoscape_graph(content))
+        return ParsedGraph("JSON", nx.cytoscape_graph(content))
     name = next((each for each in ("edges", "links") if isinstance(content.get(each), list)), None)
     if name is None or not isinstance(content.get("nodes"), list):
         keys = ", ".join(map(str, list(content)[:6])) or "nothing"
@@ -149,8 +149,8 @@ def _of_json(source: Source) -> GraphFile:
             f"{source.where}: must have edges between its nodes; node {repr(list(graph)[-1])[:80]} is not listed"
         )
     if any("ecmp_fwd" in data for _, _, data in graph.edges(data=True)):
-        return GraphFile("TopoHub's JSON", _of_topohub(graph))
-    return GraphFile("JSON", graph)
+        return ParsedGraph("TopoHub's JSON", _of_topohub(graph))
+    return ParsedGraph("JSON", graph)
 
 
 def _of_topohub(graph: Graph) -> Graph:
@@ -161,7 +161,7 @@ def _of_topohub(graph: Graph) -> Graph:
     return graph
 
 
-def _of_gml(where: str, text: str, start: int) -> GraphFile:
+def _of_gml(where: str, text: str, start: int) -> ParsedGraph:
     """Read GML; nodes are named by their labels or, if labels repeat or are missing, by their ids.
 
     Parallel edges are accepted even if the file does not declare a multigraph.
@@ -178,11 +178,11 @@ def _of_gml(where: str, text: str, start: int) -> GraphFile:
     if different:
         for _, data in graph.nodes(data=True):
             del data["label"]
-        return GraphFile("GML", nx.relabel_nodes(graph, labels))
-    return GraphFile("GML", graph, ["labels repeat or are missing: nodes are named by their ids"])
+        return ParsedGraph("GML", nx.relabel_nodes(graph, labels))
+    return ParsedGraph("GML", graph, ["labels repeat or are missing: nodes are named by their ids"])
 
 
-def _of_pajek(where: str, text: str) -> GraphFile:
+def _of_pajek(where: str, text: str) -> ParsedGraph:
     lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("%")]
     graph: Any = nx.parse_pajek(iter(lines))
     declared = next(int(line.split()[1]) for line in lines if line.lower().startswith("*vertices"))
@@ -192,10 +192,10 @@ def _of_pajek(where: str, text: str) -> GraphFile:
         # networkx writes (0, 0) for nodes without a position. So if all nodes are at (0, 0), none has a position.
         for _, data in graph.nodes(data=True):
             del data["x"], data["y"]
-    return GraphFile("Pajek", graph)
+    return ParsedGraph("Pajek", graph)
 
 
-def _of_graph6(where: str, text: str) -> GraphFile:
+def _of_graph6(where: str, text: str) -> ParsedGraph:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) != 1:
         raise BadInput(f"{where}: must hold one graph; it holds {len(lines)}")
@@ -208,18 +208,18 @@ def _of_graph6(where: str, text: str) -> GraphFile:
     count, _ = nx.readwrite.graph6.data_to_n(values)  # type: ignore[no-untyped-call]
     check_fits(where, count)
     read: Any = nx.from_sparse6_bytes if sparse else nx.from_graph6_bytes
-    return GraphFile("sparse6" if sparse else "graph6", read(line.encode("ascii")))
+    return ParsedGraph("sparse6" if sparse else "graph6", read(line.encode("ascii")))
 
 
-_BY_START: tuple[tuple[str, Callable[[str, str], GraphFile]], ...] = (
+_BY_START: tuple[tuple[str, Callable[[str, str], ParsedGraph]], ...] = (
     ("%%MatrixMarket", of_matrix_market), (">>graph6<<", _of_graph6), (">>sparse6<<", _of_graph6),
-    ("LEDA.GRAPH", lambda where, text: GraphFile("LEDA", nx.parse_leda(text))),
+    ("LEDA.GRAPH", lambda where, text: ParsedGraph("LEDA", nx.parse_leda(text))),
 )  # fmt: skip
 
 # --- simple graphs ----------------------------------------------------------------------------------------------------
 
 
-def _simple(found: GraphFile) -> GraphFile:
+def _simple(found: ParsedGraph) -> ParsedGraph:
     """Make the graph undirected, without parallel edges and loops, and add notes on the edges left out."""
     graph = found.graph
     if graph.is_multigraph():
