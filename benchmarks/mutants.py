@@ -45,6 +45,7 @@ BESIDES = {
     "netsim/accounting": ["trace", "laws", "order", "network_fuzz"],
     "netsim/engine": ["agent", "links", "failures", "end", "actions", "background", "task_order"],
     "netsim/agent": ["agent", "failures", "rounds"],
+    "netsim/context": ["agent", "rounds", "heard", "actions", "compute"],
     "netsim/network": ["failures", "links", "actions"],
     "netsim/run": ["agent", "files", "failures"],
     "netsim/studies": ["cli", "files", "files_reserve", "edge"],
