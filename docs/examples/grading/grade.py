@@ -8,7 +8,6 @@ import csv
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,11 +29,15 @@ def grade(folder, tests):
     file, results = folder / tests.name.removeprefix("test_"), folder / "results.json"
     results.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", tests.name, "--submission", file, "--results", results]
-    with suppress(subprocess.TimeoutExpired):
+    limit = ""
+    try:
         subprocess.run(command, cwd=tests.parent, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        limit = f" It took more than {SECONDS} s."
     if not results.exists():
-        return {"score": 0, "output": "There is no result.", "tests": []}
-    return json.loads(results.read_text())
+        return {"score": 0, "output": f"There is no result.{limit}", "tests": []}
+    found = json.loads(results.read_text())
+    return found | {"output": found["output"] + limit}
 
 
 def main(submissions, table, tests=None):
