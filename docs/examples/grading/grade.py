@@ -5,6 +5,7 @@ students' files broadcast.py.
 """
 
 import csv
+import importlib.util
 import json
 import subprocess
 import sys
@@ -42,6 +43,8 @@ def grade(folder, tests):
 
 def main(submissions, table, tests=None):
     """Write a row for each submission, with a column for each test."""
+    if importlib.util.find_spec("pytest") is None:
+        sys.exit("grade.py: pytest is not installed: pip install pytest")
     rows, columns, tests = [], {"student": None, "marks": None, "remark": None}, hidden_tests(tests)
     for folder in sorted(each for each in Path(submissions).resolve().iterdir() if each.is_dir()):
         found, marks = grade(folder, tests), {}
