@@ -87,6 +87,9 @@ def executed(path: Path) -> list[Any]:
         if first.source != run_cell(path):
             raise ValueError(f"answers/{path.name}: the first code cell must be {run_cell(path)!r}")
         cells += rest
+    # Lesson and answers are one notebook here, in which identifiers must differ.
+    for number, cell in enumerate(cells):
+        cell.id = f"run-{number}"
     prelude = nbformat.v4.new_code_cell(_PRELUDE.format(run=RUN, stem=path.stem))
     execute(nbformat.v4.new_notebook(cells=[prelude, *cells]))
     return [normalised(each) for each in found]

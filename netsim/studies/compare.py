@@ -43,6 +43,9 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     """
     reach = target_of(metrics)
     last = results.compare(*places, reach=reach)
+    if last.empty:
+        rows = "runs with rows in rounds.csv; agents without rounds get rows by sample= of Network.run"
+        raise BadInput(f"folders = {', '.join(places)}: must be {rows}")
     if reach is not None:
         last = last.rename(columns={metric.partition("@")[0]: metric for metric in metrics})
     elif not set(metrics) <= set(last.columns):

@@ -158,6 +158,8 @@ def find_trace(place: str | Path, algorithm: str | None, progress: Progress | No
         return _of_folder(path, algorithm, progress)
     if algorithm is not None:
         raise check.refuse("algorithm", algorithm, "left out for a trace file, which is of one run")
+    if not path.exists():
+        raise check.refuse("run", str(place), "an existing run folder or trace file")
     return TracedRun(TraceFile(path, progress), About(path.name), path)
 
 

@@ -5,10 +5,10 @@ students' files broadcast.py.
 """
 
 import csv
+import importlib.util
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,15 +30,21 @@ def grade(folder, tests):
     file, results = folder / tests.name.removeprefix("test_"), folder / "results.json"
     results.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", tests.name, "--submission", file, "--results", results]
-    with suppress(subprocess.TimeoutExpired):
+    limit = ""
+    try:
         subprocess.run(command, cwd=tests.parent, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        limit = f" It took more than {SECONDS} s."
     if not results.exists():
-        return {"score": 0, "output": "There is no result.", "tests": []}
-    return json.loads(results.read_text())
+        return {"score": 0, "output": f"There is no result.{limit}", "tests": []}
+    found = json.loads(results.read_text())
+    return found | {"output": found["output"] + limit}
 
 
 def main(submissions, table, tests=None):
     """Write a row for each submission, with a column for each test."""
+    if importlib.util.find_spec("pytest") is None:
+        sys.exit("grade.py: pytest is not installed: pip install pytest")
     rows, columns, tests = [], {"student": None, "marks": None, "remark": None}, hidden_tests(tests)
     for folder in sorted(each for each in Path(submissions).resolve().iterdir() if each.is_dir()):
         found, marks = grade(folder, tests), {}

@@ -30,6 +30,7 @@ class StatePanel {
     this.drawWords();
     bar.hidden = states.shown < 0 || Boolean(states.category) || !(states.list[states.shown].high >= states.list[states.shown].low);
     if (bar.hidden) return;
+    bar.dataset.state = states.isTree ? "depth" : plain(states.names[states.shown]);
     const { low, high, log } = states.range(states.momentary ? states.at(t) : null), one = high <= low;
     // Hops have a field for each.
     const steps = states.isTree && !states.momentary && high < 12 ? high + 1 : 0, place = bar.querySelector("div");

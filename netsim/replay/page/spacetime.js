@@ -83,10 +83,12 @@ class SpaceTime {
     const plain = { colour: look.line, weight: 1.4, dash: [] }, spans = category ? states.spans(agent) : [];
     let list = spans.map(({ from, to, word, rest }) => ({ from, to, word, rest, style: word ? look.role(category, word) : plain }));
     if (!list.length || list[0].from > 0) list.unshift({ from: 0, to: list.length ? list[0].from : span, word: "", rest: "", style: plain });
-    for (const { from, to } of this.page.downs(agent)) {
+    for (const { from, to, ended } of this.page.downs(agent)) {
       const down = { from, to, word: "down", rest: "", style: look.role(category, DOWN) };
-      list = [...list.flatMap((each) => [{ ...each, to: Math.min(each.to, from) }, { ...each, from: Math.max(each.from, to) }]), down];
-      list = list.filter((each) => each.to > each.from || each === down).sort((one, other) => one.from - other.from);
+      const cut = (each) => [{ ...each, to: Math.min(each.to, from) }, { ...each, from: Math.max(each.from, to) }].filter((part) => part.to > part.from);
+      // A change in the run's last instant has no length, yet it is what the run ends with: nothing may be cut from it.
+      list = list.flatMap((each) => (each.to <= from || (ended && each.from >= to) ? [each] : cut(each)));
+      list = [...list, down].sort((one, other) => one.from - other.from);
     }
     this.lines.set(agent, list);
     return list;

@@ -40,7 +40,7 @@ class Stage {
     Object.assign(this, { paths, u, k: u / 14, surface: fitted(this.canvas), underneath: fitted(this.under), context: this.canvas.getContext("2d"), sides: null });
     const { width, height } = this.surface, legend = presenting && shown.length === 1 && !this.run.meta.lab && !off.has("legend") && width > 50 * u ? 15 * u : 0;
     // The clock, and what fails, have the uppermost part for themselves, the caption the lowest.
-    this.box = [u, (shown.some(({ faults }) => faults.length) ? 4.4 : 3.2) * u, width - legend - u, height - (shown.length > 1 ? 6.2 : 4.6) * u];
+    this.box = [u, (shown.some(({ faults }) => faults.length) ? 4.4 : 3.2) * u, width - legend - u, height - (shown.length > 1 ? (presenting ? 6.9 : 6.2) : 4.6) * u];
     this.placeRows(this.run.drawings.rows);
     const [left, top, right, bottom] = this.box, room = Math.max(Math.min(right - left, bottom - top), 1);
     const everywhere = [...positions, ...Object.values(paths).flatMap((path) => path.map(([, x, y]) => [x, y]))];

@@ -444,7 +444,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(folder: Path, tmp_path: 
     assert refusal(folder, "json", most=5) == "most = 5: must be left out for json, which holds no frames"
     assert "must be one of CTA, DKLA, COKE, COKE 3-bit" in refusal(folder, algorithm="DKLB")
     assert "must be left out for a trace file" in refusal(folder / "trace-CTA.npz", algorithm="CTA")
-    assert refusal(tmp_path / "missing").endswith("missing': must be an existing file")
+    assert refusal(tmp_path / "missing").endswith("missing': must be an existing run folder or trace file")
     assert "must be what `netsim run` wrote" in refusal(tmp_path)
     assert "must be a whole trace file" in refusal(folder / "ledger.csv")
     whole = (folder / "trace-CTA.npz").read_bytes()

@@ -1,5 +1,6 @@
 """Pictures and films of a run: what docs/replay.md says of them."""
 
+import asyncio
 import base64
 import io
 import itertools
@@ -11,14 +12,17 @@ import stat
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
+import netsim
 from netsim import BadInput, Link, NetsimError, Network, topology
+from netsim.draw import Role
+from netsim.faults import Crash
 from netsim.replay import still
 from netsim.replay.canvas import Call, Painter, svg, width_of
 from netsim.replay.film import Film, film_of
@@ -251,6 +255,28 @@ def test_the_diagram_says_what_happened() -> None:
     assert said.count("hb t1 to 2 3 4") == 2, "frames of one fan that end at a cut share one label"
     assert "0.36 s, 42 frames, 16 of them did not arrive" in said
     assert {"vote?", "vote", "hb", "lost on the way", "link cut", "receiver down", "down"} <= set(said), "the legend"
+
+
+def test_a_role_taken_in_the_last_instant_ends_the_line_after_a_crash(tmp_path: Path) -> None:
+    """A run that a search stops at a violation ends with the state that broke it."""
+
+    class Node(netsim.Agent):
+        draw: ClassVar = {"role": Role(usual="follower")}
+        role = "follower"
+
+        async def run(self) -> None:
+            await asyncio.sleep(1.0)
+            self.role = "leader"
+            await asyncio.sleep(9.0)
+
+    path = topology.path(2)
+    network = Network(path, Link(latency=0.1), faults=[Crash(0, at=0.5, until=1.0)])
+    run = network.run({i: Node() for i in path}, until=2.0, trace=True)
+    assert run.states["time_s"].iloc[-1] == 2.0
+    drawn = run.picture(str(tmp_path / "run.svg"), view="spacetime")
+    text = [each.text for each in ElementTree.parse(drawn).iter() if each.tag.endswith("text")]
+    # At either change, at the end of either line, and in the legend.
+    assert text.count("leader") == 5
 
 
 def box(word: Call) -> tuple[float, float, float, float]:

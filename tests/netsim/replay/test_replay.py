@@ -420,7 +420,7 @@ def test_what_is_no_traced_run_is_refused_in_one_line(folder: Path, tmp_path: Pa
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    assert refusal(tmp_path / "missing").endswith("missing': must be an existing file")
+    assert refusal(tmp_path / "missing").endswith("missing': must be an existing run folder or trace file")
     assert "must be what `netsim run` wrote; it has no settings.json" in refusal(tmp_path)
     assert "must be one of CTA, DKLA, COKE, COKE 3-bit" in refusal(folder, algorithm="DKLB")
     assert "must be left out for a trace file" in refusal(folder / "trace-DKLA.npz", algorithm="DKLA")

@@ -125,6 +125,20 @@ def test_p_presents_and_esc_leaves(page: chromium.Page) -> None:
     page.press("Escape")
 
 
+def test_a_presented_scale_has_its_states_name(page: chromium.Page) -> None:
+    """The list that selects the state is hidden then."""
+    choose = """(name) => {
+      const select = document.querySelector('[data-part=states] select');
+      select.value = [...select.options].find((each) => each.textContent === name).value;
+      select.dispatchEvent(new Event('change'));
+    }"""
+    page.run(f"({choose})('term')")
+    page.run("replay.present(true)")
+    assert page.run("getComputedStyle(document.querySelector('.bar'), '::before').content") == '"term"'
+    page.run("replay.present(false)")
+    page.run(f"({choose})('role')")
+
+
 @pytest.mark.parametrize("key", ["l", "g", "k", "e", "."])
 def test_keys_take_away_and_give_back(key: str, page: chromium.Page) -> None:
     off = {"l": "legend", "g": "logs", "k": "routine", "e": "links", ".": "black"}[key]
@@ -307,6 +321,10 @@ def test_keys_and_following_work_on_both(compared: chromium.Page) -> None:
     # All but the legend: two equal halves.
     until(compared, f"Math.max(...{wide}) - Math.min(...{wide}) <= 1")
     assert sum(compared.run(wide)) == pytest.approx(1400 - 15 * 1400 / 96, abs=2)
+    # The names of the runs stand above a caption of two lines.
+    edge = "document.querySelector('{}').getBoundingClientRect().{}"
+    compared.run("document.querySelector('.caption').textContent = 'word '.repeat(99), 0")
+    assert compared.run(edge.format(".branch", "bottom")) <= compared.run(edge.format(".caption", "top"))
     compared.press("Escape")
 
 

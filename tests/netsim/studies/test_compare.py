@@ -242,6 +242,22 @@ def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None
     assert none.stderr.startswith("netsim: run folder = 'none': must be what")
 
 
+def test_runs_without_rounds_are_refused(tmp_path: Path) -> None:
+    """Agents that use no rounds leave an empty rounds.csv, so there are no last values."""
+    script = tmp_path / "talk.py"
+    script.write_text(
+        "from netsim import Network, topology\n"
+        "from netsim.testing import Listener, Talker\n\n"
+        "network = Network(topology.path(2))\n"
+        "agents = {0: Talker([(1.0, 'x')]), 1: Listener()}\n"
+    )
+    made = call("run", "talk.py", "--out", "a", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    refused = call("compare", "a", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("netsim: folders = a: must be runs with rows in rounds.csv; ")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
