@@ -229,9 +229,11 @@ def _why_another(before: Any, cell: Cell | None) -> str:
     if cell is None or not isinstance(before, dict):
         return "because the file makes no such cell"
     now = json.loads(json.dumps(cell.content))
-    parts = [part for part in now if now[part] != before.get(part)]
-    why = next(filter(None, (_first_difference(before.get(part), now[part]) for part in parts)), "")
-    return f"because of another {' and '.join(parts)}{why and f' ({why})'}"
+    differences = {
+        part: _first_difference(before.get(part), now[part]) for part in now if now[part] != before.get(part)
+    }
+    parts = [f"{part} ({why})" if why else part for part, why in differences.items()]
+    return f"because of another {' and '.join(parts)}"
 
 
 def _first_difference(before: Any, now: Any) -> str:

@@ -332,7 +332,7 @@ def test_what_was_changed_in_a_folder_is_named(folder: Path, capsys: pytest.Capt
     (why,) = found.unknown
     assert (why, len(found.unknown[why])) == ("because of another method (the code of Counts has changed)", 2)
     input_.write_text(code.replace("topology.ring(3)", "topology.path(3)").replace("rounds=2", "rounds=3"))
-    assert [*repeat("made", trust=True).unknown] == ["because of another network and rounds"]
+    assert [*repeat("made", trust=True).unknown] == ["because of another network and rounds (2 became 3)"]
     input_.write_text(code.replace("rounds=2", "rounds=3"))
     netsim("verify", "made", "--trust", status=1)
     assert "cannot be repeated, because of another rounds (2 became 3): loss = " in capsys.readouterr().out
@@ -370,7 +370,7 @@ experiment = Experiment(problem=problem, methods=Method(CTA, eta=0.1), rounds=2,
 
 def test_the_folder_of_an_experiment_is_no_runs_folder() -> None:
     netsim("run", "plain.py", "--loss", "0", "--out", "made")
-    with pytest.raises(BadInput, match="must be of a study; it is of an experiment, whose runs are in its runs.csv"):
+    with pytest.raises(BadInput, match="must be of a study; it is of an experiment, whose runs are in its"):
         netsim("compare", "made", "--metric", "total")
 
 
