@@ -270,7 +270,7 @@ def _wrong_table(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
         yield f"{TABLE} has no column {missing[0]}"
         return
     # Cells of equal content are one run with several rows, so that a row is known by its measures only.
-    labels = [name for name in table if name not in names] if len(table) == len(cells) else []
+    labels = [str(name) for name in table if name not in names] if len(table) == len(cells) else []
     known = {
         (
             *(_plain(cells[key].get(name.removeprefix("given_"), "")) for name in labels),
