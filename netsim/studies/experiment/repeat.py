@@ -138,7 +138,8 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
         with tempfile.TemporaryDirectory(prefix="netsim-repeat-") as name:
             # Data are found beside the file, as they were when it ran.
             copy = Path(shutil.copytree(folder / INPUTS, Path(name) / INPUTS))
-            found = experiment_in(str(copy / file.name))
+            with _data_in(copy):
+                found = experiment_in(str(copy / file.name))
             if found is None:
                 raise BadInput(
                     f"{place}: {file.name} must define an experiment; what a script makes cannot be repeated"

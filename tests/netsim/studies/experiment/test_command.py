@@ -368,6 +368,16 @@ experiment = Experiment(problem=problem, methods=Method(CTA, eta=0.1), rounds=2,
     assert len(repeat("made.zip", trust=True).same) == 1
 
 
+def test_a_file_read_as_the_script_starts_is_packed(folder: Path) -> None:
+    (folder / "ring.csv").write_text("source,target\n0,1\n1,2\n2,0\n")
+    (folder / "own.py").write_text(PLAIN.replace("topology.ring(3)", 'topology.read("ring.csv")'))
+    netsim("run", "own.py", "--loss", "0", "--out", "made")
+    assert Path("made/inputs/ring.csv").is_file()
+    pack("made", "made.zip")
+    (folder / "ring.csv").unlink()
+    assert len(repeat("made.zip", trust=True).same) == 1
+
+
 def test_the_folder_of_an_experiment_is_no_runs_folder() -> None:
     netsim("run", "plain.py", "--loss", "0", "--out", "made")
     with pytest.raises(BadInput, match="must be of a study; it is of an experiment, whose runs are in its"):
