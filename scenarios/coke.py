@@ -155,7 +155,7 @@ coke = study_of(experiment, measures=THEORY)
 
 def _conventions(problem: KernelRegression, gradient: float | None, censor: Geometric) -> Iterator[str]:
     """Yield a note on the settings that deviate from the paper's text, for a data set in its tables."""
-    data, rows = problem.data, problem.rows
+    data, rows = str(problem.data), problem.rows
     if not len(_printed("coke_by_round", data)):
         return
     text = published_row(Published.TABLE, data, TEXT)
@@ -193,7 +193,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     study.record(eta=compared.eta, gradient=compared.gradient)
     last, data, timed = played[-1], OTHER, is_timed(played[-1].cell.network)
     if isinstance(problem := last.cell.problem, KernelRegression):
-        data = problem.data
+        data = str(problem.data)
         given = [each.given["censor"] for each in played if "censor" in each.given]
         study.note(*_conventions(problem.whole(), compared.gradient, next(iter(given), censor)))
     task, title = last.task, titled(last)

@@ -557,4 +557,11 @@ def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
 def of(value: "float | Loss") -> Loss:
     """Return a loss model; a number means the probability of an independent loss."""
     # A protocol's instances are found slowly.
-    return value if isinstance(value, Bernoulli | Loss) else bernoulli(value)
+    if isinstance(value, Bernoulli | Loss):
+        return value
+    try:
+        return bernoulli(value)
+    except BadInput:
+        if isinstance(value, str | float | int | np.number):
+            raise
+        raise check.refuse("loss", value, "a probability in [0, 1] or a loss model, with mean and on_link(u)") from None

@@ -244,6 +244,11 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
             f"run folder = {str(folder)!r}: must be what `netsim run` wrote; it is a sweep, whose run folders are in "
             f"{str(path / 'points')!r} (`netsim show` shows all)"
         )
+    if (path / "experiment.json").is_file():
+        raise BadInput(
+            f"run folder = {str(folder)!r}: must be of a study; it is of an experiment, whose runs are in its runs.csv "
+            "and, without a new run, in Experiment.run(folder).tidy(), which netsim.results takes"
+        )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
         found = _read(path, every)

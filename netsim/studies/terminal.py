@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # A whole float from here on is most likely no count but a measure that diverged.
 _LARGE = 1e15
+_AS_COUNT = 1e4  # four digits show no whole numbers beyond
 _SELDOM_S = 60.0
 
 
@@ -203,7 +204,8 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
 def text(value: Any) -> str:
     """Return a table cell: four digits of a fraction, thousands of a count, a dash for what is missing.
 
-    A float too large for a count has six digits.
+    A mean of counts from ten thousand on is written as a count, like the whole numbers of its column. A float too large
+    for a count has six digits.
     """
     import numpy as np
     import pandas as pd
@@ -222,6 +224,6 @@ def text(value: Any) -> str:
             return f"{whole:,}"
         value = float(whole) if abs(whole) < 1e308 else math.copysign(math.inf, 1 if whole > 0 else -1)
     number = float(value)
-    if not number.is_integer():
+    if not number.is_integer() and abs(number) < _AS_COUNT:
         return f"{number:.4g}"
     return f"{number:,.0f}" if abs(number) < _LARGE else f"{number:.6g}"

@@ -53,8 +53,9 @@ class KernelRegression(Features, Problem):
 
     Parameters
     ----------
-    data : str
-        "synthetic" (that of the COKE paper), the name of a table in NETSIM_DATA or the cache, or a table's path.
+    data : str or Path
+        "synthetic" (that of the COKE paper), the name of a table in NETSIM_DATA or the cache, or a table's path. A
+        Path stands for the file's content, wherever it lies, so that others can repeat the experiment in their folder.
     rows : Rows
         Which rows and columns of the table are used.
     conventions : str
@@ -67,14 +68,15 @@ class KernelRegression(Features, Problem):
         range.
     """
 
-    data: str = "synthetic"
+    data: str | Path = "synthetic"
     rows: Rows = Rows()
     conventions: str = TEXT
 
     def whole(self) -> "KernelRegression":
         """Return the problem with the values of all parameters that were left open."""
-        rows = self.rows.resolved(self.data, self.conventions) if isinstance(self.rows, Prepared) else self.rows
-        return dataclasses.replace(self.resolved(self.data, self.conventions), rows=rows)
+        data = str(self.data)
+        rows = self.rows.resolved(data, self.conventions) if isinstance(self.rows, Prepared) else self.rows
+        return dataclasses.replace(self.resolved(data, self.conventions), rows=rows)
 
     def on(self, graph: "nx.Graph[Any]") -> "KernelRegression":
         """Return the problem for a graph's nodes."""
@@ -84,7 +86,7 @@ class KernelRegression(Features, Problem):
         """Return the task of a run."""
         graph, told = setup.graph, Study("", {})
         whole = (self if graph is None else self.on(graph)).whole()
-        samples = draw_samples(self.data, whole, whole.rows, setup.seeds.data, told)
+        samples = draw_samples(str(self.data), whole, whole.rows, setup.seeds.data, told)
         graph = whole.graph(setup.seeds.graph) if graph is None else graph
         inputs, target = training(samples)
         length = check.integer("features", whole.features, low=1)

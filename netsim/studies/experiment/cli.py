@@ -13,7 +13,7 @@ import pandas as pd
 from netsim.errors import BadInput
 from netsim.studies.experiment.cells import SEED
 from netsim.studies.experiment.command import ASK, SET, SETTINGS, ExperimentFile, Texts, ranges_of, with_set_values
-from netsim.studies.experiment.folder import EXPERIMENT
+from netsim.studies.experiment.folder import EXPERIMENT, TABLE
 from netsim.studies.experiment.paths import brief
 from netsim.studies.experiment.results import Results
 from netsim.studies.experiment.tuning import check_apart, save
@@ -76,7 +76,7 @@ def run(
     show(results, metric, reporter)
     with _resumable(folder):
         page = results.report().name
-    reporter.line(f"\n{folder}: {page}, runs.csv, experiment.json, runs/ ({len(results.cells)} cells), inputs/")
+    reporter.line(f"\n{folder}: {page}, {TABLE}, {EXPERIMENT}, runs/ ({len(results.cells)} cells), inputs/")
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def show_folder(folder: Path) -> None:
     """Print what the folder of an experiment holds: its runs, and how they ended."""
     reporter = Reporter()
     about = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
-    table = pd.read_csv(folder / "runs.csv")
+    table = pd.read_csv(folder / TABLE)
     keys = [name for name in table.columns[: list(table.columns).index("outcome")] if name != SEED]
     counts = table.groupby(keys, sort=False, dropna=False)["outcome"].value_counts().unstack(fill_value=0).reset_index()
     reporter.table(f"{len(table)} runs of {about['file'] or 'an experiment'}, by outcome", counts)

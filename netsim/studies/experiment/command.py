@@ -30,6 +30,7 @@ from netsim.studies.experiment.toml import read_toml
 from netsim.studies.experiment.tuning import Between, range_of, settled
 from netsim.studies.sweeps.grid import listing, split, values_of
 from netsim.util import check
+from netsim.util.datafiles import path_of, recording
 
 SEEDS, ROUNDS, SET, SETTINGS = "seeds", "rounds", "set", "settings"
 
@@ -207,7 +208,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None
     module = script.new_module(file)
-    with script.known(module), beside(file):
+    with script.known(module), beside(file), recording() as read_files:
         _, runs = plain_studies.execute_up_to_a_run(file, module)
         if runs:
             return None
@@ -216,7 +217,9 @@ def experiment_in(file: str) -> ExperimentFile | None:
             return None  # `study_of` makes it a study
         makers = [each for each in members if _makes_experiment(each)]
         if isinstance(made := vars(module).get("experiment"), Experiment):
-            makers = [lambda: made]
+            # What the file reads as it starts belongs to no cell, but those who repeat it need it.
+            whole = dataclasses.replace(made, files=[*made.files, *map(path_of, read_files)])
+            makers = [lambda: whole]
         if len(makers) > 1:
             raise BadInput(f"{file}: must define one experiment, or one function -> Experiment, not {len(makers)}")
     if not makers:

@@ -33,6 +33,7 @@ from netsim.studies.experiment.content import files_of, snapshot
 from netsim.studies.experiment.folder import (
     EXPERIMENT,
     RUNS,
+    TABLE,
     CellRun,
     columns_of,
     held,
@@ -479,7 +480,7 @@ class Experiment:
         with refusals(folder):
             for name, data in (
                 (EXPERIMENT, json.dumps(results.about, indent=1, default=json_value)),
-                ("runs.csv", results.runs.to_csv(index=False)),
+                (TABLE, results.runs.to_csv(index=False)),
             ):
                 with write_whole(folder / name) as out:
                     out.write(data.encode(errors="backslashreplace"))

@@ -27,7 +27,7 @@ from netsim.studies.sweeps.point import KILLED, Limits, reason_of, unwritten
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
 
-RUNS, INPUTS, EXPERIMENT = "runs", "inputs", "experiment.json"
+RUNS, INPUTS, EXPERIMENT, TABLE = "runs", "inputs", "experiment.json", "runs.csv"
 MOST_BYTES = 64 * 10**6
 """A file that a run read is copied into ``inputs/`` if it is no larger."""
 
@@ -87,7 +87,7 @@ def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
     return {}, None
 
 
-def _json(value: Any) -> Any:
+def as_kept(value: Any) -> Any:
     """Return a value as JSON has it; a number that JSON lacks (NaN, ∞) as its text."""
     number = plain(value)
     return {"number": repr(number)} if isinstance(number, float) and not math.isfinite(number) else json_value(number)
@@ -173,8 +173,8 @@ class CellRun:
             data = found.rounds.to_csv(index=False).encode()
             (place / "rounds.csv").write_bytes(data)
             kept: dict[str, Any] = {
-                "columns": {name: _json(value) for name, value in cell.columns.items()},
-                "row": {name: _json(value) for name, value in found.row.items()},
+                "columns": {name: as_kept(value) for name, value in cell.columns.items()},
+                "row": {name: as_kept(value) for name, value in found.row.items()},
                 "read": found.read,
                 "about": found.about,
                 "doubts": found.doubts,

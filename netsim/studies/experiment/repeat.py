@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -13,17 +14,20 @@ from typing import Any
 
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment import paths
+from netsim.studies.experiment.cells import Cell
 from netsim.studies.experiment.command import SETTINGS, experiment_in
 from netsim.studies.experiment.content import digest
 from netsim.studies.experiment.experiment import Experiment
-from netsim.studies.experiment.folder import EXPERIMENT, INPUTS, RUNS, columns_of, keys_in, read
+from netsim.studies.experiment.folder import EXPERIMENT, INPUTS, RUNS, TABLE, as_kept, columns_of, keys_in, read
+from netsim.studies.experiment.paths import brief
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.terminal import Reporter
 from netsim.util import check
-from netsim.util.datafiles import FOLDER
+from netsim.util.datafiles import FOLDER, digest_of
 from netsim.util.files import write_whole
 
-_TOP = (EXPERIMENT, "runs.csv", PAGE, RUNS, INPUTS)
+_DIGEST = re.compile(r"[0-9a-f]{20,}$")
+_TOP = (EXPERIMENT, TABLE, PAGE, RUNS, INPUTS)
 
 
 def pack(folder: str | Path, out: str | Path) -> Path:
@@ -75,26 +79,32 @@ class Repeated:
     ----------
     same, different : list of str
         Cells by their columns: whose results are the same to the last digit, and with what differs.
-    unknown : list of str
-        Cells that the file does not make: of values that a script gave, or of code that has changed.
+    unknown : dict
+        The cells that the file does not make, of values that a script gave or of code that has changed, by the reason.
+    tables : list of str
+        What is wrong with the table of all runs.
     notes : list of str
-        Versions that differ.
+        Versions and inputs that differ.
     """
 
     same: list[str] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.same) and not self.different and not self.unknown
+        return bool(self.same) and not (self.different or self.unknown or self.tables)
 
     def lines(self) -> Iterator[str]:
         """Yield what to print."""
-        counts = len(self.same), len(self.different), len(self.unknown)
+        counts = len(self.same), len(self.different), sum(map(len, self.unknown.values()))
         yield "{} cells are the same, {} differ, {} cannot be repeated".format(*counts)
         yield from (f"differs: {each}" for each in self.different)
-        yield from (f"cannot be repeated: {each}" for each in self.unknown[:3])
+        yield from (f"differs: {each}" for each in self.tables)
+        for why, names in self.unknown.items():
+            more = f"; and {len(names) - 3} more" if len(names) > 3 else ""
+            yield f"cannot be repeated, {why}: {'; '.join(names[:3])}{more}"
         yield from self.notes
 
 
@@ -128,7 +138,8 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
         with tempfile.TemporaryDirectory(prefix="netsim-repeat-") as name:
             # Data are found beside the file, as they were when it ran.
             copy = Path(shutil.copytree(folder / INPUTS, Path(name) / INPUTS))
-            found = experiment_in(str(copy / file.name))
+            with _data_in(copy):
+                found = experiment_in(str(copy / file.name))
             if found is None:
                 raise BadInput(
                     f"{place}: {file.name} must define an experiment; what a script makes cannot be repeated"
@@ -137,7 +148,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                 texts: dict[str, list[str]] = {}
                 for flag, text in about.get("flags", []):
                     texts.setdefault(str(flag), []).append(Path(text).name if flag == SETTINGS else str(text))
-                return _compared(found.with_flags(texts), folder, show)
+                return _compared(found.with_flags(texts), folder, about, show)
 
 
 @contextmanager
@@ -161,19 +172,22 @@ def _about(folder: Path) -> Mapping[str, Any]:
         raise check.refuse("folder", str(folder), f"the folder of an experiment, with a whole {EXPERIMENT}") from None
 
 
-def _compared(made: Experiment, folder: Path, show: Reporter) -> Repeated:
-    found, notes = Repeated(), dict[str, None]()
+def _compared(made: Experiment, folder: Path, about: Mapping[str, Any], show: Reporter) -> Repeated:
+    found, notes = Repeated(), dict.fromkeys(_changed_inputs(folder, about))
     # By content, not by key: it is worth to know whether another netsim gives the same.
     cells = {digest(cell.content): cell for cell in made.cells()}
+    named = {_name_of(cell.columns): cell for cell in cells.values()}
     there = keys_in(folder)
+    lost = {key: columns for key, columns in about.get("cells", {}).items() if key not in there}
+    found.different += [f"{paths.listed(columns) or key}: its files are missing" for key, columns in lost.items()]
     with show.tally("cells", len(there)) as tally:
         for number, key in enumerate(there, 1):
             columns, content = columns_of(folder, key)
-            name, before = paths.listed(columns) or key, read(folder, key)
+            name, before = _name_of(columns) or key, read(folder, key)
             if before is None:
                 found.different.append(f"{name}: its files are damaged")
             elif (cell := cells.get(digest(content))) is None:
-                found.unknown.append(name)
+                found.unknown.setdefault(_why_another(content, named.get(name)), []).append(name)
             else:
                 now = cell.measured()
                 was, ended = before.row["outcome"], now.row["outcome"]
@@ -184,7 +198,96 @@ def _compared(made: Experiment, folder: Path, show: Reporter) -> Repeated:
                 else:
                     found.same.append(name)
                 both = {what: (before.about.get(what), value) for what, value in now.about.items()}
-                notes |= {f"{what} was {old}, and is {new}": None for what, (old, new) in both.items() if old != new}
+                notes |= {
+                    f"{what} has changed" if what == "source" else f"{what} was {old}, and is {new}": None
+                    for what, (old, new) in both.items()
+                    if old != new
+                }
             tally(number, len(found.different))
     found.notes += notes
+    if not found.different:
+        found.tables += _wrong_table(folder, about)
     return found
+
+
+def _name_of(columns: Mapping[str, Any]) -> str:
+    """Return a cell's name, the same of its columns as they ran and as its file has them."""
+    return paths.listed({name: as_kept(value) for name, value in columns.items()})
+
+
+def _changed_inputs(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a note on each file of ``inputs/`` whose SHA-256 is not that of the file that the runs read."""
+    known: dict[str, set[str]] = {str(about.get("file")): {str(about.get("file_sha256"))}}
+    for name, sha in dict(about.get("files", {})).items():
+        known.setdefault(PurePosixPath(name).name, set()).add(sha)
+    for path in sorted((folder / INPUTS).glob("*")):
+        if path.name in known and digest_of(path) not in known[path.name]:
+            yield f"{INPUTS}/{path.name} is not the file that the runs read: its SHA-256 is another"
+
+
+def _why_another(before: Any, cell: Cell | None) -> str:
+    """Return in which part a cell that ran differs from the cell of that name that the file makes."""
+    if cell is None or not isinstance(before, dict):
+        return "because the file makes no such cell"
+    now = json.loads(json.dumps(cell.content))
+    differences = {
+        part: _first_difference(before.get(part), now[part]) for part in now if now[part] != before.get(part)
+    }
+    parts = [f"{part} ({why})" if why else part for part, why in differences.items()]
+    return f"because of another {' and '.join(parts)}"
+
+
+def _first_difference(before: Any, now: Any) -> str:
+    """Return where two contents differ: the code or the file by its name, or two plain values; "" if it is neither."""
+    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        for key in before:
+            if before[key] == now[key]:
+                continue
+            if key == "file":
+                return f"the file {before[key][0]} has changed"
+            if key == "code" and before[key][:2] != now[key][:2]:
+                return f"the code of {before[key][0]} has changed"
+            return _first_difference(before[key], now[key])
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return next((_first_difference(*both) for both in zip(before, now, strict=True) if both[0] != both[1]), "")
+    # A digest, as of a graph, says nothing to a reader.
+    plain = all(isinstance(each, str | int | float | None) and not _DIGEST.match(str(each)) for each in (before, now))
+    return f"{brief(before)} became {brief(now)}" if plain else ""
+
+
+def _wrong_table(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with ``runs.csv``, whose rows must be those of the cells."""
+    import pandas as pd
+
+    cells = about.get("cells", {})
+    try:
+        table = pd.read_csv(folder / TABLE, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        yield f"{TABLE} cannot be read ({one_line(error)})"
+        return
+    rows = {key: found.row for key in cells if (found := read(folder, key)) is not None}
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    if missing := [name for name in names if name not in table]:
+        yield f"{TABLE} has no column {missing[0]}"
+        return
+    # Cells of equal content are one run with several rows, so that a row is known by its measures only.
+    labels = [str(name) for name in table if name not in names] if len(table) == len(cells) else []
+    known = {
+        (
+            *(_plain(cells[key].get(name.removeprefix("given_"), "")) for name in labels),
+            *(_plain(row.get(n)) for n in names),
+        )
+        for key, row in rows.items()
+    }
+    there = {tuple(map(_plain, row)) for row in table[[*labels, *names]].itertuples(index=False)}
+    if there != known:
+        yield f"{TABLE} has {len(there - known)} rows that are no cell's, and lacks those of {len(known - there)} cells"
+
+
+def _plain(value: Any) -> str:
+    """Return a number of a table, however it is written, or another cell, as one text."""
+    try:
+        text = f"{float(value):.9g}"
+    except (TypeError, ValueError):
+        text = "" if value is None else str(value)
+    return "" if text == "nan" else text

@@ -443,6 +443,10 @@ def test_the_first_numbers_are_pinned() -> None:
         (lambda: latency.trace(["soon"]), "seconds = ['soon']: must be an array of real numbers"),
         (lambda: latency.of("soon"), "latency = 'soon': must be a number >= 0"),
         (lambda: loss.bernoulli(1.5), "loss = 1.5: must be a probability in [0, 1]"),
+        (
+            lambda: loss.of([0.5]),
+            "loss = [0.5]: must be a probability in [0, 1] or a loss model, with mean and on_link(u)",
+        ),  # type: ignore[arg-type]
         (lambda: loss.bernoulli(-0.1), "loss = -0.1: must be a probability in [0, 1]"),
         (lambda: loss.bernoulli(math.nan), "loss = nan: must be a probability in [0, 1]"),
         (lambda: loss.of("half"), "loss = 'half': must be a probability in [0, 1]"),

@@ -316,6 +316,74 @@ def test_a_changed_result_is_found() -> None:
     assert found.different == ["method = counts, seed = 0: its files are damaged"]
 
 
+def test_what_was_changed_in_a_folder_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    netsim("run", "plain.py", "--out", "made")
+    table, input_ = Path("made/runs.csv"), Path("made/inputs/plain.py")
+    whole, code = table.read_text(), input_.read_text()
+    table.write_text(whole.replace("0.5,counts", "0.7,counts"))
+    input_.write_text(f"{code}# read\n")
+    found = repeat("made", trust=True)
+    assert (len(found.same), found.different, bool(found)) == (2, [], False)
+    assert found.tables == ["runs.csv has 1 rows that are no cell's, and lacks those of 1 cells"]
+    assert found.notes == ["inputs/plain.py is not the file that the runs read: its SHA-256 is another"]
+    table.write_text(whole)
+    input_.write_text(code.replace("self.total += self.step", "self.total -= self.step"))
+    found = repeat("made", trust=True)
+    (why,) = found.unknown
+    assert (why, len(found.unknown[why])) == ("because of another method (the code of Counts has changed)", 2)
+    input_.write_text(code.replace("topology.ring(3)", "topology.path(3)").replace("rounds=2", "rounds=3"))
+    assert [*repeat("made", trust=True).unknown] == ["because of another network and rounds (2 became 3)"]
+    input_.write_text(code.replace("rounds=2", "rounds=3"))
+    netsim("verify", "made", "--trust", status=1)
+    assert "cannot be repeated, because of another rounds (2 became 3): loss = " in capsys.readouterr().out
+
+
+def test_cells_that_were_removed_are_missed() -> None:
+    import shutil
+
+    netsim("run", "plain.py", "--loss", "0", "--out", "made")
+    assert repeat("made", trust=True)
+    (place,) = Path("made/runs").iterdir()
+    shutil.rmtree(place)
+    found = repeat("made", trust=True)
+    assert (found.same, found.different) == ([], ["method = counts, seed = 0: its files are missing"])
+
+
+def test_data_given_by_a_path_are_the_same_in_another_folder(folder: Path) -> None:
+    rows = "\n".join(f"{number / 40},{number % 7}" for number in range(40))
+    (folder / "own.csv").write_text(f"x,y\n{rows}\n")
+    (folder / "own.py").write_text("""
+from pathlib import Path
+from netsim import Experiment, Method
+from netsim.agents import CTA
+from netsim.scenarios.tasks.problems import KernelRegression
+
+here = Path(__file__).resolve().parent
+problem = KernelRegression(data=here / "own.csv", agents=4, features=5)
+experiment = Experiment(problem=problem, methods=Method(CTA, eta=0.1), rounds=2, seeds=[0])
+""")
+    netsim("run", "own.py", "--out", "made")
+    pack("made", "made.zip")
+    (folder / "own.csv").unlink()
+    assert len(repeat("made.zip", trust=True).same) == 1
+
+
+def test_a_file_read_as_the_script_starts_is_packed(folder: Path) -> None:
+    (folder / "ring.csv").write_text("source,target\n0,1\n1,2\n2,0\n")
+    (folder / "own.py").write_text(PLAIN.replace("topology.ring(3)", 'topology.read("ring.csv")'))
+    netsim("run", "own.py", "--loss", "0", "--out", "made")
+    assert Path("made/inputs/ring.csv").is_file()
+    pack("made", "made.zip")
+    (folder / "ring.csv").unlink()
+    assert len(repeat("made.zip", trust=True).same) == 1
+
+
+def test_the_folder_of_an_experiment_is_no_runs_folder() -> None:
+    netsim("run", "plain.py", "--loss", "0", "--out", "made")
+    with pytest.raises(BadInput, match="must be of a study; it is of an experiment, whose runs are in its"):
+        netsim("compare", "made", "--metric", "total")
+
+
 def test_files_outside_are_refused(folder: Path) -> None:
     import zipfile
 
