@@ -244,6 +244,11 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
             f"run folder = {str(folder)!r}: must be what `netsim run` wrote; it is a sweep, whose run folders are in "
             f"{str(path / 'points')!r} (`netsim show` shows all)"
         )
+    if (path / "experiment.json").is_file():
+        raise BadInput(
+            f"run folder = {str(folder)!r}: must be that of a study's run; it is an experiment, whose runs are in "
+            f"{str(path / 'runs.csv')!r} (`netsim run FILE.py --metric COLUMN --out {folder}` compares its methods)"
+        )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
         found = _read(path, every)
