@@ -207,13 +207,16 @@ def _as_written(given: str, by_text: Collection[str]) -> str:
 
 
 def conditions(places: Sequence[str]) -> list[str]:
-    """Return a line on each seed of its own that all runs share: intervals over other seeds hold for that one only."""
+    """Return a line on each seed of its own, and on the site, that all runs share: intervals hold for that one only."""
     given = [_parameters(run) for _, run in _runs(places)]
     lines = []
     for name in results.SEEDS[1:]:
         (first, *others) = {each.get(name) for each in given} or {None}
         if first is not None and not others:
             lines.append(f"All runs have the {over_text(name)} {first}; intervals over other seeds hold for that one.")
+    (site, *others) = {(each.get("site"), each.get("set")) for each in given} or {(None, None)}
+    if site[0] is not None and not others:
+        lines.append(f"All runs have the site {site[0]}, whose own seed draws shadowing; intervals hold for that one.")
     return lines
 
 

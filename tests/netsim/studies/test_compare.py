@@ -1,6 +1,7 @@
 """``netsim compare``: settings that differ, last values, and a figure."""
 
 import errno
+import json
 import os
 import shlex
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_a_setting_that_names_the_algorithm_is_paired_all_the_same() -> None:
         found.assign(loss=[0, 0, 0, 1, 1, 1])[["loss", *found]], "delivered_%", "loss=0"
     )
     assert not differences["count"].any()
+
+
+@pytest.mark.parametrize(("changes", "names"), [((None, None), True), (("site.seed=0", "site.seed=1"), False)])
+def test_a_site_that_all_runs_share_is_named(changes: tuple[str | None, ...], names: bool, tmp_path: Path) -> None:
+    for number, change in enumerate(changes):
+        (tmp_path / f"run{number}").mkdir()
+        settings = {"parameters": {"site": "house.toml", "set": change, "seed": number}}
+        (tmp_path / f"run{number}" / "settings.json").write_text(json.dumps(settings))
+    lines = compare.conditions([str(tmp_path / "run0"), str(tmp_path / "run1")])
+    said = "All runs have the site house.toml, whose own seed draws shadowing; intervals hold for that one."
+    assert lines == [said] * names
+
+
+def test_the_folder_of_an_experiment_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "experiment.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"it is an experiment, whose runs are in '.*runs\.csv'"):
+        compare.table([str(tmp_path)], [])
 
 
 def test_seeds_are_summarised_together(room: Path) -> None:
