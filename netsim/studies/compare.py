@@ -214,9 +214,9 @@ def conditions(places: Sequence[str]) -> list[str]:
         (first, *others) = {each.get(name) for each in given} or {None}
         if first is not None and not others:
             lines.append(f"All runs have the {over_text(name)} {first}; intervals over other seeds hold for that one.")
-    (site, *others) = {(each.get("site"), each.get("set")) for each in given} or {(None, None)}
-    if site[0] is not None and not others:
-        lines.append(f"All runs have the site {site[0]}, whose own seed draws shadowing; intervals hold for that one.")
+    sites = {(each.get("site"), each.get("set")) for each in given}
+    if len(sites) == 1 and (site := sites.pop()[0]) is not None:
+        lines.append(f"All runs have the site {site}, whose own seed draws shadowing; intervals hold for that one.")
     return lines
 
 
