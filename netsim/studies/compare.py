@@ -178,8 +178,22 @@ def paired(
         # Their settings alone tell the folders apart, so that those of a pair may lie in two.
         by = [each for each in by if each != "folder"]
     by = [each for each in [*by, "algorithm"] if each != within and found[each].nunique(dropna=False) > 1]
+    if _names_follow(found, within) and not found.duplicated([*settings, within]).any():
+        by.remove("algorithm")
     differences = results.paired(found, metric, by_text[wanted], within=within, by=by, over=over, test=test)
-    return f"{metric}: {differences.attrs['interval']}", differences
+    title = f"{metric}: {differences.attrs['interval']}"
+    if by and not differences["count"].any():
+        title += f"; no two runs that differ in {within} have the same {' and '.join(by)}"
+    return title, differences
+
+
+def _names_follow(found: "pd.DataFrame", setting: str) -> bool:
+    """Return whether a setting names the algorithm, as routing = ctp "CTP, awake 1", so that no two of its values share
+    one.
+    """
+    if setting == "algorithm" or found["algorithm"].nunique() < 2:
+        return False
+    return bool((found.groupby("algorithm")[setting].nunique(dropna=False) == 1).all())
 
 
 def _as_written(given: str, by_text: Collection[str]) -> str:
@@ -196,13 +210,16 @@ def _as_written(given: str, by_text: Collection[str]) -> str:
 
 
 def conditions(places: Sequence[str]) -> list[str]:
-    """Return a line on each seed of its own that all runs share: intervals over other seeds hold for that one only."""
+    """Return a line on each seed of its own, and on the site, that all runs share: intervals hold for that one only."""
     given = [_parameters(run) for _, run in _runs(places)]
     lines = []
     for name in results.SEEDS[1:]:
         (first, *others) = {each.get(name) for each in given} or {None}
         if first is not None and not others:
             lines.append(f"All runs have the {over_text(name)} {first}; intervals over other seeds hold for that one.")
+    sites = {(each.get("site"), each.get("set")) for each in given}
+    if len(sites) == 1 and (site := sites.pop()[0]) is not None:
+        lines.append(f"All runs have the site {site}, whose own seed draws shadowing; intervals hold for that one.")
     return lines
 
 

@@ -18,6 +18,7 @@ _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
 # Share of a field's side around it beyond which a mote is drawn at the edge; metres between the heights of two floors.
 _MARGIN, _STOREY = 0.3, 2.0
+_MOST_NAMED = 30  # motes on a map that have their names beside them
 
 
 def draw_by_hops(by_hops: pd.DataFrame, title: str) -> Figure:
@@ -81,6 +82,7 @@ def draw_tree(
                     panel.plot(*np.concatenate(hops).T, line, color="0.6", lw=1, zorder=1)
             x, y = np.transpose([view.places[mote] for mote in values.index])
             drawn = panel.scatter(x, y, c=values, cmap=colours, vmin=0, vmax=high, s=60, edgecolors="0.3", zorder=2)
+            view.name_motes(panel, values.index)
             view.finish(panel, layout.sink)
             panel.figure.colorbar(drawn, ax=panel, label=label)
             panel.set_title(name, fontsize=10)
@@ -134,6 +136,15 @@ class _View:
         panel.set_aspect("equal", adjustable="datalim")
         panel.set(xlabel="x (m)", ylabel="y (m)")
         self.mark_floors(panel)
+
+    def name_motes(self, panel: Axes, motes: Collection[Any]) -> None:
+        """Write the names of a few motes above them; those of many would cover each other and the tree."""
+        if len(motes) > _MOST_NAMED:
+            return
+        for mote in motes:
+            if mote not in self.far:
+                how: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}
+                panel.annotate(str(mote), self.places[mote], (0, 5), zorder=4, **how)
 
     def mark_floors(self, panel: Axes) -> None:
         """Write the height of each floor beside it, and the places on each along the axis."""

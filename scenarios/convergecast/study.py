@@ -172,6 +172,11 @@ def experiment(
 
     def motes(setup: Setup, way: Way = ways[0]) -> dict[Any, Any]:
         layout = field.layout(use.preset(), setup.seeds.graph)
+        warm_up = 0.0 if layout.deployment is None else layout.deployment.warm_up
+        if readings * period <= warm_up:
+            raise BadInput(
+                f"readings = {readings}: must be > {warm_up / period:g}, or all are taken before warm_up ends"
+            )
         return {mote: use.mote(mote, layout, period, readings, way.acked) for mote in layout.graph}
 
     return Experiment(
@@ -210,7 +215,7 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
         if placed is not None:
             rows = rows[~(rows["taken_s"] < placed.warm_up)]
             if set(rows["mote"]) != set(layout.parents):
-                raise BadInput(f"warm_up = {placed.warm_up:g}: must leave each mote some of its readings")
+                raise BadInput(f"warm_up = {placed.warm_up:g}: must leave each mote a reading; more --readings do")
         table = measures.by_mote(run, rows, layout, energy, use.tries(use.radio(way), _agents(run)[layout.sink]))
         if use.repeats_above:
             table["retries"] = math.nan

@@ -35,7 +35,8 @@ class OwnSite:
         used(Path(self.site))
         found = Deployment.read(self.site, self._changes())
         if collects and len(found.sinks) != 1:
-            raise BadInput(f"site = {self.site!r}: must have one mote with sink = 1; it has {len(found.sinks)}")
+            how = "sink = true in its table" if Path(self.site).suffix == ".toml" else "1 in the column 'sink'"
+            raise BadInput(f"site = {self.site!r}: must have one mote with {how}; it has {len(found.sinks)}")
         return found
 
     @staticmethod

@@ -246,7 +246,10 @@ def test_a_mote_that_nobody_hears_loses_its_readings_and_is_named(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "more", "says"),
     [
-        (PLACES.replace("0, 1", "0, 0"), {}, "must have one mote with sink = 1; it has 0"),
+        (PLACES.replace("0, 1", "0, 0"), {}, "must have one mote with 1 in the column 'sink'; it has 0"),
+        (PLACES, {"change": "radio.power_dbm=-5"}, "must be site.PATH=VALUE, several with commas between"),
+        (PLACES, {"change": "site.warm_up=300"}, "readings = 10: must be > 10, or all are taken before warm_up ends"),
+        (PLACES, {"routing": "ctp,rpl"}, "must be one of tree, ctp, rpl, not several with commas between"),
         (PLACES, {"agents": 5}, "agents = 5: must be left out with site"),
         (PLACES, {"model": "disk"}, "model = 'disk': must be left out with site"),
         (PLACES.replace("x,", "z,"), {}, "must have a column 'x'"),
@@ -392,7 +395,7 @@ def test_a_mote_far_off_leaves_the_others_their_room() -> None:
     places = {0: (0.0, 0.0), 1: (10.0, 20.0), 2: (20.0, 0.0), 3: (9000.0, 10.0)}
     panel, at = mapped(places, [(0, 1), (0, 2)])
     assert np.ptp(at[:2], axis=0).max() > 0.25 * panel.get_window_extent().width
-    assert [text.get_text() for text in panel.texts] == ["3: far off, at (9000, 10)"]
+    assert [text.get_text() for text in panel.texts] == ["1", "2", "3: far off, at (9000, 10)"]
 
 
 def test_floors_are_drawn_apart_and_named() -> None:
@@ -400,7 +403,13 @@ def test_floors_are_drawn_apart_and_named() -> None:
     panel, at = mapped(places, [(0, k) for k in range(1, 9)])
     gaps = [math.dist(a, b) for a, b in itertools.combinations(at.tolist(), 2)]
     assert min(gaps) > 10.0
-    assert [text.get_text() for text in panel.texts] == ["z = 0 m", "z = 3.5 m", "z = 7 m"]
+    assert [text.get_text() for text in panel.texts] == [*map(str, range(1, 9)), "z = 0 m", "z = 3.5 m", "z = 7 m"]
+
+
+def test_names_of_many_motes_do_not_cover_the_map() -> None:
+    places = {k: (float(k % 8), float(k // 8)) for k in range(40)}
+    panel, _ = mapped(places, [(0, k) for k in range(1, 40)])
+    assert not panel.texts
 
 
 def test_the_tree_has_the_last_parents_of_motes_that_lost_them() -> None:

@@ -94,7 +94,9 @@ def show(results: Results, metric: str | None, reporter: Reporter) -> None:
     for of, part in results.with_one_error() if metric is None else [("", results)]:
         if metric is None and not part.is_judged:
             table = part.medians()
-            reporter.table(f"Medians over the seeds{of}", table.loc[:, (table != 0).any()])
+            reporter.table(
+                f"Medians over the seeds{of}; with intervals: --metric COLUMN", table.loc[:, (table != 0).any()]
+            )
         else:
             table = part.summary(metric)
             reporter.table(f"{metric or part.metric} over the seeds{of}: survivors, median of all runs", table)

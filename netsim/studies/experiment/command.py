@@ -303,11 +303,16 @@ def with_set_values(experiment: Experiment, text: str, *, has_site: bool = False
     if text == ASK:
         raise _asked(experiment)
     values: dict[str, Any] = {}
-    form = "METHOD.PARAMETER=VALUE, several with commas between"
+    forms = [
+        *(["METHOD.PARAMETER=VALUE"] if any(experiment.methods) else []),
+        *(["site.PATH=VALUE"] if has_site else []),
+    ]
+    form = f"{' or '.join(forms)}, several with commas between"
     for place, several in assigned([text], form).items():
         if has_site and place.startswith(_OF_SITE):
             continue
-        if not all(_placed(place)) or not several[0]:
+        # A study whose one method has no name of its own, as convergecast, has values of its site only.
+        if not all(_placed(place)) or not several[0] or not any(experiment.methods):
             raise check.refuse("set", f"{place}={several[0]}", form)
         if len(several) > 1:
             raise BadInput(f"set = {place!r}: must have one value, not several")

@@ -1,11 +1,13 @@
 """``netsim compare``: settings that differ, last values, and a figure."""
 
 import errno
+import json
 import os
 import shlex
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -50,6 +52,41 @@ def test_the_runs_of_a_pair_may_lie_in_two_folders(room: Path) -> None:
     assert differences["count"].tolist() == [2]
     assert differences["difference"].iloc[0] == pytest.approx((lossy - calm).mean(), rel=1e-12)
     assert "difference from loss = 0, seed by seed" in title
+
+
+def test_a_setting_that_names_the_algorithm_is_paired_all_the_same() -> None:
+    rows = [("sweep", routing, seed, f"{routing.upper()}, awake 1") for routing in ("ctp", "rpl") for seed in range(3)]
+    found = pd.DataFrame(rows, columns=["folder", "routing", "seed", "algorithm"])
+    found["delivered_%"] = [90.0, 91.0, 92.0, 95.0, 93.0, 97.0]
+    title, differences = compare.paired(found, "delivered_%", "routing=ctp")
+    assert differences["count"].tolist() == [3]
+    assert differences["difference"].iloc[0] == pytest.approx(4.0)
+    assert "no two runs" not in title
+    # An algorithm is never compared with another under another setting, unless the setting is what is asked about.
+    title, differences = compare.paired(found, "delivered_%", "CTP, awake 1")
+    assert differences["count"].tolist() == [0]
+    assert title.endswith("no two runs that differ in algorithm have the same routing")
+    title, differences = compare.paired(
+        found.assign(loss=[0, 0, 0, 1, 1, 1])[["loss", *found]], "delivered_%", "loss=0"
+    )
+    assert not differences["count"].any()
+
+
+@pytest.mark.parametrize(("changes", "names"), [((None, None), True), (("site.seed=0", "site.seed=1"), False)])
+def test_a_site_that_all_runs_share_is_named(changes: tuple[str | None, ...], names: bool, tmp_path: Path) -> None:
+    for number, change in enumerate(changes):
+        (tmp_path / f"run{number}").mkdir()
+        settings = {"parameters": {"site": "house.toml", "set": change, "seed": number}}
+        (tmp_path / f"run{number}" / "settings.json").write_text(json.dumps(settings))
+    lines = compare.conditions([str(tmp_path / "run0"), str(tmp_path / "run1")])
+    said = "All runs have the site house.toml, whose own seed draws shadowing; intervals hold for that one."
+    assert lines == [said] * names
+
+
+def test_the_folder_of_an_experiment_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "experiment.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"it is an experiment, whose runs are in '.*runs\.csv'"):
+        compare.table([str(tmp_path)], [])
 
 
 def test_seeds_are_summarised_together(room: Path) -> None:
