@@ -15,7 +15,7 @@ import reprlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -43,6 +43,15 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
         # Python refuses to convert integers of thousands of digits to text.
         shown = f"<{type(value).__name__}>"
     return BadInput(f"{name} = {shown}: must be {allowed}")
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Put ``where`` before the message of a BadInput that the block raises."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{where}{error}") from None
 
 
 def installed(name: str, package: str, extra: str) -> None:
