@@ -57,8 +57,8 @@ def naming(where: str) -> Iterator[None]:
 def installed(name: str, package: str, extra: str) -> None:
     """Raise BadInput if ``package``, which ``name`` requires, is missing; the message names netsim's ``extra``."""
     if importlib.util.find_spec(package) is None:
-        how = f"run pip install '.[{extra}]' in netsim's checkout"
-        raise BadInput(f"{name}: requires {package}, which is not installed: {how}")
+        how = f"in netsim's clone, pip install '.[{extra}]'"
+        raise BadInput(f"{name}: must go with {package}, which is not installed: {how}")
 
 
 def instance(name: str, value: object, kind: Any, allowed: str, *, optional: bool = False) -> None:
