@@ -13,8 +13,8 @@ import netsim
 from netsim import Link, Network, topology
 from netsim.draw import Role, Star
 from netsim.studies import Study
-from netsim.studies.experiment.results import survival
 from netsim.studies.figures import Figure, drawing, legend_below
+from netsim.studies.intervals import proportion
 from netsim.util import check
 
 LATENCY = 0.01
@@ -100,8 +100,8 @@ def generals(
         f"{{first_ends:.1%}} and {{ends:.1%}}. A message is lost with probability {lost:.3g}.",
         **{"messages": messages, "first": one["alone"], "alone": most["alone"]},
         **{"both": one["both"], "least": most["both"]},
-        first_ends=survival(round(one["alone"] * wars), wars),
-        ends=survival(round(most["alone"] * wars), wars),
+        first_ends=proportion(round(one["alone"] * wars), wars),
+        ends=proportion(round(most["alone"] * wars), wars),
     )
     study.table("by_messages", f"Shares of {wars} wars", table)
     study.figure(

@@ -37,12 +37,13 @@ run is judged.
 """
 
 _UNITS = {"%": "%", "s": "s", "ms": "ms", "j": "J", "mj": "mJ", "bits": "bits", "bytes": "bytes", "m": "m", "c": "°C"}
+_UNITS |= {"days": "days"}
 _COUNTS = {"round", "offered", "readings", "sent", "taken", "arrived", "bits", *totals_of(ALL_CAUSES)}
-_GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$")
+_GREATEST = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived)(_%)?$|(^|_)(lifetime|death)_days$")
 _SHARES = re.compile(r"(^|_)(accuracy|share|delivered|received|arrived|expected)_%$|(^|_)accuracy$|(^|_)share$")
 _ERRORS_OF_SHARES = re.compile(r"^(train|test)_error$")
 _NONNEGATIVE = re.compile(
-    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes)$|^spread$"
+    r"(^|_)(mse|error|loss|residual|latency|transmissions|hops|order)(_|$)|_(s|ms|j|mj|bits|bytes|days)$|^spread$"
 )
 _SIGNED = re.compile(r"(^|_)(above|saves?|saved|difference|log|offset|skew|drift)(_|$)")
 

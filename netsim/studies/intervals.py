@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from netsim.errors import BadInput
 from netsim.studies import columns
@@ -62,11 +62,13 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
     Of the mean it is Student's t, mean ± t s/√n: exact at any n > 1 where values are normal. Where they are skewed it
     holds the mean too seldom (of five exponential values in 88 % for 95 %), but oftener than a percentile bootstrap
     (80 %), at any n. Of the median it lies between two order statistics: ``share`` or more, whatever the distribution.
+    The mean of truth values is a share, with the interval of `proportion`: Student's t would have no width where all
+    are alike.
 
     Parameters
     ----------
     values : array, shape (n,)
-        One of each repetition, independent of one another.
+        One of each repetition, independent of one another; numbers, or truth values (bool).
     of : {"mean", "median"}
         What the interval is of.
     share : float
@@ -84,6 +86,8 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
     """
     numbers = np.sort(np.asarray(values, dtype=np.float64))
     count = len(numbers)
+    if of == "mean" and count and np.asarray(values).dtype == bool:
+        return proportion(int(numbers.sum()), count, share)
     if count < fewest(of, share):
         return math.nan, math.nan
     if of == "median":
@@ -96,6 +100,17 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
         reach = stdtrit(count - 1, (1.0 + share) / 2.0) * numbers.std(ddof=1) / math.sqrt(count)
         mean = statistic(numbers)
         return float(mean - reach), float(mean + reach)
+
+
+def proportion(hits: int, count: int, share: float = SHARE) -> tuple[float, float]:
+    """Return the ends of Clopper and Pearson's interval of the probability of a hit, of which there were so many.
+
+    Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", Biometrika 26:404-413, 1934.
+    """
+    low = float(betaincinv(hits, count - hits + 1, (1 - share) / 2)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, (1 + share) / 2)) if hits < count else 1.0
+    return low, high
 
 
 def fewest(of: str, share: float) -> int:
@@ -157,7 +172,8 @@ def interval(
         As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
     value : str
         The measure's column. A run that did not survive counts with the worst value, ∞ of an error
-        (`netsim.studies.outcome`); one that did and has no value was not measured, and is left out.
+        (`netsim.studies.outcome`); one that did and has no value was not measured, and is left out. In a column of
+        truth values (bool) each run counts as it is; their mean is a share.
     by : sequence of str
         Columns by which groups differ: all settings with several values, except the seed.
     of : {"mean", "median"}
@@ -189,9 +205,9 @@ def interval(
     fewest(of, share)
     kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
-    rows, limits = [], columns.bounds(value)
+    rows, limits, is_share = [], columns.bounds(value), of == "mean" and frame[value].dtype == bool
     for key, part in columns.groups_of(kept.assign(**{_SURVIVED: survived}), by):
-        values = part[value].to_numpy(dtype=np.float64)
+        values = part[value].to_numpy(dtype=bool if is_share else np.float64)
         low, high = limits.clip(*confidence(values, of=of, share=share))
         found = {"count": len(values), "survived": int(part[_SURVIVED].sum())} | {
             name: statistic(values, of=name) for name in STATISTICS
@@ -200,7 +216,8 @@ def interval(
         rows.append(dict(zip(by, key, strict=True)) | found)
     table = pd.DataFrame(rows, columns=[*by, "count", "survived", "mean", "median", "low", "high"])
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
-    table.attrs["interval"] = interval_text(table["count"], of=of, share=share) + over_seeds
+    about = kind_text(table["count"], "share", "Clopper and Pearson", 1, share) if is_share else ""
+    table.attrs["interval"] = (about or interval_text(table["count"], of=of, share=share)) + over_seeds
     return table
 
 

@@ -30,6 +30,9 @@ NOT_REACHED = "not reached"
 DEAD = (DIVERGED, FAILED, NOT_REACHED)
 """The outcomes that count as the worst."""
 
+BEST, TIED = "best", "tied"
+"""The verdicts of a summary on methods."""
+
 COLUMN = "outcome"
 """The column of results that has them."""
 
@@ -200,8 +203,9 @@ def error_of(names: Iterable[str]) -> str | None:
 def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
     """Return the rows in which a column counts, dead runs at its worst value, and which rows are of runs that survived.
 
-    A dead run is one whose ``outcome`` is in `DEAD`, or whose value is ∞. Columns that count what was spent keep a dead
-    run's value. A run that survived and has no value was not measured: its row is left out.
+    A dead run is one whose ``outcome`` is in `DEAD`, or whose value is ∞. Columns that count what was spent, and those
+    of truth values, keep a dead run's value. A run that survived and has no value was not measured: its row is left
+    out.
 
     Parameters
     ----------
@@ -220,8 +224,8 @@ def with_worst_of(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
     values = frame[column].to_numpy(dtype=np.float64)
     endless = np.isinf(values)
     died = endless | frame[COLUMN].isin(DEAD).to_numpy() if COLUMN in frame else endless
-    spent = columns.counts(column) & np.isfinite(values)
-    return frame.assign(**{column: np.where(died & ~spent, columns.worst(column), values)}), died
+    kept = (columns.counts(column) or frame[column].dtype == bool) & np.isfinite(values)
+    return frame.assign(**{column: np.where(died & ~kept, columns.worst(column), values)}), died
 
 
 def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":

@@ -56,6 +56,7 @@ __all__ = [
     "pareto_front",
     "statistic",
     "style",
+    "tradeoff",
 ]
 
 _MEASURED = ("count", "survived", "mean", "median", "low", "high")
@@ -335,6 +336,10 @@ def bands(
     if {x, *names}.intersection(panelled):
         raise check.refuse("facets", facets, "another column than those of x and by")
     table = interval(frame, y, [*panelled, *names, x], of=of, over=over)
+    is_share = of == "mean" and frame[y].dtype == bool
+    if is_share:
+        # Runs that died are in the share, so no line ends with them.
+        table["survived"] = table["count"]
     for each in (of, "low", "high"):
         # matplotlib does not draw infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
@@ -347,7 +352,7 @@ def bands(
     parts = groups_of(table, panelled)
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
-    about = f"{of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
+    about = f"{'share' if is_share else of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
     if ax is not None or figure.get_figwidth() < _NARROW:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)
@@ -556,6 +561,56 @@ def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
             {"color": f"C{colour % 10}", "marker": "os^DvPX*"[mark % 8], "linestyle": ("-", "--", "-.", ":")[mark % 4]}
         )
     return styles
+
+
+def tradeoff(
+    frame: "pd.DataFrame",
+    x: str,
+    y: str,
+    *,
+    by: str | Sequence[str] = "algorithm",
+    of: str = "mean",
+    log: bool = False,
+    title: str = "",
+    facets: str | Sequence[str] | None = None,
+) -> "Figure":
+    """Draw two measures against one another: a point for each combination of ``by``, with its intervals both ways.
+
+    The intervals are those of `interval`, which raises what this raises. What died has no point.
+
+    Parameters
+    ----------
+    x, y : str
+        The measures.
+    log : bool
+        Whether the axis of ``x`` is logarithmic.
+    facets : str or sequence of str, optional
+        As of `bands`.
+    """
+    names, panelled = [by] if isinstance(by, str) else list(by), [facets] if isinstance(facets, str) else facets or []
+    groups = [*panelled, *names]
+    first, second = (interval(frame, each, groups, of=of) for each in (x, y))
+    both = first.merge(second, on=groups, suffixes=("_x", "_y"), sort=False)
+    keys = list(dict.fromkeys(both[names].itertuples(index=False, name=None)))
+    looks: dict[Any, dict[str, Any]] = {
+        key: {**look, "linestyle": ""} for key, look in zip(keys, _styles(keys), strict=True)
+    }
+    parts = groups_of(both, panelled)
+    figure, panels = _panels(None, len(parts), beside=False)
+    for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
+        for key, point in groups_of(part, names):
+            at = point[[f"{of}_x", f"{of}_y"]].to_numpy(dtype=np.float64)[0]
+            if np.isfinite(at).all():
+                ends = point[["low_x", "high_x", "low_y", "high_y"]].to_numpy(dtype=np.float64)[0].reshape(2, 2)
+                across, up = np.abs(ends - at[:, None])[..., None]
+                panel.errorbar(at[0], at[1], xerr=across, yerr=up, label=_named(names, key), capsize=2, **looks[key])
+        panel.set(xlabel=Axis(x).text, ylabel=Axis(y).text if number % _columns(len(parts)) == 0 else "")
+        panel.set_xscale("log" if log else "linear")
+        panel.set_title(_named(panelled, value), fontsize=unless_set("axes.titlesize", 9))
+        panel.grid(alpha=unless_set("grid.alpha", 0.3))
+    _legend_outside(figure, [_named(names, key) for key in keys], below=True, frameon=False)
+    figure.suptitle("\n".join(filter(None, (title, f"{of}s; bars: {first.attrs['interval']}"))))
+    return figure
 
 
 def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = "") -> "Figure":

@@ -101,6 +101,9 @@ class Experiment:
     error : str, optional
         The column that is the error: it says how runs ended, and is what results are about. Default: the first that
         the problem measures.
+    goals : sequence of str
+        Columns of `Results.runs` in which the methods compete: reports begin with the best method by each. Default: the
+        error.
     ending : Ending
         The rule by which the error says how a run ended.
     files : sequence of path
@@ -139,6 +142,7 @@ class Experiment:
     sample: float | None = None
     names: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     error: str | None = None
+    goals: Sequence[str] = ()
     ending: Ending = field(default_factory=Ending)
     files: Sequence[str | Path] = ()
     settings: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
@@ -160,9 +164,15 @@ class Experiment:
             names={name: [each] if isinstance(each, str) else list(each) for name, each in self.names.items()},
             seeds=[_seeds_of(each) for each in _listed("seeds", self.seeds)],
         )
-        for name in ("measure", "after"):
-            check.functions(name, getattr(self, name), "functions of a run")
+        # A measure may be an object whose method `of` makes the function for each run.
+        plain = self.measure
+        if isinstance(plain, Iterable):
+            plain = [getattr(each, "of", each) for each in plain]
+        check.functions("measure", plain, "functions of the agents")
+        check.functions("after", self.after, "functions of a run")
         check.fields(self, check.finite, "until", "sample", above=0, optional=True)
+        if isinstance(self.goals, str):
+            raise check.refuse("goals", self.goals, "a list of columns")
         labels = {name for method in self.methods.values() for name in method.label} - {METHOD}
         for what, taken in (("names", self.names), ("label", labels)):
             for name in taken:

@@ -29,6 +29,7 @@ def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
         "seeds": list(dict.fromkeys(cell.seeds.text for cell, _ in results.cells)),
         "rounds": sorted({cell.rounds for cell, _ in results.cells}),
         "until": experiment.until,
+        "goals": list(experiment.goals),
         "ending": dataclasses.asdict(experiment.ending),
         "settings": {
             ", ".join(key): {path: paths.brief(value_of(value)) for path, value in values.items()}

@@ -19,8 +19,9 @@ from netsim.studies.figures import fit_to_page
 from netsim.studies.formats import write_figure
 from netsim.studies.intervals import interval_text
 from netsim.studies.methods_section import OfExperiment, methods_section
-from netsim.studies.outcome import DEAD
+from netsim.studies.outcome import BEST, DEAD, TIED
 from netsim.studies.page import page
+from netsim.util import check
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,28 +78,55 @@ def report(results: "Results", reference: str | None, title: str) -> str:
 
 
 def _answer(results: "Results", outcomes: str) -> list[str]:
-    """Return which method has the least median error under most conditions, and its intervals over the seeds.
+    """Return which method is best by each goal, or else by the error, and the intervals over the seeds.
 
-    How the runs ended is said, too: alone, if no error judges them, if several do, or if no method survives.
+    How the runs ended is said, too: alone, if there is no goal and not one error, or if no method survives.
     """
-    if not results.is_judged or len(list(results.with_one_error())) > 1:
+    goals = list(results.about.get("goals", []))
+    if not goals and results.is_judged and len(list(results.with_one_error())) == 1:
+        goals = [results.metric]
+    for goal in goals:
+        check.one_of("goals", goal, [str(each) for each in results.runs])
+    found = [(goal, _best(results, goal)) for goal in goals]
+    said = {goal: best for goal, best in found if best is not None}
+    if not said:
         return [outcomes, ""]
-    metric, table = results.metric, results.summary()
-    won = table[table["verdict"] == "best"]
+    kind = interval_text(results.runs.groupby(results.by, sort=False, dropna=False).size(), of="median")
+    known = [f"{label(goal)} " * (len(said) > 1) + each[1] for goal, each in said.items() if each[1]]
+    over = f"{'; '.join(known)}{': ' * bool(known)}{kind} over the seeds."
+    note = results.summary(goals[0]).attrs["note"]
+    return [" ".join(each[0] for each in said.values()), " ".join(filter(None, (over, note, outcomes)))]
+
+
+def _best(results: "Results", metric: str) -> tuple[str, str] | None:
+    """Return which method has the best median under most conditions, and the medians' intervals; None if all died."""
+    table = results.summary(metric)
+    won = table[table["verdict"] == BEST]
     if won.empty:
-        return [outcomes, ""]
+        return None
     name = str(won[METHOD].value_counts().index[0])
     own, several = won[won[METHOD] == name], len(won) > 1
     medians, ends = own[f"median_{metric}"], own[["median_low", "median_high"]]
     fields: dict[str, Any] = {"name": name, "medians": (medians.min(), medians.max())}
     fields |= {"won": len(own), "count": len(won)} if several else {}
-    interval = interval_text(results.runs.groupby(results.by, sort=False, dropna=False).size(), of="median")
+    text = f"{{name}} has the {'least' if worst(metric) > 0 else 'greatest'} median {label(metric)}"
+    text += " under {won} of {count} conditions" * several + ", {medians:.3g}"
+    if tied := [] if table.attrs["note"] else _tied_with(table, own, results.by):
+        text, fields = f"{text}; the sign test cannot tell {{tied}} from it", fields | {"tied": " and ".join(tied)}
+    interval = ""
     if np.isfinite(ends.to_numpy()).all():
         fields["ends"] = ends["median_low"].min(), ends["median_high"].max()
-        interval = f"{{ends:.3g}}{' in all' * several}: {interval}"
-    text = f"{{name}} has the {'least' if worst(metric) > 0 else 'greatest'} median {label(metric)}"
-    text += " under {won} of {count} conditions" * several + ", {medians:.3g}."
-    return filled(text, fields, f"{interval} over the seeds. {table.attrs['note']} {outcomes}")
+        interval = f"{{ends:.3g}}{' in all' * several}"
+    shown = filled(f"{text}.", fields, interval)
+    return shown[0], shown[1]
+
+
+def _tied_with(table: "pd.DataFrame", own: "pd.DataFrame", by: list[str]) -> list[str]:
+    """Return the methods that are tied with the best one under each condition that it won."""
+    settings = [name for name in by if name != METHOD]
+    here = table.merge(own[settings].drop_duplicates(), on=settings) if settings else table
+    counts = here.loc[here["verdict"] == TIED, METHOD].value_counts()
+    return [str(name) for name in counts.index if counts[name] == len(own)]
 
 
 def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, str, pd.DataFrame]]":

@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import betaincinv
 
 from netsim.errors import BadInput
 from netsim.studies import columns
 from netsim.studies.experiment.cells import METHOD, SEED, Cell, Measured
-from netsim.studies.intervals import ALGORITHM, SHARE, check_numbers, confidence, statistic
-from netsim.studies.outcome import CONVERGED, DEAD, DIVERGED, FAILED, STALLED, UNFINISHED, worst_of_dead
+from netsim.studies.intervals import ALGORITHM, check_numbers, confidence, proportion, statistic
+from netsim.studies.outcome import (
+    BEST,
+    CONVERGED,
+    DEAD,
+    DIVERGED,
+    FAILED,
+    STALLED,
+    TIED,
+    UNFINISHED,
+    worst_of_dead,
+)
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.paired import holm
 from netsim.studies.reserve import refusals
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
 
 _LEVEL = 0.05
 _MOST_LINES = 8  # of a panel, so that they can be told apart
-BEST, TIED = "best", "tied"
 
 
 @dataclass(frozen=True)
@@ -382,17 +390,6 @@ class Results:
         return f"Results({len(self.cells)} runs, {self.ran} of them new: {ends})"
 
 
-def survival(alive: int, count: int, share: float = SHARE) -> tuple[float, float]:
-    """Return the ends of Clopper and Pearson's interval of the share of runs that survive.
-
-    Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
-    binomial", Biometrika 26:404-413, 1934.
-    """
-    low = float(betaincinv(alive, count - alive + 1, (1 - share) / 2)) if alive else 0.0
-    high = float(betaincinv(alive + 1, count - alive, (1 + share) / 2)) if alive < count else 1.0
-    return low, high
-
-
 def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
     """Yield the values of some columns and the rows that have them, in the order in which they first come."""
     grouped = table.groupby(list(by), sort=False, dropna=False) if by else [((), table)]
@@ -403,7 +400,7 @@ def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
     """Return the summary of runs alike."""
     dead = part["outcome"].isin(DEAD)
     alive, count = int((~dead).sum()), len(part)
-    low, high = survival(alive, count)
+    low, high = proportion(alive, count)
     found: dict[str, Any] = {"survived": f"{alive}/{count}", "survival_low": low, "survival_high": high}
     found |= {name: int((part["outcome"] == name).sum()) for name in (CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED)}
     values = worst_of_dead(part, metric)[0][metric].to_numpy(dtype=np.float64)

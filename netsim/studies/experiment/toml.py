@@ -33,7 +33,7 @@ _NUMBER = ((int, float), "a number")
 # What each key of the file holds, and that in words.
 _KEYS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("methods", "problem", "networks", "grid", "names", "ending", "over"), _TABLE),
-    **dict.fromkeys(("measure", "after"), _LIST),
+    **dict.fromkeys(("measure", "after", "goals"), _LIST),
     **dict.fromkeys(("until", "sample"), _NUMBER),
     "files": (list, "a list of paths"),
     "rounds": (int, "a whole number"),

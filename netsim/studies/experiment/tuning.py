@@ -29,8 +29,7 @@ from netsim.studies.experiment.cells import METHOD, Cell, Measured
 from netsim.studies.experiment.content import content, digest
 from netsim.studies.experiment.methods import AnyMethod
 from netsim.studies.experiment.paths import plain, shown, value_of
-from netsim.studies.experiment.results import survival
-from netsim.studies.intervals import statistic
+from netsim.studies.intervals import proportion, statistic
 from netsim.studies.outcome import DEAD, FAILED
 from netsim.studies.reach import Target
 from netsim.studies.reach import settled as reached
@@ -526,7 +525,7 @@ def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Betwe
     """Yield notes on the candidate that was chosen; ``first`` is the best of the search."""
     alive, count = winner.survived(winner.stage)
     if alive < count:
-        low, high = survival(alive, count)
+        low, high = proportion(alive, count)
         yield (
             f"{what}: no candidate survives all {count} {winner.stage} seeds; the chosen one survives {alive} "
             f"(95 % interval of the share: {low:.0%} to {high:.0%})."

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom, ttest_1samp
+from scipy.stats import binom, binomtest, ttest_1samp
 
 import netsim
 from netsim import BadInput, results
@@ -145,6 +145,19 @@ def test_groups_and_what_is_empty() -> None:
         results.interval(frame, "v", ["a"], share=1.0)
 
 
+def test_the_mean_of_truth_values_is_a_share_with_an_exact_interval() -> None:
+    outcomes = ["diverged", *["unfinished"] * 11]
+    for hits in (0, 4, 12):
+        frame = pd.DataFrame({"algorithm": "a", "seed": range(12), "outcome": outcomes, "right": np.arange(12) < hits})
+        table = results.interval(frame, "right", ["algorithm"])
+        exact = binomtest(hits, 12).proportion_ci(method="exact")
+        assert table.loc[0, ["mean", "low", "high"]].tolist() == pytest.approx([hits / 12, exact.low, exact.high])
+        assert table.attrs["interval"] == "95 % interval of the share (Clopper and Pearson, n = 12)"
+        # A run that died counts as it is, not as infinity; and one value has an interval, too.
+        assert (table.loc[0, "count"], table.loc[0, "survived"]) == (12, 11)
+        assert results.confidence([True]) == pytest.approx((0.025, 1.0))
+
+
 @pytest.mark.parametrize(
     ("rounds", "by", "named"),
     [
@@ -215,6 +228,19 @@ def test_bands_and_maps_are_drawn_from_the_means(swept: Path, tmp_path: Path) ->
     cells = results.heat_map(frame, "loss", "agents", "heard").axes[0].texts
     assert len(cells) == 6
     assert cells[0].get_text() == "30"
+
+
+def test_two_measures_against_one_another_have_intervals_both_ways() -> None:
+    days, share = [5.0, 6.0, 8.0, 9.0], [90.0, 91.0, 93.0, 94.0]
+    frame = pd.DataFrame({"algorithm": ["a"] * 4 + ["b"] * 4, "seed": [*range(4)] * 2, "lifetime_days": days * 2})
+    frame = frame.assign(**{"delivered_%": share + [np.inf] * 4})
+    (panel,) = results.tradeoff(frame, "lifetime_days", "delivered_%").axes
+    (drawn,) = panel.containers
+    point, _, (across, up) = drawn.lines
+    assert point.get_xydata().tolist() == [[7.0, 92.0]], "a point whose mean is infinite has no place"
+    for bar, values, column in ((across, days, 0), (up, share, 1)):
+        assert sorted(bar.get_segments()[0][:, column]) == pytest.approx(results.confidence(values))
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("lifetime (days)", "delivered (%)")
 
 
 @pytest.mark.parametrize(("losses", "methods"), [(1, 4), (4, 1), (4, 3), (12, 3)])

@@ -21,7 +21,7 @@ from netsim.studies.paired import holm
 from netsim.studies.paper_tables import latex
 from netsim.studies.seeds import Seeds
 from tests.command import call
-from tests.netsim.studies.experiment.parts import counting, small
+from tests.netsim.studies.experiment.parts import Counts, counting, small
 from tests.netsim.studies.experiment.test_outcomes import Fails, fails_for
 from tests.netsim.studies.experiment.test_scripts import SMALL
 
@@ -123,6 +123,21 @@ def test_page_begins_with_the_least_median_and_its_interval_over_the_seeds(resul
         "over the seeds. All ended.",
     ]
     assert _answer(counting().run(), "All ended.") == ["All ended.", ""], "no error judges them"
+
+
+def test_page_begins_with_the_best_method_by_each_goal() -> None:
+    methods = {name: Method(Counts, step=step) for name, step in (("one", 1), ("two", 2), ("also one", 1))}
+    share = {"share": 0.5}
+    asked = counting(methods=methods, after=[lambda run: share], goals=["total", "share"], seeds=range(8))
+    assert _answer(asked.run(), "All ended.") == [
+        "one has the least median total, 9; the sign test cannot tell also one from it. "
+        "one has the greatest median share, 0.5; the sign test cannot tell two and also one from it.",
+        "total 9; share 0.5: 95 % interval of the median (order statistics, n = 8) over the seeds. All ended.",
+    ]
+    with pytest.raises(BadInput, match=r"^goals = 'totals': must be one of .*total"):
+        counting(goals=["totals"]).run().report("unwritten.html")
+    with pytest.raises(BadInput, match=r"^goals = 'total': must be a list of columns$"):
+        counting(goals="total")
 
 
 def test_dead_runs_are_in_the_figures(results: Results) -> None:

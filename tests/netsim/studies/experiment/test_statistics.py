@@ -10,8 +10,8 @@ from scipy.stats import binom, lognorm
 
 from netsim import BadInput
 from netsim.studies.experiment.cells import Measured
-from netsim.studies.experiment.results import Results, survival
-from netsim.studies.intervals import confidence
+from netsim.studies.experiment.results import Results
+from netsim.studies.intervals import confidence, proportion
 
 DIED = ("diverged", "failed")
 
@@ -56,7 +56,7 @@ def row(table: pd.DataFrame, method: str) -> dict[str, Any]:
     ],
 )
 def test_the_interval_of_survival_is_clopper_and_pearsons(alive: int, count: int, low: float, high: float) -> None:
-    assert survival(alive, count) == pytest.approx((low, high), abs=5e-5)
+    assert proportion(alive, count) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_a_summary_by_hand() -> None:
@@ -179,7 +179,7 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says_and_is_the_narro
 
 @pytest.mark.parametrize("count", [1, 5, 6, 10, 30])
 def test_the_interval_of_survival_covers_it_as_often_as_it_says(count: int) -> None:
-    low, high = np.transpose([survival(alive, count) for alive in range(count + 1)])
+    low, high = np.transpose([proportion(alive, count) for alive in range(count + 1)])
     for share in np.linspace(0.01, 0.99, 99):
         alive = binom(count, share).pmf(np.arange(count + 1))
         assert alive[(low <= share) & (share <= high)].sum() >= 0.95, share
