@@ -117,12 +117,12 @@ _TRACES = (
     "Verizon-LTE-short.down",
     "Verizon-LTE-short.up",
 )
-_MADE = {
+_MADE: dict[str, Any] = {
     "source": "netsim",
     "suffix": ".csv",
     "licence": "netsim's own, MIT; made by netsim.datasets.synthetic, not measured",
 }
-_LAB = {
+_LAB: dict[str, Any] = {
     "source": "db.csail.mit.edu/labdata",
     "licence": "none stated; published for research",
     "citation": "Bodik, Hong, Guestrin, Madden, Paskin and Thibaux, Intel Lab Data, 2004",
