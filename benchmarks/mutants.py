@@ -1,14 +1,19 @@
-"""Do the tests see what they are there for? Changes the code in one place at a time, and counts what no test notices.
+"""Do the tests see what they are there for? Changes functions in one place at a time, and counts what no test notices.
 
 A change swaps a comparison or an operation, shifts a whole number by one, negates a condition, drops a statement or
 takes the other of ``and`` and ``or``. Each is made in a copy of the project, where the tests that belong to the file
 run until the first fails (with the core in Python, since that is what is changed). A sample of them takes hours, not
 minutes: this is for the hand, not for CI. Survivors are printed with their line, to be judged by a reader: some of them
 change nothing that could be observed.
+
+Two commits are compared by the same places: ``--list`` prints those of a sample and runs nothing, and ``--places FILE``
+takes them from such a list. A place is a function with the hash of its code, and the number of the change in it. It is
+found wherever the function now stands; places whose function is another at this commit are named and left out.
 """
 
 import ast
 import copy
+import hashlib
 import os
 import shutil
 import subprocess
@@ -16,7 +21,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,7 @@ BESIDES = {
     "netsim/accounting": ["trace", "laws", "order", "network_fuzz"],
     "netsim/engine": ["agent", "links", "failures", "end", "actions", "background", "task_order"],
     "netsim/agent": ["agent", "failures", "rounds"],
+    "netsim/context": ["agent", "rounds", "heard", "actions", "compute"],
     "netsim/network": ["failures", "links", "actions"],
     "netsim/run": ["agent", "files", "failures"],
     "netsim/studies": ["cli", "files", "files_reserve", "edge"],
@@ -76,13 +81,15 @@ def change(node: ast.AST) -> None:
 
 
 def tests_of(file: str) -> list[str]:
-    """Return the tests to run for a file."""
+    """Return the tests to run for a file: those of its room, and those that import it."""
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     parent, _, name = module.rpartition(".")
     besides = {f"test_{each}" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
     if not module.startswith("netsim"):
         module, parent = f"netsim.{module}", f"netsim.{parent}"
-    found = set()
+    # The modules of the root have no room of their own.
+    room = ROOT / "tests" / Path(file).parent if file.count("/") > 1 else ROOT / "none"
+    found = {str(test.relative_to(ROOT)) for test in room.glob("test_*.py")}
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         text = test.read_text()
         if test.stem in besides or f"{module} import" in text or (f"from {parent} import" in text and name in text):
@@ -91,7 +98,28 @@ def tests_of(file: str) -> list[str]:
     return sorted(found, key=lambda test: ("fuzz" in test or "law" in test, test))
 
 
-def survives(file: str, number: int) -> str | None:
+def functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Yield the functions and methods of a module, each with its name and the hash of its code without docstrings."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from functions(node, f"{before}{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            code = copy.deepcopy(node)
+            for each in ast.walk(code):
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(each):
+                    del each.body[0]
+            yield f"{before}{node.name} {hashlib.sha256(ast.dump(code).encode()).hexdigest()[:12]}", node
+
+
+def places_in(file: str) -> dict[str, tuple[str, int]]:
+    """Return the places in a file's functions: file and number of a change, by function, hash and number in it."""
+    tree = ast.parse((ROOT / file).read_text())
+    numbers = {node: number for number, node in enumerate(sites(tree))}
+    found = functions(tree)
+    return {f"{name} {i}": (file, numbers[node]) for name, inner in found for i, node in enumerate(sites(inner))}
+
+
+def survives(file: str, number: int, slow: bool) -> str | None:
     """Return what was changed if no test notices change ``number`` of a file, else None."""
     tree = ast.parse((ROOT / file).read_text())
     node = list(sites(tree))[number]
@@ -103,7 +131,8 @@ def survives(file: str, number: int) -> str | None:
         )
         project = shutil.copytree(ROOT, Path(folder) / "project", ignore=skip)
         (project / file).write_text(ast.unparse(ast.fix_missing_locations(tree)))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "", "-p", "no:cacheprovider", *tests_of(file)]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "" if slow else "not slow"]
+        command += ["-p", "no:cacheprovider", *tests_of(file)]
         settings = os.environ | {"NETSIM_CORE": "python", "PYTHONPATH": str(project), "OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(command, cwd=project, env=settings, capture_output=True, timeout=SECONDS, check=False)
@@ -117,16 +146,28 @@ def survives(file: str, number: int) -> str | None:
 def main() -> None:
     """Change a sample."""
     command = parser(__doc__, changes=100, seed=0, jobs=2)
+    command.add_argument("--list", action="store_true", help="print the places of the sample, and run nothing")
+    command.add_argument("--places", type=Path, help="a file of places, as --list prints them")
+    command.add_argument("--quick", action="store_true", help="without the slow tests")
     command.add_argument("paths", nargs="*", default=["netsim", "agents"], help="folders or files; default both")
     chosen = command.parse_args()
     files = [str(p.relative_to(ROOT)) for path in chosen.paths for p in sorted((ROOT / path).rglob("*.py"))]
     files += [path for path in chosen.paths if path.endswith(".py")]
-    places = [(f, i) for f in files for i in range(len(list(sites(ast.parse((ROOT / f).read_text())))))]
+    places = {place: where for file in files for place, where in places_in(file).items()}
     rng = np.random.default_rng(chosen.seed)
-    picked = [places[i] for i in rng.choice(len(places), size=min(chosen.changes, len(places)), replace=False)]
+    asked = [[*places][i] for i in rng.choice(len(places), size=min(chosen.changes, len(places)), replace=False)]
+    if chosen.places:
+        asked = chosen.places.read_text().splitlines()
+    if chosen.list:
+        print(*asked, sep="\n")
+        return
+    picked = [places[each] for each in asked if each in places]
+    for each in asked:
+        if each not in places:
+            print(f"{each}: not here")
     left = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        for done, found in enumerate(pool.map(lambda place: partial(survives, *place)(), picked), 1):
+        for done, found in enumerate(pool.map(lambda place: survives(place[0], place[1], not chosen.quick), picked), 1):
             left += [found] if found else []
             print(f"{done} of {len(picked)}: {len(left)} left{f': {found}' if found else ''}", flush=True)
     print(f"{len(picked) - len(left)} of {len(picked)} noticed ({len(places)} places)")

@@ -29,11 +29,9 @@ _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits
 _NS3_GROUPS = {
     "ring 1 to 50": r"ring \d+",
     "hidden 2 to 20": r"hidden \d+",
-    "near-far": r"near-far \d+",
-    "rooms 12": r"rooms .*",
+    "near-far, rooms 12": r"(near-far \d+|rooms .*)(?<! no acks)(?<! short)",
     "two near, two hidden, next channel": r"two .*",
-    "no acks": r".* no acks",
-    "short": r".* short",
+    "no acks, short": r".* (no acks|short)",
     "PER": r"PER .*",
     "Poisson": r"Poisson .*",
 }
@@ -121,14 +119,14 @@ def reproduction() -> str:
 
 
 def theorems() -> str:
-    """A row for each statement that the study theory plays and a verdict, but for those that fail as printed.
+    """A row for each statement that the study theory plays and a verdict, but no ranges and none that fails as printed.
 
     All algorithms and settings of one verdict share the row.
     """
     found: dict[tuple[str, str], list[dict[str, str]]] = {}
     with (ROOT / "docs" / "theory.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            if row["verdict"] != "printed form fails":
+            if row["verdict"] != "printed form fails" and "range of" not in row["theorem"]:
                 found.setdefault((row["theorem"], row["verdict"]), []).append(row)
     rows = []
     for (theorem, verdict), several in found.items():
@@ -194,19 +192,6 @@ def _span(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def ns3_rules() -> str:
-    """A row for ns-3's kbit/s received, then one for each change of the rules: how far that differs, by case."""
-    figures = {(who, case): figure[0] for (who, case, name), figure in _figures().items() if name == "received_kbps"}
-    changed = list(dict.fromkeys(who for who, _ in figures if who not in ("ns3", "model", "netsim")))
-    of_all = [case for who, case in figures if who == "ns3" and all((one, case) in figures for one in changed)]
-    names = [case for case in of_all if not case.endswith(("no acks", "short"))]
-    rows = [("ns-3", *(f"{figures['ns3', case]:.4g}" for case in names))]
-    for who in ("model", *changed):
-        ours = ((figures[who, case], figures["ns3", case]) for case in names)
-        rows.append((who, *(_signed(100.0 * (one / other - 1.0), 0) for one, other in ours)))
-    return _table(("", *names), rows)
-
-
 def _signed(value: float, digits: int) -> str:
     """Return a difference with its sign; what rounds to 0 has none."""
     text = f"{value:+.{digits}f}"
@@ -267,7 +252,6 @@ LISTS: dict[str, Callable[[], str]] = {
     "theorems": theorems,
     "asked": asked,
     "ns3_agreement": ns3_agreement,
-    "ns3_rules": ns3_rules,
 }
 
 

@@ -6,7 +6,6 @@ import gc
 import importlib
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,8 +112,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the order stand: xdist would begin with the files of most tests, and end with long ones of few."""
+    """Let the order stand: xdist would begin with the files of most tests, and end with long ones of few.
+
+    Several processes write bytecode, whatever the environment says: else each rewrites the asserts of all tests, which
+    takes 14 s, and each that a test starts compiles netsim anew.
+    """
     config.option.loadscopereorder = False
+    if getattr(config.option, "numprocesses", None):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def files() -> set[Path]:
@@ -147,13 +152,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes a browser or real data as slow, and begin with the longest files.
+    """Mark what takes a browser, real data or the extra ``dev`` as slow, and begin with the longest files.
 
     Whole files go to workers: none should begin when all the others have ended.
     """
     for item in items:
         reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
-        if "browser" in getattr(item, "fixturenames", ()) or any("NETSIM_DATA" in each for each in reasons):
+        lacking = any("NETSIM_DATA" in each or "[dev]" in each for each in reasons)
+        if lacking or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not may_be_slow(item.path):
             raise pytest.UsageError(f"{item.nodeid}: it is slow, and its file must have the word: see may_be_slow")
@@ -165,7 +171,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def may_be_slow(path: Path) -> bool:
     """Whether a file has slow tests: of the others none need be imported for ``-m slow``, which takes 3 s."""
     text = path.read_text(encoding="utf-8")
-    return any(word in text for word in ("slow", "NETSIM_DATA", "browser"))
+    return any(word in text for word in ("slow", "NETSIM_DATA", "browser", "only_with"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -175,15 +181,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Rewrite the asserts of every n-th file, and find the others' as n - 1 other processes leave them: it takes 10 s.
-
-    Where PYTHONDONTWRITEBYTECODE is set, each process rewrites all of them.
-    """
+    """Rewrite the asserts of every n-th file, and find the others' as n - 1 other processes leave them, in 14 s."""
     given = getattr(session.config, "workerinput", None)
     if given is not None:
         # Nothing that is imported becomes garbage, and to look for it takes an eighth of the time.
         gc.disable()
-    if given is not None and not sys.dont_write_bytecode and session.config.args == session.config.getini("testpaths"):
+    if given is not None and session.config.args == session.config.getini("testpaths"):
         number = int(given["workerid"].removeprefix("gw"))
         only_slow = session.config.option.markexpr == "slow"
         paths = [each for each in sorted((ROOT / "tests").rglob("test_*.py")) if not only_slow or may_be_slow(each)]

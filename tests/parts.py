@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import importlib.util
 import inspect
 import multiprocessing
 import os
@@ -36,6 +37,14 @@ IMPAIRED = Link(
 def slow(*values: Any) -> Any:
     """Return a case of a parametrized test that only ``pytest -m slow`` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def only_with(*modules: str) -> pytest.MarkDecorator:
+    """Mark tests that take libraries of the extra ``dev``: as slow (by tests/conftest.py), and skipped without them."""
+    missing = [each for each in modules if importlib.util.find_spec(each) is None]
+    return pytest.mark.skipif(
+        bool(missing), reason=f"no {' and no '.join(missing or modules)}: pip install -e '.[dev]'"
+    )
 
 
 def every(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -16,11 +16,10 @@ import pytest
 
 from tests.command import ROOT
 from tests.kernels import forked_kernels
-from tests.parts import every
+from tests.parts import every, only_with
 
-nbformat = pytest.importorskip("nbformat", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
-pytest.importorskip("nbclient", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
-pytest.importorskip("ipykernel", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
+nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install -e '.[dev]'")
+pytestmark = only_with("nbclient", "ipykernel")
 
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 PARTS = ("question", "guess", "run", "look", "fix", "exercises")
@@ -58,7 +57,6 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", LESSONS + EXAMPLES, ids=lambda path: path.stem)
 @pytest.mark.usefixtures("kernels")
 def test_a_lesson_prints_what_is_committed(path: Path, tool: dict[str, Any]) -> None:
@@ -147,7 +145,6 @@ def test_links_of_a_lesson_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_figures_of_a_lesson_are_written_for_slides(tmp_path: Path) -> None:
     tool = str(ROOT / "docs" / "lessons" / "_figures.py")

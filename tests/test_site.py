@@ -17,8 +17,7 @@ from netsim.replay.html import as_json, page_of
 from tests.chromium import Page, serving
 from tests.command import ROOT
 from tests.netsim.replay.test_accessible import AXE, wrong
-
-nbformat = pytest.importorskip("nbformat", reason="the lessons take nbclient and ipykernel: pip install -e '.[test]'")
+from tests.parts import only_with
 
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 TUTORIAL = ROOT / "docs" / "tutorials" / "first.md"
@@ -31,6 +30,8 @@ def replays() -> dict[str, Any]:
 
 def outputs(path: Path, kind: str) -> list[Any]:
     """Return what the cells of a lesson show of a kind."""
+    import nbformat
+
     found = [cell.get("outputs", ()) for cell in nbformat.read(path, as_version=4).cells]
     return [output.data[kind] for each in found for output in each if kind in output.get("data", {})]
 
@@ -60,6 +61,7 @@ def test_a_guess_that_nobody_can_answer_is_refused(name: str, options: Any, righ
         guess(name, "How many leaders?", options, right=right)
 
 
+@only_with("nbformat")
 def test_the_page_asks_without_the_call_and_closes_what_the_answer_opens(replays: dict[str, Any]) -> None:
     cells = [
         ("guess('q1', …, right=1)", guess("q1", "How many?", ["one", "two"], right=1)._repr_mimebundle_(), {}),
@@ -67,7 +69,8 @@ def test_the_page_asks_without_the_call_and_closes_what_the_answer_opens(replays
         ("run.widget()", {replays["RUN"]: '{"name": "x-1", "meta": {"title": "A run"}}'}, {"reveal": "q1"}),
         ("1 + 1", {"text/plain": "2"}, {}),
     ]
-    v4 = nbformat.v4
+    from nbformat import v4
+
     made = [
         v4.new_code_cell(source, metadata=metadata, outputs=[v4.new_output("execute_result", data=data)])
         for source, data, metadata in cells
@@ -87,10 +90,13 @@ def test_the_page_asks_without_the_call_and_closes_what_the_answer_opens(replays
     }
 
 
+@only_with("nbformat")
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_has_the_runs_that_it_shows_and_the_guesses_that_open_its_cells(
     path: Path, replays: dict[str, Any]
 ) -> None:
+    import nbformat
+
     cells = nbformat.read(path, as_version=4).cells
     shown = sum(cell.source.count(".widget(") for cell in cells if cell.cell_type == "code")
     kept = [json.loads(run) for run in outputs(path, replays["RUN"])]
@@ -105,6 +111,7 @@ def test_a_lesson_has_the_runs_that_it_shows_and_the_guesses_that_open_its_cells
 # --- scripts ----------------------------------------------------------------------------------------------------------
 
 
+@only_with("nbformat")
 def test_the_page_of_a_run_and_the_run_are_put_together_as_they_are_in_one_file(replays: dict[str, Any]) -> None:
     pieces = json.loads(replays["page_script"]().removeprefix("netsimReplays.page = ").rstrip(";\n"))
     run: dict[str, Any] = {"meta": {"title": "Replay", "agents": ["</script>"]}, "packed": {"data": "H4s="}}

@@ -1,6 +1,6 @@
 """Which setting of a `netsim.Link` is which setting of the kernel's: the commands, and the link that does the same.
 
-Why they do the same, and where they differ, is in docs/links.md. The kernel counts what waits at the sender's end with
+docs/links.md has how far the two agree. The kernel counts what waits at the sender's end with
 all its headers, and what it drops at the receiver's end without Ethernet's: ``header_bits`` are those, and a frame of
 netsim's is as long as the datagram.
 """

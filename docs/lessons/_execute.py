@@ -3,7 +3,7 @@
 ``python docs/lessons/_execute.py`` executes all of them, ``python docs/lessons/_execute.py 01_flooding 03_averaging``
 those named, and writes them anew, each with its answers (answers/01_flooding.ipynb). Answers begin where their lesson
 ends: their first cell runs it. The notebook of an experiment, ``notebook``, is one of them, without exercises. Takes
-nbclient and ipykernel (``pip install -e '.[test]'``).
+nbclient and ipykernel (``pip install -e '.[dev]'``).
 """
 
 import base64

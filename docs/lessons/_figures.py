@@ -2,7 +2,7 @@
 
 It executes the lessons that are named, or all, and writes their figures in the order of the lesson
 (FOLDER/01_flooding-1.svg, ...); FOLDER/01_flooding-run-1.svg is the first run that the lesson draws. Takes nbclient and
-ipykernel (``pip install -e '.[test]'``).
+ipykernel (``pip install -e '.[dev]'``).
 """
 
 import sys

@@ -12,6 +12,7 @@ from netsim.agents import Layered, cnn, fourier_layers, mlp, semi_random, softma
 from netsim.agents.models.layers import Convolution, Dense, MeanPool, ReLU, SemiRandom
 from netsim.util.typing import Array
 from tests.oracle import semi_random as oracle
+from tests.parts import only_with
 
 NETWORKS: dict[str, Layered] = {
     "softmax": softmax_regression(7, 3),
@@ -76,6 +77,7 @@ def test_networks_side_by_side_are_those_one_by_one(name: str) -> None:
         assert loss == pytest.approx(network.loss(np, each, inputs, labels), rel=1e-12)
 
 
+@only_with("sklearn")
 def test_the_loss_is_the_cross_entropy_of_sklearn() -> None:
     from sklearn.metrics import log_loss
 

@@ -30,7 +30,7 @@ from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
-from tests.parts import every
+from tests.parts import every, only_with
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set")
 
@@ -55,6 +55,7 @@ def network() -> Study:
 # --- deep ---------------------------------------------------------------------------------------------------------
 
 
+@only_with("sklearn")
 def test_every_method_has_a_row_and_the_columns_are_known(study: Study) -> None:
     table = study.tables["comparison"]
     ours = table[table["method"].isin(["RF-KL", "DKL", "DKL-MLP"])]
@@ -77,6 +78,7 @@ def test_every_method_has_a_row_and_the_columns_are_known(study: Study) -> None:
     assert table["published accuracy"].isna().all()
 
 
+@only_with("sklearn")
 def test_the_table_is_the_mean_over_draws_of_what_the_rounds_hold(study: Study) -> None:
     rounds = study.rounds.set_index("algorithm")
     for row in study.tables["comparison"].dropna(subset=["± test_accuracy"]).itertuples():
@@ -88,6 +90,7 @@ def test_the_table_is_the_mean_over_draws_of_what_the_rounds_hold(study: Study) 
     assert (study.rounds["link_messages"] == 0).all()
 
 
+@only_with("sklearn")
 def test_the_notes_agree_with_the_table(study: Study) -> None:
     table = study.tables["comparison"].set_index(["method", "widths"])["test_accuracy"]
     note = next(text for text in study.notes if text.startswith("DKL-MLP 20+20"))
@@ -96,6 +99,7 @@ def test_the_notes_agree_with_the_table(study: Study) -> None:
         assert f"{'better' if gain > 0 else 'not better'} than {method} {widths} ({100 * gain:+.2f} points" in note
 
 
+@only_with("sklearn")
 def test_the_confusion_matrix_is_that_of_the_best_map(study: Study) -> None:
     confusion = study.tables["confusion"]
     counts = confusion.drop(columns="true class").to_numpy()
@@ -108,6 +112,7 @@ def test_the_confusion_matrix_is_that_of_the_best_map(study: Study) -> None:
     assert set(study.figures) == {"parameters", "confusion"}
 
 
+@only_with("sklearn")
 def test_what_was_tuned_is_the_best_of_its_grid_and_in_the_settings(study: Study, tmp_path: Path) -> None:
     folder = study.save(tmp_path / "out")
     tried = pd.read_csv(folder / "tuning.csv")
@@ -119,7 +124,7 @@ def test_what_was_tuned_is_the_best_of_its_grid_and_in_the_settings(study: Study
     assert f"DKL 10+10: {first['first']:g}, {first['later']:g}" in settings["bandwidths"]
 
 
-@pytest.mark.slow
+@only_with("sklearn")
 def test_one_seed_gives_one_result(study: Study) -> None:
     again = run("deep", **SMALL)
     pd.testing.assert_frame_equal(again.rounds, study.rounds)
@@ -127,6 +132,7 @@ def test_one_seed_gives_one_result(study: Study) -> None:
     pd.testing.assert_frame_equal(left, right)
 
 
+@only_with("sklearn")
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -144,6 +150,7 @@ def test_other_losses_and_layers(parameters: dict[str, object]) -> None:
     assert table["± test_accuracy"].isna().all()
 
 
+@only_with("sklearn")
 @every(
     ("name", "parameters", "says"),
     [
@@ -378,6 +385,7 @@ def own_table(folder: Path, name: str, labels: Any) -> None:
 QUICK: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False}
 
 
+@only_with("sklearn")
 @pytest.mark.usefixtures("undrawn")
 def test_odd_tables_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
@@ -429,6 +437,7 @@ def test_one_agent_alone_sends_nothing() -> None:
 # --- the network that is trained in all its layers --------------------------------------------------------------------
 
 
+@only_with("sklearn")
 @pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("count", [60, 400, 1001])
 def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count: int) -> None:
@@ -462,6 +471,7 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
     assert found == pytest.approx(loss + lam * weights * math.ceil(count / batch) * batch / count, rel=1e-9)
 
 
+@only_with("sklearn")
 @pytest.mark.parametrize("classes", [0, 3])
 @pytest.mark.parametrize("count", [120, 10_050])
 def test_the_network_is_given_that_cost(classes: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,6 +520,7 @@ def test_what_differs_from_the_published_data_is_said() -> None:
     assert not any("Always saying" in text for text in sensor.notes)
 
 
+@only_with("sklearn")
 def test_a_table_of_ones_own_is_a_regression_where_its_target_has_fractions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,6 +538,7 @@ def test_a_table_of_ones_own_is_a_regression_where_its_target_has_fractions(
     assert "test_accuracy" in tables[1]
 
 
+@only_with("sklearn")
 def test_house_prices_are_numbers_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
     own_table(tmp_path, "houses", np.arange(200) % 40 * 1000)
@@ -569,6 +581,7 @@ def test_what_compares_with_scikit_learn_names_the_extra(
         run(name, **settings)
 
 
+@only_with("sklearn")
 def test_the_digits_are_those_of_scikit_learn() -> None:
     from sklearn.datasets import load_digits
 

@@ -1,7 +1,6 @@
 """The study neural: what it measures and shows, what each flag does, and what is refused."""
 
 import dataclasses
-import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from netsim.scenarios.tasks.settings import NetworkSize
 from netsim.studies import Study, catalogue
 from netsim.studies.seeds import Seeds
 from tests.command import call, call_apart
+from tests.parts import only_with
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
 
@@ -220,8 +220,7 @@ def test_workers_give_the_same_rounds(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "rounds.csv").read_bytes() == (tmp_path / "two" / "rounds.csv").read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+@only_with("jax")
 def test_jax_repeats_to_the_byte_over_workers_and_agrees_with_numpy(tmp_path: Path) -> None:
     words = ("run", "neural", "--data", "digits", "--rows", "300", "--rounds", "20", "--hidden", "8")
     words += ("--partition", "dirichlet:0.1", "--batch", "16")

@@ -9,6 +9,7 @@ import pytest
 from netsim.errors import BadInput, NetsimError
 from netsim.studies import Study, catalogue
 from tests.command import ROOT, call
+from tests.parts import only_with
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
 
@@ -85,7 +86,7 @@ def test_the_seed_reaches_the_file_and_the_graph_is_its_own(tmp_path: Path) -> N
         assert found["distance"].iloc[0] == max(1.0, abs(seed - 2.0), abs(2.0 - seed))
 
 
-@pytest.mark.slow
+@only_with("sklearn")
 def test_the_example_learns_what_scikit_learn_does() -> None:
     from sklearn.linear_model import LogisticRegression
 

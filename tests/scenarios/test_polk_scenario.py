@@ -24,7 +24,7 @@ from netsim.scenarios.polk.problems import centralised_accuracy, source_of
 from netsim.scenarios.polk.task import Learning, ProblemSetting, batches, draw_problem
 from netsim.studies import Study, catalogue
 from netsim.studies.seeds import Seeds
-from tests.parts import every
+from tests.parts import every, only_with
 
 needs_data = pytest.mark.skipif(
     "NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: real data are not at hand"
@@ -161,6 +161,7 @@ def test_what_is_left_open_is_what_works_for_the_data() -> None:
     assert Learning.by_data()["eta"]["mixtures"] == "6 / 3 / 0.5"
 
 
+@only_with("sklearn")
 def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
     x = np.random.default_rng(0).random((400, 2))
@@ -204,6 +205,7 @@ def of_patches(patches: Patches) -> Any:
     return (patches.train_inputs, patches.train_labels), (patches.test_inputs, patches.test_labels)
 
 
+@only_with("sklearn")
 def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
     patches = cut_patches(stripes(), 90, 60, textons=20, seed=1)
     assert patches.train_inputs.shape == (90, 20)
@@ -217,6 +219,7 @@ def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
     assert np.array_equal(patches.test_inputs, again.test_inputs)
 
 
+@only_with("sklearn")
 def test_what_is_tested_on_was_never_trained_on() -> None:
     # 60 % of 100 columns are the left part: what is to the right of them changes nothing in training.
     images = stripes(size=100)
@@ -239,6 +242,7 @@ def test_neighborhoods_and_the_nearest_texton() -> None:
     assert np.array_equal(nearest_texton(region, centres), distances.argmin(axis=2))
 
 
+@only_with("sklearn")
 def test_pictures_that_are_too_small_are_refused() -> None:
     with pytest.raises(BadInput, match=r"^images.shape = \(3, 60, 60\): each part must be 28 x 28 pixels or more$"):
         cut_patches(stripes(size=60), 10, 10)
@@ -272,12 +276,14 @@ def test_pictures_are_read_by_their_numbers(tmp_path: Path, monkeypatch: pytest.
     assert np.array_equal(load_textures([9, 7]), images[[2, 0]])
 
 
+@only_with("sklearn")
 def test_textures_need_their_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NETSIM_DATA", raising=False)
     with pytest.raises(BadInput, match=rf"^NETSIM_DATA is not set: must be a folder that holds {FILE}.npz"):
         run(data="brodatz", agents=3, density=0.9)
 
 
+@only_with("sklearn")
 def test_a_small_study_of_textures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
     save(tmp_path, x=stripes(len(TEXTURES)), ids=np.array(list(TEXTURES.values())))

@@ -17,9 +17,9 @@ from netsim.scenarios.data.formats import samples_in
 from netsim.scenarios.data.samples import ClassSamples, Samples
 from netsim.scenarios.data.tables import check_rows, load_table
 from netsim.studies import Study, find_study
-from tests.parts import every
+from tests.parts import every, only_with
 
-needs_arrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+needs_arrow = only_with("pyarrow")
 
 HOUSES = pd.DataFrame(
     {
@@ -134,12 +134,15 @@ def test_bad_arrays(folder: Path, arrays: dict[str, Any], fault: str) -> None:
     assert fault in refused(load_table, "bad")
 
 
-def test_damaged_files(folder: Path) -> None:
-    for suffix in (".npz", ".parquet") if importlib.util.find_spec("pyarrow") else (".npz",):
-        path = save(folder, f"bad{suffix}", HOUSES[["rooms", "price"]])
-        path.write_bytes(path.read_bytes()[:200])
-        for read in (load_table, samples_in):
-            assert f"bad{suffix} cannot be read" in refused(read, f"bad{suffix}")
+@pytest.mark.parametrize("suffix", [".npz", pytest.param(".parquet", marks=needs_arrow)])
+def test_damaged_files(folder: Path, suffix: str) -> None:
+    path = save(folder, f"bad{suffix}", HOUSES[["rooms", "price"]])
+    path.write_bytes(path.read_bytes()[:200])
+    for read in (load_table, samples_in):
+        assert f"bad{suffix} cannot be read" in refused(read, f"bad{suffix}")
+
+
+def test_arrays_without_names(folder: Path) -> None:
     with (folder / "single.npz").open("wb") as file:
         np.save(file, np.zeros((3, 2)))
     assert "must hold named arrays, as numpy.savez writes them" in refused(load_table, "single")

@@ -11,6 +11,7 @@ import pytest
 from netsim import BadInput
 from netsim.scenarios.ulb_library.readings import LibraryField, error_of, hindsight, load
 from netsim.studies import Study, catalogue
+from tests.parts import only_with
 
 needs_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_DATA is not set: no real readings")
 MOTES, MINUTES = (3, 4, 7), 40
@@ -104,6 +105,7 @@ def test_the_field_is_judged_before_it_is_learned(library: Path) -> None:
     np.testing.assert_allclose(field.others[1], [told[[1, 2]].mean(), told[[0, 2]].mean(), told[[0, 1]].mean()])
 
 
+@only_with("sklearn")
 def test_the_fit_afterwards_is_ridge_regression(library: Path) -> None:
     from sklearn.linear_model import Ridge
 

@@ -29,6 +29,7 @@ from tests.parts import (
     in_time,
     message_of,
     mosquitto,
+    only_with,
     played,
     program,
     serving,
@@ -358,7 +359,6 @@ def play_both(example: str, names: list[str], folder: Path, *first: str) -> None
 
 @pytest.fixture
 def nats_server(tmp_path: Path) -> Any:
-    pytest.importorskip("nats", reason="no nats-py: pip install nats-py")
     server = program("nats-server")
     if server is None:
         pytest.skip("no nats-server: apt-get install nats-server")
@@ -367,11 +367,12 @@ def nats_server(tmp_path: Path) -> Any:
         yield f"nats://127.0.0.1:{port}", process
 
 
-@pytest.mark.slow
+@only_with("nats")
 def test_nats_parts_are_the_simulation(nats_server: Any, tmp_path: Path) -> None:
     play_both("nats", ["a", "b"], tmp_path / "parts", nats_server[0])
 
 
+@only_with("nats")
 def test_nats_says_that_the_server_is_gone(nats_server: Any) -> None:
     address, process = nats_server
 
@@ -393,14 +394,15 @@ def test_nats_says_that_the_server_is_gone(nats_server: Any) -> None:
     assert absent.startswith(f"server = '{address}': cannot be reached (")
 
 
-@pytest.mark.slow
+@only_with("zmq")
 def test_zeromq_parts_are_the_simulation(tmp_path: Path) -> None:
-    pytest.importorskip("zmq", reason="no pyzmq: pip install pyzmq")
     play_both("zeromq", [f"127.0.0.1:{free_port()}" for _ in range(2)], tmp_path / "parts")
 
 
+@only_with("zmq")
 def test_zeromq_says_that_an_address_is_taken() -> None:
-    zmq = pytest.importorskip("zmq", reason="no pyzmq: pip install pyzmq")
+    import zmq
+
     here = f"127.0.0.1:{free_port()}"
     with zmq.Context() as context, context.socket(zmq.PULL) as other:
         other.bind(f"tcp://{here}")

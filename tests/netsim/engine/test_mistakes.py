@@ -16,6 +16,7 @@ import pytest
 
 from netsim import Agent, AgentError, Link, Network, Run, topology
 from tests.command import ROOT
+from tests.parts import only_with
 
 
 class Does(Agent):
@@ -151,8 +152,10 @@ def test_what_a_task_beside_the_run_draws_is_not_blamed_on_agents() -> None:
         asyncio.run(main())
 
 
+@only_with("distributed")
 def test_what_a_dask_cluster_draws_is_not_blamed_on_agents() -> None:
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
+    import distributed
+
     waits = {node: Does(lambda agent: asyncio.sleep(3.0)) for node in range(4)}
     settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with (

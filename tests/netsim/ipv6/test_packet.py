@@ -13,6 +13,7 @@ from benchmarks.ns3.sixlowpan import uncompressed
 from netsim import WireError
 from netsim.ipv6 import packet as ip
 from netsim.ipv6.packet import Packet
+from tests.parts import only_with
 
 PREFIX = bytes.fromhex("fd00000000000000")
 RPI = bytes.fromhex("630480000300")
@@ -121,7 +122,6 @@ def test_what_does_not_fit_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def scapy() -> Iterator[Any]:
-    pytest.importorskip("scapy", reason="no scapy: pip install scapy")
     from scapy import config
     from scapy.layers import dot15d4, inet, inet6, sixlowpan
 
@@ -130,6 +130,7 @@ def scapy() -> Iterator[Any]:
         yield SimpleNamespace(ip=inet6.IPv6, udp=inet.UDP, inet6=inet6, lowpan=sixlowpan, mac=dot15d4)
 
 
+@only_with("scapy")
 def test_scapy_writes_the_same_datagrams(scapy: Any) -> None:
     for source, target, port, payload in ((1, 2, 0xF0B3, b"abc"), (1, 2, 5683, b"x" * 40), (3, 2, 0xF012, b"")):
         packet = ip.udp(ip.address(ip.LOCAL, 1), ip.address(ip.LOCAL, 2), port, payload)
@@ -146,6 +147,7 @@ def test_scapy_writes_the_same_datagrams(scapy: Any) -> None:
         assert bytes(scapy.mac.Dot15d4(bytes(mac) + ours)[scapy.ip]) == uncompressed(packet)
 
 
+@only_with("scapy")
 def test_scapy_has_the_same_rank_in_the_option_of_data_packets(scapy: Any) -> None:
     ends = {"src": "fd00::ff:fe00:3", "dst": "fd00::ff:fe00:1", "hlim": 63}
     option = scapy.inet6.RplOption(Down=1, RplInstanceId=0, SenderRank=768)

@@ -25,6 +25,7 @@ from netsim.ipv6 import IPv6Stack
 from netsim.testing import Actor, Listener
 from tests.command import ROOT, on_the_other_core
 from tests.netsim.export.test_export import complaints, needs_tshark, tshark
+from tests.parts import only_with
 
 PRESET = presets.ieee802154()
 CONTEXT = ("-o", "6lowpan.context0:fd00::/64", "-o", "udp.check_checksum:TRUE")
@@ -227,8 +228,9 @@ def test_a_source_route_moves_on_as_rfc_6554_has_it() -> None:
     assert len({frame.data[-7:] for frame in frames}) == 1
 
 
+@only_with("scapy")
 def test_scapy_writes_the_same_control_messages() -> None:
-    rpl = pytest.importorskip("scapy.contrib.rpl", reason="no scapy: pip install scapy")
+    from scapy.contrib import rpl
     from scapy.layers.inet6 import ICMPv6RPL
 
     motes = {name: RPL(name == "a", downward="non-storing") for name in "abc"}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from netsim import topology
 from netsim.parallel.partition import grown, partition
 from tests.netsim.parallel.test_workers import averaged, mean
+from tests.parts import only_with
 
 GRAPHS = {
     "random": nx.gnm_random_graph(400, 2000, seed=1),
@@ -39,10 +40,10 @@ def test_every_worker_has_its_share(way: object, count: int, density: float, see
     assert max(sizes.values()) <= 1.03 * count / workers + 1
 
 
+@only_with("pymetis")
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("workers", [2, 3, 4])
 def test_metis_cuts_no_more_links(name: str, workers: int) -> None:
-    pytest.importorskip("pymetis", reason="METIS takes pymetis: pip install -e '.[metis]'")
     graph = GRAPHS[name]
     place = partition(graph, workers)
     assert max(Counter(place.values()).values()) <= 1.03 * len(graph) / workers + 1
@@ -55,8 +56,8 @@ def test_without_pymetis_parts_grow(monkeypatch: pytest.MonkeyPatch) -> None:
         assert partition(graph, 3) == grown(graph, 3)
 
 
+@only_with("pymetis")
 def test_the_partition_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pymetis", reason="METIS takes pymetis: pip install -e '.[metis]'")
     ring = topology.ring(12)
     with_metis = averaged(3, probes=[mean])
     chosen = partition(ring, 3)

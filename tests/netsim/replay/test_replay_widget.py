@@ -9,9 +9,10 @@ import pytest
 
 from netsim import BadInput, Link, Network, Run, topology
 from tests import chromium
+from tests.parts import only_with
 from tests.recorded import Average
 
-traitlets = pytest.importorskip("traitlets")
+pytestmark = only_with("anywidget")
 
 # A notebook as far as a widget sees it: a model with get, set, save_changes, on and off.
 HARNESS = """<!doctype html><meta charset="utf-8"><div id="cell" tabindex="0"></div><script type="module">
@@ -45,6 +46,8 @@ def run() -> Run:
 
 
 def test_its_state_is_that_of_a_page_at_its_beginning(run: Run) -> None:
+    from traitlets import TraitError
+
     widget = run.widget(height=500, title="a <b>")
     state = widget.get_state()
     assert {name: state[name] for name in ("time", "playing", "speed", "agent", "height")} == {
@@ -54,7 +57,7 @@ def test_its_state_is_that_of_a_page_at_its_beginning(run: Run) -> None:
     assert "connect-src" not in state["page"]
     assert "<title>a &lt;b></title>" in state["page"]
     widget.time = 1.5
-    with pytest.raises(traitlets.TraitError):
+    with pytest.raises(TraitError):
         widget.time = -1
     widget.close()
 

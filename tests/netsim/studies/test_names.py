@@ -13,6 +13,7 @@ from netsim.studies.formats import read_table, write_table
 from netsim.studies.verification import verify
 from tests.command import call
 from tests.netsim.studies.test_files import seal
+from tests.parts import only_with
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
 
@@ -41,10 +42,8 @@ def some(agents):
 """
 
 
-@pytest.fixture(scope="module", params=["csv", "parquet"])
+@pytest.fixture(scope="module", params=["csv", pytest.param("parquet", marks=only_with("pyarrow"))])
 def room(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if request.param == "parquet":
-        pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("names")
     (folder / "named.py").write_text(NAMED)
     find_study(str(folder / "named.py")).execute(trace=True).save(folder / "out", tables=request.param)

@@ -13,6 +13,7 @@ from netsim.studies.cli import _listed
 from netsim.studies.sweeps import sweep
 from netsim.studies.sweeps.grid import flags_of, grid, values_of
 from tests.command import call
+from tests.parts import only_with
 
 STUDY = """
 import os, signal, time
@@ -243,8 +244,8 @@ def test_a_folder_with_something_else_is_refused(study: str, tmp_path: Path) -> 
         sweep(study, out=tmp_path / "out", loss=[0.1, 0.2], seed=0)
 
 
+@only_with("pyarrow")
 def test_points_may_have_their_tables_in_parquet(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     small: dict[str, Any] = {"agents": 5, "radius": 0.9}
     plain = sweep("averaging", out=tmp_path / "csv", seed=[0, 1], **small)
     packed = sweep("averaging", out=tmp_path / "parquet", seed=[0, 1], tables="parquet", **small)

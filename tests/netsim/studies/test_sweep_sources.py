@@ -25,7 +25,7 @@ from netsim.studies.terminal import Reporter
 from tests.command import call
 from tests.netsim.studies.test_files import seal
 from tests.netsim.studies.test_sweep import files
-from tests.parts import slow
+from tests.parts import only_with, slow
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
 
@@ -175,7 +175,7 @@ def changed_noted(study: str, folder: Path) -> tuple[str, dict[str, Any], Path, 
 CHANGES = [
     changed_file,
     changed_method,
-    *map(changed_table, ("rows.csv", "rows.csv.gz", "rows.npz", "rows.parquet")),
+    *map(changed_table, ("rows.csv", "rows.csv.gz", "rows.npz")),
     changed_parameter,
     changed_noted,
 ]
@@ -184,14 +184,17 @@ CHANGES = [
 @pytest.mark.parametrize(
     ("change", "jobs"),
     # What a worker notes does not depend on what changes.
-    [*((each, 1) for each in CHANGES), slow(changed_file, 2), slow(changed_noted, 2)],
+    [
+        *((each, 1) for each in CHANGES),
+        pytest.param(changed_table("rows.parquet"), 1, marks=only_with("pyarrow")),
+        slow(changed_file, 2),
+        slow(changed_noted, 2),
+    ],
     ids=lambda each: getattr(each, "__name__", str(each)),
 )
 def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     change: Callable[..., Any], jobs: int, study: str, tmp_path: Path
 ) -> None:
-    if change.__name__.endswith("parquet"):
-        pytest.importorskip("pyarrow")
     study, given, path, edit = change(study, tmp_path)
     out = tmp_path / "out"
     sweep(study, out=out, seed=[0, 1], jobs=jobs, **given)

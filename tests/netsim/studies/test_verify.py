@@ -17,6 +17,7 @@ from netsim.studies.catalogue import find_study
 from netsim.studies.origin import about, environment
 from tests.command import call, call_apart
 from tests.netsim.studies.test_files import seal
+from tests.parts import only_with
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
 
@@ -66,8 +67,8 @@ def test_the_same_comes_out(folder: Path) -> None:
     assert found
 
 
+@only_with("pyarrow")
 def test_parquet_too(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     study = find_study(str(tmp_path / "mine.py")).execute(seed=3)
     place = study.save(tmp_path / "columns", tables="parquet")
     assert not list(place.glob("*.csv"))

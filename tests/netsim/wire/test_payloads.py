@@ -1,6 +1,5 @@
 """Payloads that are not netsim's own: other libraries' arrays, bfloat16, and classes that a user registers."""
 
-import importlib.util
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from netsim.wire import payloads as room
 from netsim.wire.codec import decode, encode, is_mutable, payload_bits
 from netsim.wire.payloads import MOST_NESTED
 from tests.command import python
+from tests.parts import only_with
 
 
 @pytest.fixture(autouse=True)
@@ -207,9 +207,12 @@ def test_a_subclass_of_a_tuple_is_refused_until_it_is_registered() -> None:
 
 
 def every_bfloat16() -> NDArray[Any]:
-    return np.arange(1 << 16, dtype=np.uint16).view(pytest.importorskip("ml_dtypes").bfloat16)
+    from ml_dtypes import bfloat16
+
+    return np.arange(1 << 16, dtype=np.uint16).view(bfloat16)
 
 
+@only_with("ml_dtypes")
 def test_bfloat16_travels_as_its_16_bits() -> None:
     numbers = every_bfloat16()
     assert payload_bits(numbers) == 16 * len(numbers)
@@ -226,11 +229,14 @@ def test_bfloat16_travels_as_its_16_bits() -> None:
     assert heard[0] is heard[1], "one object for all receivers"
 
 
+@only_with("ml_dtypes")
 def test_states_of_bfloat16_can_be_added() -> None:
-    numbers = np.array([1.0, 2.5], pytest.importorskip("ml_dtypes").bfloat16)
+    from ml_dtypes import bfloat16
+
     from netsim.core import Copies
     from netsim.transport import Heard
 
+    numbers = np.array([1.0, 2.5], bfloat16)
     frames = [decode_frame(FrameEncoder().encode("x", 0, k, numbers), 0.0, ["a"]) for k in (1, 2)]
     copies = Copies(["a"], (2,))
     copies.take_in(frames, add=True)
@@ -238,6 +244,7 @@ def test_states_of_bfloat16_can_be_added() -> None:
     assert Heard(frames).stack().tolist() == [[1.0, 2.5]] * 2
 
 
+@only_with("ml_dtypes")
 def test_without_ml_dtypes_bfloat16_arrives_as_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = every_bfloat16()
     sent, one = encode(numbers), encode(np.array(numbers[5]))
@@ -375,8 +382,7 @@ def test_hostile_bytes_of_a_name_end_in_an_error() -> None:
 # --- the libraries themselves -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+@only_with("jax")
 def test_trees_of_jax_arrive() -> None:
     # In a process of its own: JAX does not go with the processes that other tests fork.
     python(

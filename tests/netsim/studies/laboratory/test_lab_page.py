@@ -18,6 +18,7 @@ from tests import chromium
 from tests.command import call
 from tests.netsim.replay.test_replay_widget import HARNESS, until
 from tests.netsim.studies.laboratory.test_server import MAKE
+from tests.parts import only_with
 from tests.recorded import Average
 
 
@@ -219,11 +220,11 @@ def agents() -> dict[Any, Average]:
     return {node: Average(10) for node in range(5)}
 
 
+@only_with("anywidget")
 @pytest.mark.parametrize("given", [agents, agents()], ids=["made", "copied"])
 def test_a_notebooks_branches_are_runs_with_the_faults(
     given: dict[Any, Average] | Callable[[], dict[Any, Average]],
 ) -> None:
-    pytest.importorskip("anywidget")
     widget = netsim.lab(network(), given)
     widget._receive(widget, {"number": 1, "what": "fault", "asked": {"branch": 0, "text": "0.35 crash 2"}}, [])
     assert widget.run(0).trace_hash == network().run(agents()).trace_hash
@@ -235,9 +236,9 @@ def test_a_notebooks_branches_are_runs_with_the_faults(
     widget.close()
 
 
+@only_with("anywidget")
 @pytest.mark.parametrize("options", [{"until": np.float64(0.45)}, {"until": 0.75, "sample": 0.25}])
 def test_the_script_of_a_notebooks_branch_repeats_it(options: dict[str, float]) -> None:
-    pytest.importorskip("anywidget")
     widget = netsim.lab(network(), agents, **options)
     widget._receive(widget, {"number": 1, "what": "fault", "asked": {"branch": 0, "text": "0.35 crash 2"}}, [])
     for branch in widget._session.answer("state", {})["branches"]:
@@ -245,8 +246,8 @@ def test_the_script_of_a_notebooks_branch_repeats_it(options: dict[str, float]) 
     widget.close()
 
 
+@only_with("anywidget")
 def test_a_widget_answers_whatever_it_is_asked() -> None:
-    pytest.importorskip("anywidget")
     widget = netsim.lab(network(), agents)
     sent: list[dict[str, Any]] = []
     widget.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
@@ -268,8 +269,8 @@ def test_a_widget_answers_whatever_it_is_asked() -> None:
     widget.close()
 
 
+@only_with("anywidget")
 def test_what_is_no_network_or_has_run_is_refused() -> None:
-    pytest.importorskip("anywidget")
     with pytest.raises(BadInput, match="network = "):
         netsim.lab("election", agents())  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="agents = "):
@@ -278,9 +279,8 @@ def test_what_is_no_network_or_has_run_is_refused() -> None:
     assert "one for each node" in session.answer("state", {})["branches"][0]["error"]
 
 
-@pytest.mark.slow
+@only_with("anywidget")
 def test_a_widget_asks_python(browser: chromium.Page, tmp_path: Path) -> None:
-    pytest.importorskip("anywidget")
     widget = netsim.lab(network(), agents)
     sent: list[dict[str, Any]] = []
     widget.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
