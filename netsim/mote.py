@@ -16,7 +16,7 @@ from netsim.agent import Agent
 from netsim.context import Context
 from netsim.core import Frame
 from netsim.core.delivery import Delivery
-from netsim.core.records import REFUSED
+from netsim.core.records import ALL_CAUSES, REFUSED
 from netsim.engine.diagnosis import IN_PART
 from netsim.errors import AgentError, BadInput, RunOver
 from netsim.radio.handle import RadioHandle
@@ -87,12 +87,8 @@ class _PartContext:
 
     _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "parts", "radio", "rng", "task"})
     # The mote's methods would send through the mote's outbox.
-    send, carrier, carrier_to_all, check_neighbor = (
-        Context.send,
-        Context.carrier,
-        Context.carrier_to_all,
-        Context.check_neighbor,
-    )
+    send, check_neighbor = Context.send, Context.check_neighbor
+    carrier, carrier_to_all = Context.carrier, Context.carrier_to_all
 
     def __init__(self, base: Context, mote: "Mote", part: str) -> None:
         self.base, self.mote, self.part = base, mote, part
@@ -149,7 +145,7 @@ class _MacOutbox:
         """Have the MAC layer send a message to a neighbour."""
         begun = self._begin(self._post(to, self._message(kind, payload, raw_data, request), outcome))
         if not begun and outcome is not None:
-            outcome.set_result(Delivery.of_cause(False, 0, 0, REFUSED))
+            outcome.set_result(Delivery(False, 0, 0, ALL_CAUSES[REFUSED]))
         return begun
 
     def transmit(self, *args: Any) -> None:

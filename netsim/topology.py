@@ -276,10 +276,8 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         raise wrong_kind(source, "graph")
     found = read_graph(source)
     graph, notes = found.graph, found.notes
-    try:
+    with check.naming(f"topology = {str(path)!r}: "):
         check_graph(graph)
-    except BadInput as error:
-        raise BadInput(f"topology = {str(path)!r}: {error}") from None
     if check.flag("connected", connected) and not nx.is_connected(graph):
         if not graph.number_of_edges():
             raise BadInput(f"topology = {str(path)!r}: must have an edge; it has {len(graph)} nodes without any")

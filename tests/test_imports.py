@@ -97,6 +97,18 @@ def test_arrows_between_rooms_run_one_way() -> None:
     assert circles(graph) == []
 
 
+def test_rooms_import_only_from_those_above_them_in_the_table() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = [f"netsim.{name}" for name in re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)]
+    table = table[: table.index("netsim.agents")]
+    assert {*table, "netsim.agents", "netsim.scenarios"} == {
+        f"netsim.{path.parent.name}" for path in (ROOT / "netsim").glob("*/__init__.py")
+    }
+    places = {name: place for place, name in enumerate(table)}
+    among = arrows_between_rooms().subgraph(places)
+    assert [(one, other) for one, other in among.edges if places[one] < places[other]] == []
+
+
 # Arrows of types only that run up. To turn one round would take a Protocol that mirrors a single class.
 UP = {
     ("netsim.network", "netsim.deployment"): "a network keeps the Deployment that made it",

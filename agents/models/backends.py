@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Array
 
@@ -95,9 +94,7 @@ def backend(name: str) -> Backend:
     """Return a library by its name; raises BadInput for an unknown one, or one that is not installed."""
     check.one_of("backend", name, BACKENDS)
     for needed in _NEEDS.get(name, ()):
-        if importlib.util.find_spec(needed) is None:
-            how = f"in netsim's clone, pip install '.[{name}]'"
-            raise BadInput(f"backend = {name!r}: must be with {needed}, which is not installed: {how}")
+        check.installed(f"backend = {name!r}", needed, name)
     if name == "jax":
         return _JAX()
     # PyTorch's own names and arguments differ from the standard's here and there.

@@ -66,6 +66,6 @@ enter(8, Signs)
 enter(9, Trits)
 enter(10, Residues)
 enter(11, Several)
-# Number 12 is taken: netsim.wire.codec uses it for named payloads.
+# Numbers 12 and 15 are taken: netsim.wire.codec uses them for named payloads and for frames of several links.
 enter(13, Powers)
 enter(14, Factors)

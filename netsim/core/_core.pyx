@@ -1194,7 +1194,7 @@ cdef class BroadcastPath:
             for index in range(first, first + taken):
                 self.tally.count_outcome(frame.sent_at, (index << self.tally.shift) + number, kind_id, cause)
             if outcome is not None:
-                outcome.set_result(Delivery.of_cause(False, 0, 0, cause))
+                outcome.set_result(Delivery(False, 0, 0, ALL_CAUSES[cause]))
             taken = 0
         # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted
         # even if the agent has no neighbours or its links are cut, because the broadcast is on the air.

@@ -13,7 +13,7 @@ from netsim.core.arrival_queue import ArrivalQueue, Entry
 from netsim.core.delivery import Delivery
 from netsim.core.frame import Frame, FrameEncoder
 from netsim.core.link_draws import LinkDraws
-from netsim.core.records import LOST, TO_ALL, Transmission
+from netsim.core.records import ALL_CAUSES, LOST, TO_ALL, Transmission
 from netsim.core.tally import Tally
 from netsim.wire.codec import is_mutable, payload_bits, saturated
 
@@ -156,7 +156,7 @@ class BroadcastPath:
             for index in links:
                 self.tally.ended(now, self._first + index * self._step + number, kind_id, cause)
             if outcome is not None:
-                outcome.set_result(Delivery.of_cause(False, 0, 0, cause))
+                outcome.set_result(Delivery(False, 0, 0, ALL_CAUSES[cause]))
         taken = 0 if cause else len(links)
         link = TO_ALL if link_index == TO_ALL else (self._first >> self.tally.shift) + link_index
         # Count no wire bits here: the medium counts them when it transmits the frame. A broadcast counts as accepted

@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from netsim.core.records import ALL_CAUSES
-
 __all__ = ["Delivery", "Sent"]
 
 
@@ -61,22 +59,6 @@ class Delivery(int):
         self.attempts, self.backoffs, self.reason, self.energy_j = attempts, backoffs, reason, energy_j
         self.began, self.ended, self.channel, self.complete = began, ended, channel, complete
         return self
-
-    @classmethod
-    def of_cause(
-        cls,
-        acknowledged: bool,
-        attempts: int,
-        backoffs: int,
-        cause: int,
-        energy_j: float | None = None,
-        began: float = math.nan,
-        ended: float = math.nan,
-        channel: int = -1,
-        complete: bool = False,
-    ) -> "Delivery":
-        """Return a result whose ``reason`` is the cause with the number ``cause`` in `ALL_CAUSES`."""
-        return cls(acknowledged, attempts, backoffs, ALL_CAUSES[cause], energy_j, began, ended, channel, complete)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         when = self.began, self.ended, self.channel, self.complete

@@ -120,6 +120,10 @@ class Fault:
         """Return the links (sender, receiver) that the fault names."""
         return ()
 
+    def links_in(self, graph: "nx.Graph[Any]") -> Links:
+        """Return the links of a graph on which the fault acts."""
+        return tuple(link for link in self.links() if graph.has_edge(*link))
+
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
         """Raise BadInput if the fault names an agent or link that the graph lacks."""
         for agent in self.agents():
@@ -255,11 +259,18 @@ class _OfLink(Fault):
 
     sender: Hashable
     receiver: Hashable
+    at: float
+    until: float | None = None
+    one_way: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.fields(self, check.flag, "one_way")
 
     def links(self) -> Links:
         """Return the directed links of the fault: this link and, unless ``one_way``, the link back."""
         there = (self.sender, self.receiver)
-        return (there,) if getattr(self, "one_way", False) else (there, there[::-1])
+        return (there,) if self.one_way else (there, there[::-1])
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
         """Raise BadInput if the graph lacks this link; the link back may be missing."""
@@ -267,16 +278,32 @@ class _OfLink(Fault):
         if not (all(end in graph for end in there) and graph.has_edge(*there)):
             raise check.refuse(f"{type(self).__name__}: link", there, "an edge of the graph")
 
-    def links_in(self, graph: "nx.Graph[Any]") -> Links:
-        """Return the links of the fault that a graph has."""
-        return tuple(link for link in self.links() if graph.has_edge(*link))
-
     def _name(self) -> str:
-        return f"link {self.sender!r} {'→' if getattr(self, 'one_way', False) else '↔'} {self.receiver!r}"
+        return f"link {self.sender!r} {'→' if self.one_way else '↔'} {self.receiver!r}"
+
+    @classmethod
+    def sample(cls, sampler: "FaultSampler") -> Fault:
+        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
+
+
+class _Cut(Fault):
+    """Base class of faults that cut links, and may drop what is in flight on them."""
+
+    drops = False
+
+    def prepare(self, injector: "FaultInjector") -> None:
+        if self.drops:
+            injector.may_hold(f"{type(self).__name__}: drops")
+
+    def begin(self, injector: "FaultInjector", number: int) -> None:
+        injector.cut(self.links_in(injector.graph), drops=self.drops)
+
+    def end(self, injector: "FaultInjector", number: int) -> None:
+        injector.mend(self.links_in(injector.graph))
 
 
 @dataclass(frozen=True)
-class LinkDown(_OfLink):
+class LinkDown(_OfLink, _Cut):
     """A link is cut: frames offered to it end as ``link_down``; frames already in flight arrive, unless dropped.
 
     On a `netsim.Radio` the sender does not notice the cut: it transmits, but ``receiver`` cannot decode its frames.
@@ -296,32 +323,15 @@ class LinkDown(_OfLink):
         the time of the cut. Not on a `netsim.Radio`.
     """
 
-    at: float
-    until: float | None = None
-    one_way: bool = False
     drops: bool = False
     plural = "cuts"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.fields(self, check.flag, "one_way", "drops")
+        check.fields(self, check.flag, "drops")
 
     def __str__(self) -> str:
         return f"{self._name()} is down {self._span()}{_DROPS if self.drops else ''}"
-
-    def prepare(self, injector: "FaultInjector") -> None:
-        if self.drops:
-            injector.may_hold("LinkDown: drops")
-
-    def begin(self, injector: "FaultInjector", number: int) -> None:
-        injector.cut(self.links_in(injector.graph), drops=self.drops)
-
-    def end(self, injector: "FaultInjector", number: int) -> None:
-        injector.mend(self.links_in(injector.graph))
-
-    @classmethod
-    def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
 
 
 @dataclass(frozen=True)
@@ -348,9 +358,6 @@ class LinkChange(_OfLink):
         time.
     """
 
-    at: float
-    until: float | None = None
-    one_way: bool = False
     latency: float | Latency | None = None
     loss: float | Loss | None = None
     rate: float | None = None
@@ -363,7 +370,6 @@ class LinkChange(_OfLink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.fields(self, check.flag, "one_way")
         changed = [name for name in CHANGEABLE if getattr(self, name) is not None]
         if not changed:
             raise BadInput(f"LinkChange: must change one of {', '.join(CHANGEABLE)}")
@@ -420,7 +426,7 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Hold(Fault):
+class Hold(_OfLink):
     """A link is on hold: frames that would arrive wait, and all arrive at its end, in the order of sending.
 
     Frames are offered to the link as before, and those that would arrive after the end arrive when they would without
@@ -438,16 +444,7 @@ class Hold(Fault):
         Whether only this direction is held, or only what the agent sends. Otherwise both are.
     """
 
-    sender: Hashable
-    receiver: Hashable | None
-    at: float
-    until: float | None = None
-    one_way: bool = False
     plural = "holds"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check.fields(self, check.flag, "one_way")
 
     def agents(self) -> tuple[Hashable, ...]:
         """Return the agent on hold; empty if it is one link."""
@@ -455,21 +452,19 @@ class Hold(Fault):
 
     def links(self) -> Links:
         """Return the directed links on hold; empty if they are all links of an agent."""
-        there = (self.sender, self.receiver)
-        return () if self.receiver is None else (there,) if self.one_way else (there, there[::-1])
+        return () if self.receiver is None else super().links()
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
         """Raise BadInput if the graph lacks the agent or the link; the link back may be missing."""
-        there = (self.sender, self.receiver)
         if self.receiver is None:
+            Fault.must_fit(self, graph)
+        else:
             super().must_fit(graph)
-        elif not (all(end in graph for end in there) and graph.has_edge(*there)):
-            raise check.refuse("Hold: link", there, "an edge of the graph")
 
     def links_in(self, graph: "nx.Graph[Any]") -> Links:
         """Return the links of a graph that are on hold."""
         if self.receiver is not None:
-            return tuple(link for link in self.links() if graph.has_edge(*link))
+            return super().links_in(graph)
         return tuple((a, b) for a, b in links_of(graph) if a == self.sender or (b == self.sender and not self.one_way))
 
     def __str__(self) -> str:
@@ -485,10 +480,6 @@ class Hold(Fault):
 
     def end(self, injector: "FaultInjector", number: int) -> None:
         injector.changes.release(self.links_in(injector.graph), number)
-
-    @classmethod
-    def sample(cls, sampler: "FaultSampler") -> Fault:
-        return cls(*sampler.edge(), *sampler.span(), one_way=sampler.coin())
 
 
 @dataclass(frozen=True)
@@ -530,7 +521,7 @@ class Lose(Fault):
 
 
 @dataclass(frozen=True)
-class Partition(Fault):
+class Partition(_Cut):
     """The network is split: all links between some agents and the others are cut, in both directions or one way.
 
     Parameters
@@ -582,7 +573,7 @@ class Partition(Fault):
                 f"Partition: side has {len(set(self.side))} of {len(graph)} agents: must be some, and not all"
             )
 
-    def cut(self, graph: "nx.Graph[Any]") -> Links:
+    def links_in(self, graph: "nx.Graph[Any]") -> Links:
         """Return the directed links that are cut."""
         side = set(self.side)
         return tuple(
@@ -594,16 +585,6 @@ class Partition(Fault):
         who = f"agent {names} is" if len(self.side) == 1 else f"agents {names} are"
         how = "not heard by" if self.one_way else "cut off from"
         return f"{who} {how} the others {self._span()}{_DROPS if self.drops else ''}"
-
-    def prepare(self, injector: "FaultInjector") -> None:
-        if self.drops:
-            injector.may_hold("Partition: drops")
-
-    def begin(self, injector: "FaultInjector", number: int) -> None:
-        injector.cut(self.cut(injector.graph), drops=self.drops)
-
-    def end(self, injector: "FaultInjector", number: int) -> None:
-        injector.mend(self.cut(injector.graph))
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> Fault:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from netsim.faults.events import Fault, Hold, Partition, Rewire, settings_text
+from netsim.faults.events import Fault, Partition, Rewire, settings_text
 
 if TYPE_CHECKING:
     from netsim.faults.events import Links
@@ -29,14 +29,11 @@ class FaultRecord:
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
         """Record that a fault of the script begins at ``time`` (s)."""
-        links: Links = () if isinstance(fault, Rewire) else fault.links()
+        links: Links = () if isinstance(fault, Rewire) else fault.links_in(graph)
         sides = {}
-        if isinstance(fault, Hold):
-            links = fault.links_in(graph)
         if isinstance(fault, Partition):
-            links, side = fault.cut(graph), set(fault.side)
+            side = set(fault.side)
             sides = {"sides": [self._of(fault.side), self._of(name for name in graph if name not in side)]}
-        links = tuple(link for link in links if graph.has_edge(*link))
         self._add(number, type(fault).__name__, str(fault), time, fault.agents(), links, **sides)
 
     def end(self, number: int, time: float) -> None:

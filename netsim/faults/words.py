@@ -284,10 +284,8 @@ def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
         case "change":
             sender, receiver, one_way = _ends(order, graph)
             settings: dict[str, Any] = dict(order.to)
-            try:
+            with check.naming(f"at = {order.text!r}: "):
                 return LinkChange(sender, receiver, order.at, order.until, one_way, **settings)
-            except BadInput as error:
-                raise BadInput(f"at = {order.text!r}: {error}") from None
         case "hold":
             held, other, one_way = _held(order, graph)
             return Hold(held, other, order.at, order.until, one_way)
@@ -343,7 +341,7 @@ def _heal(order: Order, faults: Faults, graph: "nx.Graph[Any]") -> Faults:
     def concerned(fault: Fault) -> bool:
         if not isinstance(fault, LinkDown | Partition):
             return False
-        links = fault.cut(graph) if isinstance(fault, Partition) else fault.links()
+        links = fault.links_in(graph)
         return way in links or (not one_way and way[::-1] in links)
 
     way_only = way if one_way and graph.has_edge(receiver, sender) else None
@@ -426,10 +424,10 @@ def read(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) ->
         raise check.refuse("path", str(path), f"a csv file with the columns {', '.join(_COLUMNS)}")
     orders, faults = [], list(Faults(own))
     for number, row in enumerate(rows[1:], 2):
-        with _of_line(path, number):
+        with check.naming(f"path = {str(path)!r}: line {number}: "):
             orders += [(_row_order(row), number)] if row else []
     for order, number in sorted(orders, key=lambda each: each[0].at):
-        with _of_line(path, number):
+        with check.naming(f"path = {str(path)!r}: line {number}: "):
             if order.what in _ENDING:
                 faults = list(order.onto(Faults(faults), graph))
             else:
@@ -437,15 +435,6 @@ def read(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) ->
     found = Faults(faults)
     found.must_fit(graph)
     return found
-
-
-@contextmanager
-def _of_line(path: str | Path, number: int) -> Iterator[None]:
-    """Name the line of a schedule in errors."""
-    try:
-        yield
-    except BadInput as error:
-        raise BadInput(f"path = {str(path)!r}: line {number}: {error}") from None
 
 
 def _row_order(row: Sequence[str]) -> Order:

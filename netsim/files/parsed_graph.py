@@ -33,10 +33,8 @@ class ParsedGraph:
 
 def check_fits(where: str, nodes: int) -> None:
     """Raise BadInput if a graph of ``nodes`` nodes, which even a small file can declare, would not fit in memory."""
-    try:
+    with check.naming(f"{where}: "):
         check.fits("nodes", nodes, nodes * _NODE_BYTES, "a graph of this size")
-    except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
 
 
 def refuse(where: str, allowed: str, line: int | None = None) -> BadInput:

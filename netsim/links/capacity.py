@@ -143,11 +143,8 @@ class Fluid:
         self, senders: Indices, receivers: Indices, limits: Limits, settings: Sequence[Link], sharing: str
     ) -> None:
         links = len(settings)
-        self._ends, self._limits, self._fill = (
-            np.stack([senders, receivers + limits.shape[1]]),
-            limits.ravel(),
-            _FILL[sharing],
-        )
+        self._ends = np.stack([senders, receivers + limits.shape[1]])
+        self._limits, self._fill = limits.ravel(), _FILL[sharing]
         self._most = np.array([math.inf if link.rate is None else link.rate for link in settings], dtype=np.float64)
         self.limited = np.isfinite(self._limits[self._ends]).any(axis=0)
         self._queues: dict[int, deque[Transfer]] = {}

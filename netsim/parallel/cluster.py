@@ -131,11 +131,9 @@ class ClusterCrew:
     """The workers of a run, on the workers of a Dask cluster."""
 
     def __init__(self, assignment: Assignment, count: int, address: str) -> None:
-        try:
-            from distributed import Client
-        except ImportError:
-            how = "in netsim's clone, pip install '.[dask]'"
-            raise check.refuse("dask", address, f"left out where Dask is not installed: {how}") from None
+        check.installed(f"dask = {address!r}", "distributed", "dask")
+        from distributed import Client
+
         try:
             self._client = Client(address, timeout=_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TypeError):

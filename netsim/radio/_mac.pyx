@@ -674,8 +674,8 @@ cdef class PendingFrame:
         if self.outcome is not None and not self.outcome.done():
             energy = self.energy if metered else None
             when = local(clock, self.began), local(clock, self.ends), self.channel
-            self.outcome.set_result(Delivery.of_cause(acknowledged, self.attempts, self.backoffs, self.ended, energy,
-                                                      *when, complete))
+            reason = records.ALL_CAUSES[self.ended]
+            self.outcome.set_result(Delivery(acknowledged, self.attempts, self.backoffs, reason, energy, *when, complete))
         return 0
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.clock.clock import LocalClock
-from netsim.core import Frame
+from netsim.core import Frame, records
 from netsim.core.delivery import Delivery
 from netsim.core.framing import damaged, without_sender
 from netsim.core.records import ACCESS_FAILED, ASLEEP, CORRUPTED, LINK_DOWN, LOST, QUEUE_FULL, RECEIVER_DOWN, REFUSED
@@ -206,10 +206,8 @@ class PendingFrame:
         """Complete the future of an agent that awaits this frame's outcome."""
         if self.outcome is not None and not self.outcome.done():
             energy, began, ends = self.energy if metered else None, local(clock, self.began), local(clock, self.ends)
-            counts = self.attempts, self.backoffs, self.ended
-            self.outcome.set_result(
-                Delivery.of_cause(acknowledged, *counts, energy, began, ends, self.channel, complete)
-            )
+            how = self.attempts, self.backoffs, records.ALL_CAUSES[self.ended]
+            self.outcome.set_result(Delivery(acknowledged, *how, energy, began, ends, self.channel, complete))
 
 
 @dataclass(slots=True, eq=False)

@@ -174,8 +174,7 @@ def _check(
     base = dataclasses.replace(Condition.here(), workers=workers)
     for rerun in check_conditions(Job(definition.name, parameters), folder, base):
         same = same and bool(rerun)
-        for line in rerun.lines():
-            reporter.line(line)
+        reporter.lines(rerun.lines())
     return same
 
 
@@ -532,8 +531,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
         reporter.line(f"centralised {name}: {text(value)}")
     for name, value in summary.get("constant", {}).items():
         reporter.line(f"best constant answer, {name}: {text(value)}")
-    for note in summary["notes"]:
-        reporter.line(note)
+    reporter.lines(summary["notes"])
     for name, why in summary.get("failed", {}).items():
         reporter.line(f"{name} could not be made: {why}")
     reporter.line(f"trace hash: {summary['trace_hash']}")
@@ -555,8 +553,7 @@ def _show_sweep(folder: Path) -> None:
     if done:
         table = compare.table([str(folder)], [])
         reporter.table(*compare.titled(table, [], "mean", False))
-        for note in compare.diverged([str(folder)]):
-            reporter.line(note)
+        reporter.lines(compare.diverged([str(folder)]))
         measure = compare.measures_of(table)[2:]
         if len(measure):
             reporter.line(f"with intervals: netsim compare {where} --metric {measure[0]}")
@@ -584,8 +581,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> Non
         from netsim.studies.experiment.repeat import repeat
 
         found = repeat(folder, trust=trust, reporter=reporter)
-        for line in found.lines():
-            reporter.line(line)
+        reporter.lines(found.lines())
         ctx.exit(0 if found else 1)
     if trust:
         raise BadInput("trust: must be left out but for the folder of an experiment, or a file of netsim pack")
@@ -597,8 +593,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> Non
         with spread(workers):
             verdict = verify(place)
         same = same and bool(verdict)
-        for line in [*verdict.lines(), *(f"  {each}" for each in verdict.elsewhere)]:
-            reporter.line(line)
+        reporter.lines([*verdict.lines(), *(f"  {each}" for each in verdict.elsewhere)])
     if missing:
         reporter.line(missing)
     ctx.exit(0 if same else 1)
@@ -677,8 +672,7 @@ def convert_it(file: str, out: str) -> None:
 
     made, reporter = convert(file, out), Reporter()
     reporter.line(f"{made.path}: {made.what}")
-    for note in made.notes:
-        reporter.line(note)
+    reporter.lines(made.notes)
 
 
 @app.command("export")
@@ -768,20 +762,16 @@ def compare_them(
         return
     _must_go_with("paired", "test")
     _must_go_with("out", "against", "style")
-    for line in filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]):
-        reporter.line(line)
+    reporter.lines(filter(None, [unfinished(Path(folder)) for folder in dict.fromkeys(folders)]))
     found = compare.filtered(compare.table(folders, metrics), only, where)
-    for line in compare.conditions(folders):
-        reporter.line(line)
+    reporter.lines(compare.conditions(folders))
     measures = compare.measures_of(found) if metrics else []
     reporter.table(*compare.titled(found, measures, statistic, each, over))
     metric = measures[0] if measures else compare.measures_of(found)[-1]
     if more["paired"] is not None:
         reporter.table(*compare.paired(found, metric, more["paired"], over=over, test=more["test"]))
-    for note in [*compare.diverged(folders, found), *compare.unreached(found, over)]:
-        reporter.line(note)
-    for line in [] if metrics else compare.left_out(folders, found):
-        reporter.line(line)
+    reporter.lines([*compare.diverged(folders, found), *compare.unreached(found, over)])
+    reporter.lines([] if metrics else compare.left_out(folders, found))
     if out is not None:
         warned = compare.draw(found, metric, out, more["against"], statistic, over=over, style=more["style"])
         reporter.line(f"{out}: {warned}" if warned else out)

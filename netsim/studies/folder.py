@@ -364,10 +364,8 @@ def check_unchanged(folder: Path, *names: str) -> None:
     """Raise BadInput unless files of a run folder are as they were written; earlier versions did not record that."""
     sums = read_sums(folder)
     if sums is not None:
-        try:
+        with check.naming(f"run folder = {str(folder)!r}: must be as it was written; "):
             check_files(folder, sums, names)
-        except BadInput as error:
-            raise BadInput(f"run folder = {str(folder)!r}: must be as it was written; {error}") from None
 
 
 def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:

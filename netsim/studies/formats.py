@@ -1,6 +1,5 @@
 """The formats of a run folder's tables (csv, Parquet) and figures (PNG, SVG, PDF): written and read."""
 
-import importlib.util
 import io
 import warnings
 from collections.abc import Iterable
@@ -8,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.files import write_whole
 
@@ -48,7 +46,7 @@ class Formats:
         names = cls.figures if figures is None else _names(figures)
         kind = cls.tables if tables is None else check.one_of("tables", tables, TABLES)
         if kind == "parquet":
-            _must_have_arrow(f"tables = {kind!r}")
+            check.installed(f"tables = {kind!r}", "pyarrow", "arrow")
         return cls(names, kind)
 
 
@@ -56,12 +54,6 @@ def _names(figures: str) -> tuple[str, ...]:
     if not isinstance(figures, str):
         raise check.refuse("figures", figures, f"formats with commas between: {', '.join(FIGURES)}")
     return tuple(dict.fromkeys(check.one_of("figures", name.strip(), FIGURES) for name in figures.split(",")))
-
-
-def _must_have_arrow(what: str) -> None:
-    if importlib.util.find_spec("pyarrow") is None:
-        how = "in netsim's clone, pip install '.[arrow]'"
-        raise BadInput(f"{what}: must go with pyarrow, which is not installed: {how}")
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -136,7 +128,7 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
     import pandas as pd
 
     if path.suffix == ".parquet":
-        _must_have_arrow(path.name)
+        check.installed(path.name, "pyarrow", "arrow")
         return pd.read_parquet(path, engine="pyarrow")
     with warnings.catch_warnings():
         # No run writes what pandas warns of here, such as a row with too many fields.

@@ -22,14 +22,8 @@ from netsim.util import check
 if TYPE_CHECKING:
     import pandas as pd
 
-CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED, ENDED = (
-    "converged",
-    "stalled",
-    "unfinished",
-    "diverged",
-    "failed",
-    "ended",
-)
+CONVERGED, STALLED, UNFINISHED = "converged", "stalled", "unfinished"
+DIVERGED, FAILED, ENDED = "diverged", "failed", "ended"
 NOT_REACHED = "not reached"
 """The outcome of a run where a target is asked for (COLUMN@TARGET), and the run never stayed at it."""
 

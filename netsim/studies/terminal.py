@@ -5,7 +5,7 @@ import numbers
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
@@ -35,6 +35,11 @@ class Reporter:
             with self._output(sys.stdout):
                 # In one piece: an interrupt comes before or after a line, not between a line and its end.
                 print(f"{text}\n", end="", flush=True)
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Print texts, one a line."""
+        for text in texts:
+            self.line(text)
 
     def table(self, title: str, frame: "pd.DataFrame") -> None:
         """Print a table under its title."""

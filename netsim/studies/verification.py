@@ -223,10 +223,8 @@ def _order(name: str) -> tuple[bool, bool, str]:
 
 def _as_it_was(what: str, settings: Mapping[str, Any]) -> StudyDefinition:
     """Return a folder's definition; raises BadInput that begins with ``what`` if a file that it read has changed."""
-    try:
+    with check.naming(f"{what}; "):
         definition = catalogue.find_study(settings["study"])
-    except BadInput as error:
-        raise BadInput(f"{what}; {error}") from None
     changed = changed_files(settings, definition.source_hashes(), definition.name)
     if changed:
         have = "has" if len(changed) == 1 else "have"

@@ -26,10 +26,8 @@ from netsim.transport.shared import Shared
 from netsim.wire.routed import Routed
 
 if TYPE_CHECKING:
-    from netsim.transport.router import Router
-
-if TYPE_CHECKING:
     from netsim.clock.order import Chooser
+    from netsim.transport.router import Router
 
 __all__ = ["Inbox", "PartInbox", "RemoteEndpoint", "withdraw"]
 

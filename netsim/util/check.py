@@ -15,7 +15,7 @@ import reprlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -45,11 +45,20 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
     return BadInput(f"{name} = {shown}: must be {allowed}")
 
 
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Put ``where`` before the message of a BadInput that the block raises."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{where}{error}") from None
+
+
 def installed(name: str, package: str, extra: str) -> None:
     """Raise BadInput if ``package``, which ``name`` requires, is missing; the message names netsim's ``extra``."""
     if importlib.util.find_spec(package) is None:
-        how = f"run pip install '.[{extra}]' in netsim's checkout"
-        raise BadInput(f"{name}: requires {package}, which is not installed: {how}")
+        how = f"in netsim's clone, pip install '.[{extra}]'"
+        raise BadInput(f"{name}: must go with {package}, which is not installed: {how}")
 
 
 def instance(name: str, value: object, kind: Any, allowed: str, *, optional: bool = False) -> None:

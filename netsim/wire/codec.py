@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from netsim.errors import WireError, one_line
 from netsim.wire import registry
 from netsim.wire.coded import Coded
-from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, unpacked
+from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, name_of, unpacked
 from netsim.wire.routed import Routed
 
 # Numbers of msgpack extension types. The numbers of coded types are in `netsim.wire.registry`.
@@ -192,7 +192,7 @@ def _pack_other(value: Any) -> msgpack.ExtType:
     if isinstance(value, np.ma.MaskedArray):
         raise WireError("cannot encode a masked array: fill it first")
     if isinstance(value, np.ndarray):
-        raise WireError(f"cannot encode a {_name_of(kind)}: it would arrive as a plain array; use numpy.asarray")
+        raise WireError(f"cannot encode a {name_of(kind)}: it would arrive as a plain array; use numpy.asarray")
     if isinstance(value, np.generic):
         return msgpack.ExtType(_SCALAR, _scalar_bytes(value))
     if kind is tuple:
@@ -217,12 +217,8 @@ def _scalar_bytes(value: np.generic) -> bytes:
     content = array_bytes(array)
     arrives = np.dtype(array.dtype.str).type
     if arrives is not kind:
-        raise WireError(f"cannot encode a {_name_of(kind)}: it would arrive as a {_name_of(arrives)}")
+        raise WireError(f"cannot encode a {name_of(kind)}: it would arrive as a {name_of(arrives)}")
     return content
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _unknown(value: Any) -> WireError:
@@ -233,7 +229,7 @@ def _unknown(value: Any) -> WireError:
             "float, or bytes"
         )
     return WireError(
-        f"cannot encode a {_name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, arrays, "
+        f"cannot encode a {name_of(kind)}: payloads are numbers, text, bytes, None, lists, tuples, dicts, arrays, "
         "coded arrays and what netsim.payloads.register names"
     )
 

@@ -112,9 +112,9 @@ def register(
         raise check.refuse("name", title, f"text of 1 to {LONGEST_NAME} bytes")
     if unpack is None and name is not None:
         raise BadInput(f"name = {name!r}: must come with unpack; without it, the packed payload is sent without a name")
-    if unpack is not None and title in _unpacking and _title(_unpacking[title][0]) != _title(kind):
-        raise check.refuse("name", title, f"free; it is the name of {_title(_unpacking[title][0])}")
-    for old in [each for each in _packing if _title(each) == _title(kind)]:
+    if unpack is not None and title in _unpacking and name_of(_unpacking[title][0]) != name_of(kind):
+        raise check.refuse("name", title, f"free; it is the name of {name_of(_unpacking[title][0])}")
+    for old in [each for each in _packing if name_of(each) == name_of(kind)]:
         _unpacking.pop(_packing.pop(old).name, None)
     _packing[kind] = _Kind(pack, None if unpack is None else title)
     if unpack is not None:
@@ -129,7 +129,8 @@ def _bytes_of(title: str) -> int:
         return 0
 
 
-def _title(kind: type) -> str:
+def name_of(kind: type) -> str:
+    """Return a class's name with that of its module."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -177,12 +178,12 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
     try:
         content = known.pack(value)
     except Exception as error:
-        raise WireError(f"cannot encode a {_title(type(value))}: its pack raises {one_line(error)}") from error
+        raise WireError(f"cannot encode a {name_of(type(value))}: its pack raises {one_line(error)}") from error
     # If the registered class is a tensor, `pack` may return a tensor of the same class, copied to the CPU. `_encodable`
     # would call `pack` for the copy again, so convert the copy here, like any other array.
     is_copy = type(content) is type(value) and _is_array(content)
     if content is value and not is_copy:
-        raise WireError(f"cannot encode a {_title(type(value))}: its pack returns the same object")
+        raise WireError(f"cannot encode a {name_of(type(value))}: its pack returns the same object")
     content = _array(content) if is_copy else _encodable(content, depth_left - 1)
     return content if known.name is None else Named(known.name, content)
 
@@ -197,7 +198,7 @@ def _is_array(value: Any) -> bool:
 
 def _array(value: Any) -> Any:
     """Convert another library's array to a numpy array, which may share its memory."""
-    title = _title(type(value))
+    title = name_of(type(value))
     try:
         if hasattr(type(value), "__dlpack_device__"):
             device, number = map(int, value.__dlpack_device__())
@@ -239,7 +240,7 @@ def unpacked(name: str, content: Any) -> Any:
     try:
         return known[1](content)
     except Exception as error:
-        raise WireError(f"cannot decode a {_title(known[0])}: its unpack raises {one_line(error)}") from error
+        raise WireError(f"cannot decode a {name_of(known[0])}: its unpack raises {one_line(error)}") from error
 
 
 def _bfloat16(bits: Any) -> NDArray[Any]:

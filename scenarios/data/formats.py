@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from netsim.datasets import find
 from netsim.errors import BadInput, one_line
 from netsim.scenarios.data.files import find_table
-from netsim.util import tables
+from netsim.util import check, tables
 
 _MOST_SHOWN = 60  # characters of a cell that an error names
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -161,9 +161,7 @@ def _frame_of_arrays(path: Path) -> pd.DataFrame:
 
 def _parquet(path: Path) -> Any:
     """Return what reads parquet files."""
-    if importlib.util.find_spec("pyarrow") is None:
-        how = "in netsim's clone, pip install '.[arrow]'"
-        raise BadInput(f"{path}: must be read with pyarrow, which is not installed: {how}")
+    check.installed(str(path), "pyarrow", "arrow")
     return importlib.import_module("pyarrow.parquet")
 
 

@@ -22,14 +22,8 @@ _UNSTATED = "what the text does not state is set so that ours come close to the 
 _DIFFERS = {"twitter_large": "printed for 98,704 rows, ours are the 13,813 of the smaller set"}
 
 
-_AS_TEXT, _NORM, _LINKS, _GRADIENT, _COSINE, _RHO = (
-    "the text's conventions",
-    "the censor on the norm",
-    "28 links",
-    "the other factor of CTA's gradient",
-    "features of size L",
-    "rho halved",
-)
+_AS_TEXT, _NORM, _LINKS = "the text's conventions", "the censor on the norm", "28 links"
+_GRADIENT, _COSINE, _RHO = "the other factor of CTA's gradient", "features of size L", "rho halved"
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
     _AS_TEXT: {"conventions": "text"},
     _NORM: {"squared": False, "algorithms": "DKLA,COKE"},

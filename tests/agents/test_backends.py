@@ -136,5 +136,5 @@ def test_an_unknown_library_and_one_that_is_missing_are_refused(monkeypatch: pyt
         backend("cupy")
     backend.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"^backend = 'torch': must be with torch, which is not installed"):
+    with pytest.raises(BadInput, match=r"^backend = 'torch': must go with torch, which is not installed"):
         backend("torch")

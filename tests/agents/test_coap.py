@@ -693,7 +693,7 @@ def test_garbage_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
 def test_without_aiocoap_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiocoap", None)
     monkeypatch.delitem(sys.modules, "netsim.agents.protocols.coap")
-    line = r"^CoAP: requires aiocoap, which is not installed: run pip install '\.\[coap\]' in netsim's checkout$"
+    line = r"^CoAP: must go with aiocoap, which is not installed: in netsim's clone, pip install '\.\[coap\]'$"
     with pytest.raises(BadInput, match=line):
         importlib.import_module("netsim.agents.protocols.coap")
 

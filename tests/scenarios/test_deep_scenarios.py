@@ -577,7 +577,7 @@ def test_what_compares_with_scikit_learn_names_the_extra(
     name: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
-    with pytest.raises(BadInput, match=r"requires sklearn, which is not installed: run pip install '\.\[learn\]'"):
+    with pytest.raises(BadInput, match=r"must go with sklearn, which is not installed: .* pip install '\.\[learn\]'"):
         run(name, **settings)
 
 

@@ -153,7 +153,7 @@ def test_parquet_without_its_library(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     how = "in netsim's clone, pip install '.[arrow]'"
     for read in (load_table, samples_in):
-        assert f"small.parquet: must be read with pyarrow, which is not installed: {how}" in refused(read, "small")
+        assert f"small.parquet: must go with pyarrow, which is not installed: {how}" in refused(read, "small")
 
 
 @needs_arrow

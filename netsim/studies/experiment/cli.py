@@ -102,8 +102,7 @@ def show(results: Results, metric: str | None, reporter: Reporter) -> None:
             reporter.table(f"{metric or part.metric} over the seeds{of}: survivors, median of all runs", table)
             if table.attrs["note"]:
                 reporter.line(table.attrs["note"])
-    for note in results.notes:
-        reporter.line(note)
+    reporter.lines(results.notes)
     reporter.line(repr(results))
 
 
@@ -146,8 +145,7 @@ def tune(
     chosen = pd.concat([_with(when, tuned.chosen) for when, tuned in parts], ignore_index=True)
     reporter.table(f"Chosen: {how['of']} {how['metric']} of the runs that survive", chosen)
     told = [("".join(f"{name}={value}, " for name, value in when.items()), tuned.notes) for when, tuned in parts]
-    for note in dict.fromkeys(f"{where}{note}" for where, notes in told for note in notes):
-        reporter.line(note)
+    reporter.lines(dict.fromkeys(f"{where}{note}" for where, notes in told for note in notes))
     reporter.line(f"{out}: tuning.csv ({len(table)} trials), tuned.json, runs/")
 
 
@@ -163,8 +161,7 @@ def show_folder(folder: Path) -> None:
     keys = [name for name in table.columns[: list(table.columns).index("outcome")] if name != SEED]
     counts = table.groupby(keys, sort=False, dropna=False)["outcome"].value_counts().unstack(fill_value=0).reset_index()
     reporter.table(f"{len(table)} runs of {about['file'] or 'an experiment'}, by outcome", counts)
-    for note in about["notes"]:
-        reporter.line(note)
+    reporter.lines(about["notes"])
 
 
 def show_paths(found: ExperimentFile) -> None:

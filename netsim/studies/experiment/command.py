@@ -125,10 +125,8 @@ class ExperimentFile:
         """
         flags, own = dict(self.flags), self._arguments[0]
         texts = {check.one_of("flag", name, flags): list(several) for name, several in given.items()}
-        sets, settings = (
-            [] if SET in own else texts.pop(SET, []),
-            None if SETTINGS in own else texts.pop(SETTINGS, None),
-        )
+        sets = [] if SET in own else texts.pop(SET, [])
+        settings = None if SETTINGS in own else texts.pop(SETTINGS, None)
         made = self._made(texts)
         texts = {name: several for name, several in texts.items() if name not in own}
         of_all = {ROUNDS: _single, SEEDS: values_of}

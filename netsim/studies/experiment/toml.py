@@ -61,12 +61,10 @@ def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
     text, tables = toml.read(file)
     with ExitStack() as known:
         reader = _Reader(Path(file).resolve().parent, known)
-        try:
+        with check.naming(f"{file}: "):
             given = {name: reader.value(name, value) for name, value in tables.items()}
             over = given.pop("over", None)
             made = _placed("", Experiment, **given)
-        except BadInput as error:
-            raise BadInput(f"{file}: {error}") from None
         return made, title_of_toml(text), over, list(reader.modules.values())
 
 

@@ -36,12 +36,10 @@ def connected(address: str, limits: Limits) -> Iterator["Client"]:
     if limits.megabytes is not None:
         wanted = "left out with dask: its workers have a limit of their own (dask worker --memory-limit)"
         raise check.refuse("memory", limits.megabytes, wanted)
-    try:
-        from distributed import Client
-        from distributed.comm.addressing import get_address_host_port
-    except ImportError:
-        how = "in netsim's clone, pip install '.[dask]'"
-        raise check.refuse("dask", address, f"left out where Dask is not installed: {how}") from None
+    check.installed(f"dask = {address!r}", "distributed", "dask")
+    from distributed import Client
+    from distributed.comm.addressing import get_address_host_port
+
     try:
         get_address_host_port(address, strict=True)
     except (ValueError, TypeError, AttributeError):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from netsim import datasets
+from netsim.datasets import preparation
 from netsim.datasets.registry import UNTRIED
 from netsim.datasets.store import where
 from netsim.errors import BadInput, NetsimError
@@ -234,8 +235,7 @@ def test_an_interrupt_keeps_nothing(served: Server, cache: Path, tmp_path: Path,
     def interrupted(originals: object) -> Any:
         raise KeyboardInterrupt
 
-    known = dataclasses.replace(datasets.SETS[NAME], prepare=interrupted)
-    monkeypatch.setitem(datasets.SETS, NAME, known)
+    monkeypatch.setattr(preparation, NAME, interrupted)
     done = get(tmp_path)
     assert (done.returncode, done.stderr.strip()) == (130, f"netsim: interrupted; nothing of {NAME} was kept")
     assert left(cache) == set()

@@ -74,7 +74,7 @@ def test_without_a_trace_or_anywidget_one_line_reports_it(run: Run, monkeypatch:
     with pytest.raises(BadInput, match="trace = False"):
         Network(graph).run({node: Average(2) for node in graph}).widget()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"^widget: .*pip install '\.\[notebook\]' in netsim's checkout$"):
+    with pytest.raises(BadInput, match=r"^widget: .*in netsim's clone, pip install '\.\[notebook\]'$"):
         run.widget()
 
 

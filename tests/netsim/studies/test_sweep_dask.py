@@ -386,7 +386,9 @@ def unset() -> None:
 def test_without_dask_it_names_what_to_install(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     expected = refusal(study, out=tmp_path / "out", dask="tcp://127.0.0.1:8786")
-    assert expected.endswith("must be left out where Dask is not installed: in netsim's clone, pip install '.[dask]'")
+    assert expected.endswith(
+        "must go with distributed, which is not installed: in netsim's clone, pip install '.[dask]'"
+    )
 
 
 def test_what_is_sent_is_small() -> None:
