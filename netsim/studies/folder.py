@@ -246,9 +246,9 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
         )
     if (path / "experiment.json").is_file():
         raise BadInput(
-            f"run folder = {str(folder)!r}: must be of a study; it is of an experiment, whose runs are in its runs.csv and, "
-            f"without a new run, in Experiment.run(folder).tidy() (`netsim run FILE.py --metric COLUMN --out {folder}` "
-            "compares its methods)"
+            f"run folder = {str(folder)!r}: must be of a study; it is of an experiment, whose runs are in its runs.csv "
+            "and, without a new run, in Experiment.run(folder).tidy() (`netsim run FILE.py --metric COLUMN "
+            f"--out {folder}` compares its methods)"
         )
     wanted = f"run folder = {str(folder)!r}: must be what `netsim run` wrote"
     try:
