@@ -5,7 +5,7 @@ from netsim.agents.costs.local import LocalProblem
 from netsim.agents.costs.losses import Hinge, Logistic, Loss, Squared, SquaredHinge, by_name
 from netsim.errors import BadInput
 
-PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # not at a margin of 1, where the hinges have a kink
+PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # avoids a margin of 1, where the hinge losses have a kink
 LOSSES: list[Loss] = [Squared(), SquaredHinge(), Logistic(), Hinge()]
 
 

@@ -1,4 +1,4 @@
-"""An experiment as a study: its flags, its runs, and what it tells."""
+"""An experiment as a study: its flags, its runs, and its notes."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tests.netsim.studies.experiment.parts import counting, least_squares, small
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Problem):
-    """A problem that tells of itself.
+    """A problem with notes about itself.
 
     Parameters
     ----------
@@ -50,17 +50,6 @@ def told(study: Study, played: list[Played]) -> None:
 def experiment(
     *, censored: bool = False, size: Size = Size(), loss: float = 0.0, rounds: int = 5, seeds: Seeds = ONE
 ) -> Experiment:
-    """What is compared.
-
-    Parameters
-    ----------
-    censored : bool
-        Whether COKE runs, too.
-    loss : float
-        Probability that a frame is lost.
-    rounds : int
-        Number of rounds.
-    """
     methods = {"DKLA": Method(DKLA, rho=0.1), "D-PSGD": Method(DPSGD, eta=0.1)}
     if censored:
         methods["COKE"] = Method(COKE, rho=0.1, censor=Geometric(0.1, 0.9))
