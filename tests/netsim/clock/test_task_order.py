@@ -179,7 +179,7 @@ def test_same_hashes_in_every_process() -> None:
 
 
 def test_what_is_left_over_ends_in_one_order() -> None:
-    """Tasks are cancelled in the order of asyncio's set of tasks, async generators closed in the order of their start."""
+    """Tasks are cancelled in the order of asyncio's set, async generators closed in the order of their start."""
 
     async def main(seen: list[Any]) -> None:
         async def part(number: int) -> None:

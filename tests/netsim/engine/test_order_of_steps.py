@@ -51,7 +51,7 @@ def of_programs(seed: int, order: Order | None) -> tuple[str, str]:
 
 
 def check_laws(run: Any, seed: int) -> bool:
-    """Check that no seed gives asyncio's order, and that a seed and its record repeat; return whether the seed differs."""
+    """Check that no seed gives asyncio's order and that runs repeat; return whether the seed's order differs."""
     usual = run(seed, None)
     assert run(seed, Order()) == usual, f"seed {seed}: Order() is another order than asyncio's"
     order = Order(seed, method="priorities" if seed % 2 else "random", records=True)

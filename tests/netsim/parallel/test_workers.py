@@ -547,9 +547,7 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: py
 
 
 def stop_again(worker: int, named: threading.Event) -> None:
-    """Stop a worker in another place until it is named: stopped within a message, it leaves the run waiting for the
-    rest.
-    """
+    """Stop a worker until it is named; stopped within a message, it leaves the run waiting for the rest."""
     while not named.wait(15.0):
         os.kill(worker, signal.SIGCONT)
         time.sleep(0.2)

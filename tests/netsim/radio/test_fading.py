@@ -216,9 +216,7 @@ def test_nodes_have_noise_of_their_own() -> None:
 
 
 def test_a_frame_is_received_if_the_noise_as_it_begins_lets_it() -> None:
-    """The link has 8 dB over the quiet noise of −98 dBm and −10 dB over the bursts: the noise at a frame's start
-    counts.
-    """
+    """The link has 8 dB over the quiet noise of −98 dBm, −10 dB over bursts: noise at a frame's start counts."""
     trace = a_trace()
     phy = Phy(noise=PatternNoise(trace))
     radio = Radio(access="aloha", phy=phy, powers={(0, 1): -90.0, (1, 0): -90.0})

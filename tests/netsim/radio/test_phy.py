@@ -274,9 +274,7 @@ DEAF: dict[str, Any] = {"sense_dbm": -100.0, "lock_db": 50.0}
 
 
 def ending(after: float) -> tuple[float, int]:
-    """Return the offer time of a 20-byte frame (640 us) that ends a given time (s) after the assessment starts at 10
-    ms.
-    """
+    """Return the offer time of a 20-byte frame (640 us) that ends a given time (s) after the start at 10 ms."""
     return 0.01 + after - 640e-6 - 320e-6, 20
 
 
@@ -339,7 +337,7 @@ def test_a_graph_of_carrier_sense_takes_the_place_of_power() -> None:
 @pytest.mark.parametrize(("size", "space"), [(24, 192e-6), (25, 640e-6)])
 @pytest.mark.parametrize("acks", [False, True])
 def test_a_node_leaves_a_space_after_a_frame(size: int, space: float, acks: bool) -> None:
-    """The next frame follows the frame, its acknowledgement 192 us later, the spacing, an assessment and a turnaround."""
+    """The next frame waits for the acknowledgement after 192 us, the spacing, an assessment and a turnaround."""
 
     class Twice(Agent):
         async def run(self) -> None:

@@ -161,7 +161,7 @@ def test_frames_of_one_node_wait_for_each_other() -> None:
 
 
 def test_csma_waits_for_the_carrier_and_gives_up() -> None:
-    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments and gives up before the end."""
+    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments and gives up."""
     radio = Radio(max_csma_backoffs=2)
     run = radio_run(topology.complete(3), {0: talk(0.0), 1: talk(0.5)}, radio, trace=True)
     assert counts(run, sender=1) == {"access_failed": 2}

@@ -268,7 +268,7 @@ TWINS = pytest.mark.parametrize("twin", [lambda play: play(), in_python])
 @TWINS
 @pytest.mark.parametrize(("waits", "travels"), [(4294.0, True), (4300.0, False)])
 def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: float, travels: bool) -> None:
-    """The event was recent when the frame was queued; the radio was then off for longer than 32 bits of microseconds."""
+    """The event was recent when the frame was queued; the radio was then off for over 32 bits of microseconds."""
 
     async def does(agent: Any) -> Any:
         agent.radio.off()
@@ -345,7 +345,7 @@ def test_a_straggler_and_an_agent_in_rounds_transmit() -> None:
 
 
 def test_between_two_tries_that_are_refused_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queue is full, so a try takes no time; it must yield to other tasks, as `send` does, or the run never ends."""
+    """The queue is full, so a try takes no time; it must yield as `send` does, or the run never ends."""
     monkeypatch.setattr("netsim.transport.outbox.MAX_SENDS_PER_INSTANT", 20)
 
     async def does(agent: Any) -> Any:
