@@ -120,7 +120,7 @@ class Loop(asyncio.SelectorEventLoop):
     _debug: bool
     # asyncio's attribute: whether the loop is closed.
     _closed: bool
-    # asyncio's attribute: the task factory, used for all agents that have not set a factory of their own.
+    # asyncio's attribute: the task factory, used for all agents that have not set one.
     _task_factory: Any
 
     # The two ends of the pipe through which asyncio wakes its own loop; None until the pipe is made.

@@ -90,7 +90,7 @@ class Delivery(int):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The result of `netsim.radio.handle.RadioHandle.transmit`: what became of a message once it has left the air.
+    """The result of `netsim.radio.handle.RadioHandle.transmit`: a message's outcome, once it has left the air.
 
     Attributes
     ----------
