@@ -1,4 +1,4 @@
-"""A deployment: where motes stand and walk, what is between them, and their clocks; from it a network."""
+"""A deployment: positions and moves of motes, walls between them, and their clocks; it makes a network."""
 
 import heapq
 import math
@@ -31,19 +31,20 @@ Powers = dict[tuple[Any, Any], float]
 REFERENCE = 8 * 50
 """The frame by which it is decided who are neighbours, in bits on the air."""
 
-# Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
+# A field whose longer side (m) is shorter than the first number, and farther from the origin than the second times that
+# side, is doubtful.
 _LEAST_SIDE, _FAR = 1.0, 3.0
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Motes at their places, with all that decides who hears whom: a `Network` by `network`.
+    """Motes at their positions, with everything that determines reception; `network` makes a `Network` of them.
 
-    Received powers follow from ``path_loss``; reception from these and the ``phy``. Two motes are neighbours, and have
-    an edge, if one receives a frame of 50 bytes of the other with probability ``least`` or more when nobody else sends
-    and nothing fades; if motes move, at some time of their ``moves``. A ``roaming`` mote is a neighbour of all. An
-    agent's ``neighbors`` are these: whether one is in range at a time it learns by sending. All others that are not too
-    weak are sensed, and disturb.
+    Received powers follow from ``path_loss``, and reception from the powers and the ``phy``. Two motes are neighbours,
+    with an edge, if one receives a frame of 50 bytes from the other with probability ``least`` or more, without
+    interference and fading; for motes that move, at any time of their ``moves``. A ``roaming`` mote is a neighbour of
+    all. An agent's ``neighbors`` are these motes, and the agent learns by sending which of them are in range at a time.
+    Motes that are not neighbours are sensed and disturb, unless their signal is too weak.
 
     Parameters
     ----------
@@ -189,10 +190,10 @@ class Deployment:
 
     @classmethod
     def read(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":
-        """Read where motes stand, or a whole site, from a file; ``options`` are arguments in place of its own.
+        """Read positions of motes, or a whole site, from a file; ``options`` replace settings of the file.
 
-        A site is a TOML file, ``.toml``, with these tables, each of which may be left out but for the motes
-        (docs/sites.md has an example):
+        A site is a TOML file, ``.toml``, with these tables, all optional except the motes (docs/sites.md has an
+        example):
 
         - seed, least, weakest_db, connected, start, warm_up: the arguments of that name; preset: "ieee802154",
           "bluetooth_low_energy", "lora" or "wifi"
@@ -236,12 +237,13 @@ class Deployment:
 
     @property
     def sink(self) -> Any:
-        """The sink; raises BadInput unless there is one, and only one."""
+        """The sink; raises BadInput unless there is exactly one."""
         if len(self.sinks) != 1:
             raise check.refuse("sinks", self.sinks, "one mote")
         return self.sinks[0]
 
-    # What follows from the fields is not written into them: `dataclasses.replace` would take it for given.
+    # These values are derived from the fields, but not stored in fields: `dataclasses.replace` would take stored ones
+    # as given.
     @cached_property
     def _phy(self) -> Phy:
         radio = self.preset.radio
@@ -255,23 +257,23 @@ class Deployment:
 
     @cached_property
     def places(self) -> dict[Any, Place]:
-        """Where (m) all nodes stand as a run begins: motes, and after them interferers."""
+        """The positions (m) of all nodes at the start of a run: motes, then interferers."""
         return {**self.positions, **{name: tuple(each.at) for name, each in self.interferers.items()}}
 
     @cached_property
     def _more_db(self) -> dict[Any, float]:
-        """By how many dB nodes send stronger than the phy says, of those of which that is not 0."""
+        """The power (dB) by which nodes exceed the phy's, for nodes where the difference is not 0."""
         own = {**self.power_dbm, **{name: each.in_band_dbm(self._phy) for name, each in self.interferers.items()}}
         more = {node: power - self._phy.transmit_dbm for node, power in own.items()}
         return {node: each for node, each in more.items() if each}
 
     def _powers_above(self, level: float, places: Mapping[Any, Place]) -> Powers:
-        """Return both powers (dBm) of each pair that reaches a level in one direction, with the powers of their own."""
+        """Return both powers (dBm) of each pair that exceeds a level in one direction, with per-node transmit powers."""
         usual = {node: at for node, at in places.items() if node not in self._more_db}
         found = self._model.powers_above(usual, level, seed=self.seed) if len(usual) > 1 else {}
         if len(usual) == len(places):
             return found
-        # Of the other nodes, which are few, all pairs.
+        # For the few nodes with their own power, take all pairs.
         others = [node for node in places if node in self._more_db]
         pairs = {ends: None for one in others for node in places if node != one for ends in ((one, node), (node, one))}
         powers = self._powers_between(pairs, places)
@@ -288,7 +290,7 @@ class Deployment:
 
     @cached_property
     def powers(self) -> Powers:
-        """{(sender, receiver): dBm}, as motes begin: of pairs of which one direction matters, and of neighbours."""
+        """{(sender, receiver): dBm} at the start: for neighbours, and pairs that matter in one direction."""
         if len(self.places) < 2:
             return {}
         found = self._powers_above(self._weakest, self.places)
@@ -298,7 +300,7 @@ class Deployment:
         return found | {ends: max(power, -MOST_DBM) for ends, power in more.items()}
 
     def reception(self, bits: int = REFERENCE) -> dict[tuple[Any, Any], float]:
-        """Return the probability that a frame of so many bits on the air is received if nobody else sends.
+        """Return the probability that a frame of ``bits`` on the air is received without interference.
 
         {(sender, receiver): probability} of all neighbours, as motes begin.
         """
@@ -309,7 +311,7 @@ class Deployment:
 
     @cached_property
     def graph(self) -> "nx.Graph[Any]":
-        """The neighbours, with ``pos`` of each node; of motes that move those of all times, of roaming ones all."""
+        """The neighbours, with each node's ``pos``; moving motes have neighbours of all times, roaming ones all motes."""
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:
@@ -333,7 +335,7 @@ class Deployment:
         return min(self._phy.noise_dbm - self.weakest_db, self.hears_dbm)
 
     def powers_of(self, node: Hashable, places: Mapping[Any, Place]) -> Powers:
-        """Return the powers (dBm) between a node and the others at some places, both ways, without what is too weak."""
+        """Return the powers (dBm) between a node and the others at some positions, both ways, without negligible ones."""
         at, names = list(places.values()), list(places)
         there, back = self._model.powers_of(self._numbers[node], at, self._keys, seed=self.seed)
         if self._more_db:
@@ -349,7 +351,7 @@ class Deployment:
         return found
 
     def must_be_neighbours(self, powers: Powers) -> None:
-        """Raise BadInput if one receives another that is not its neighbour, with these powers (dBm)."""
+        """Raise BadInput if, with these powers (dBm), a mote receives another that is not its neighbour."""
         for ends, power in powers.items():
             if power >= self.hears_dbm and not self.graph.has_edge(*ends) and self.interferers.keys().isdisjoint(ends):
                 raise BadInput(
@@ -358,7 +360,7 @@ class Deployment:
                 )
 
     def place(self, position: object, before: Place) -> Place:
-        """Return a position, checked, with the height from ``before`` where it has none."""
+        """Return a checked position; a missing height is taken from ``before``."""
         values = check.finite_array("position", position)
         if values.shape not in ((2,), (len(before),)):
             raise check.refuse("position", position, f"{len(before)} numbers in metres, as Deployment's positions are")
@@ -388,7 +390,7 @@ class Deployment:
         """Yield pairs that come into range on their ways."""
         names, number = list(self.positions), self._numbers
         now = np.array(list(self.positions.values()))
-        # Of each that moves, whom it has not met yet.
+        # For each moving mote, the motes that it has not met yet.
         unmet = {number[move.agent]: np.ones(len(names), dtype=bool) for move in self.moves}
         for node, others in unmet.items():
             others[[node, *(number[other] for other in graph[names[node]])]] = False
@@ -414,7 +416,7 @@ class Deployment:
 
     @staticmethod
     def _steps(node: int, place: Place, moves: list[Move]) -> Iterator[tuple[float, int, Place]]:
-        """Yield when (s) a node is where; a later move ends an earlier one."""
+        """Yield the times (s) and positions of a moving node; a later move ends an earlier one."""
         ends = [after.at for _, after in pairwise(moves)] + [math.inf]
         for move, end in zip(moves, ends, strict=True):
             for time, there in move.way_from(place):
@@ -427,7 +429,7 @@ class Deployment:
 
     @property
     def clocks(self) -> list[ClockSkew]:
-        """The clocks of the motes that are wrong."""
+        """The clocks of the motes whose clocks are wrong."""
         offsets = (drawn("offset", self.offset, node, self.seed) for node in self.positions)
         drifts = (drawn("drift_ppm", self.drift_ppm, node, self.seed) / 1e6 for node in self.positions)
         found = map(ClockSkew, self.positions, offsets, drifts)
@@ -469,7 +471,7 @@ class Deployment:
         if self.interferers:
             graph = graph.copy()
             graph.add_nodes_from((name, {"pos": self.places[name]}) for name in self.interferers)
-            # Of motes only.
+            # Interferers have no battery and no duty cycle.
             medium = replace(medium, energy=self._of_motes(radio.energy), duty_cycle=self._of_motes(radio.duty_cycle))
         given = {"link": self.preset.link, **options}
         network = Network(graph, medium=medium, faults=happens, connected=False, **given)
@@ -482,13 +484,13 @@ class Deployment:
 
     @property
     def joins(self) -> list[Join]:
-        """When motes are switched on that are not there from the beginning."""
+        """The times at which motes are switched on that are absent at the start."""
         at = {node: drawn("start", self.start, node, self.seed) for node in self.positions}
         return [Join(node, time) for node, time in at.items() if time > 0.0]
 
 
 def _doubt_places(places: list[Place]) -> None:
-    """Warn of motes that all stand on a square metre, far from where x and y are 0: of degrees taken for metres."""
+    """Warn if all motes are within a square metre far from the origin: degrees were probably taken for metres."""
     x, y = np.array([place[:2] for place in places], dtype=float).T
     side = max(np.ptp(x), np.ptp(y))
     if 0.0 < side < _LEAST_SIDE and min(np.abs(x).max(), np.abs(y).max()) >= _FAR * side:
@@ -497,7 +499,7 @@ def _doubt_places(places: list[Place]) -> None:
 
 
 def _place(name: str, position: object, size: int) -> Place:
-    """Return a place of so many coordinates, checked."""
+    """Return a checked position with the given number of coordinates."""
     values = check.finite_array(name, position)
     if values.shape != (size,):
         raise check.refuse(name, position, f"{size} numbers in metres, as the others are")

@@ -100,9 +100,7 @@ def _part(calls: list[Call], order: Order) -> Contradiction:
 
 
 def _first_wrong(calls: Sequence[Call], order: Order) -> list[Call]:
-    """Return the operations known when the results first contradicted each other; unfinished ones may take effect or
-    not.
-    """
+    """Return the operations known when the results first contradicted each other; unfinished ones are optional."""
     times = sorted({call.end for call in calls if call.needed})
     low, high = 0, len(times) - 1
     while low < high:

@@ -1,4 +1,4 @@
-"""Decide whether one order of operations explains all their results (Wing and Gong 1993, with Lowe's memory of states)."""
+"""Decide whether one order of operations explains all their results (Wing and Gong 1993; Lowe's memory)."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence

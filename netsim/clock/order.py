@@ -697,9 +697,7 @@ def install(loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
 
 
 def _thing(handle: Any) -> Any:
-    """Return the step that a callback resumes: a task, a timeout, a `_Bare` callback; or `_PLAIN` if it keeps its
-    place.
-    """
+    """Return the step that a callback resumes: a task, a timeout or a `_Bare` callback; else `_PLAIN`."""
     callback, args, is_timer = timed(handle)
     if callback is None:
         return _PLAIN

@@ -1,8 +1,8 @@
-"""The data sets that studies name: where each is published, how it is prepared, its SHA-256, licence and citation.
+"""The data sets that studies name: source, preparation, SHA-256, licence and citation.
 
-A SHA-256 is that of the prepared table's text, or of its arrays (`netsim.datasets.preparation.digest`), so that it does
-not depend on how a file is compressed. Each is that of a file prepared independently of this code, and each preparation
-was tried on a copy of the original.
+A SHA-256 covers the prepared table's text, or its arrays (`netsim.datasets.preparation.digest`), so it does not depend
+on a file's compression. Each one is that of a file prepared independently of this code, and each preparation was tried
+on a copy of the original.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ UNTRIED = "its preparation was never tried on the original, and no SHA-256 is kn
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set: what it is, and how it comes onto this machine.
+    """A data set: its description, source and preparation.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Dataset:
 
     @property
     def ships(self) -> bool:
-        """Whether it comes with netsim."""
+        """Whether netsim includes the data set."""
         return self.suffix == ".csv"
 
     @property

@@ -25,7 +25,7 @@ __all__ = ["graph_of", "write_graphml", "write_json"]
 
 Graph: TypeAlias = "nx.DiGraph[Any]"
 
-# Characters that XML 1.0 does not have.
+# Characters that XML 1.0 does not allow.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -72,8 +72,8 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
 def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as GraphML and return the file's path.
 
-    It is that of `graph_of`; positions are ``x`` and ``y`` alone, names are text, and characters that XML does not have
-    are escapes.
+    The graph is that of `graph_of`, but positions are only ``x`` and ``y``, names are text, and characters that XML
+    does not allow are escaped.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> 
 def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as networkx's node-link JSON and return the file's path.
 
-    It is that of `graph_of`. Names are text, numbers or lists (tuples); others, as bytes, are text.
+    The graph is that of `graph_of`. Names are text, numbers or lists (tuples); others, such as bytes, become text.
 
     Raises
     ------
@@ -123,8 +123,8 @@ def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
     shift = key_shift(len(order))
     several = [left[left["number"] != left["key"] & ((1 << shift) - 1)] for left in log.chunks("left")]
     if several:
-        # A second copy has a number of its own in its key. It came about on the way: its bits were sent once. It may
-        # have several records, if its link had another rate while it waited.
+        # A duplicate has a separate number in its key. It arose on the way, so its bits were sent once. It may have
+        # several records, if its link changed its rate while it waited.
         second = np.concatenate(several)
         second = second[np.unique(second["key"], return_index=True)[1]]
         np.add.at(copies, second["key"] >> shift, 1)
