@@ -268,7 +268,7 @@ class Deployment:
         return {node: each for node, each in more.items() if each}
 
     def _powers_above(self, level: float, places: Mapping[Any, Place]) -> Powers:
-        """Return both powers (dBm) of each pair that exceeds a level in one direction, with per-node transmit powers."""
+        """Return both powers (dBm) of each pair that exceeds a level one way, with each node's transmit power."""
         usual = {node: at for node, at in places.items() if node not in self._more_db}
         found = self._model.powers_above(usual, level, seed=self.seed) if len(usual) > 1 else {}
         if len(usual) == len(places):
@@ -311,7 +311,7 @@ class Deployment:
 
     @cached_property
     def graph(self) -> "nx.Graph[Any]":
-        """The neighbours, with each node's ``pos``; moving motes have neighbours of all times, roaming ones all motes."""
+        """The neighbours, with each node's ``pos``; a moving mote has those of all times, a roaming one all."""
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:
@@ -335,7 +335,7 @@ class Deployment:
         return min(self._phy.noise_dbm - self.weakest_db, self.hears_dbm)
 
     def powers_of(self, node: Hashable, places: Mapping[Any, Place]) -> Powers:
-        """Return the powers (dBm) between a node and the others at some positions, both ways, without negligible ones."""
+        """Return the powers (dBm) between a node and others at some positions, both ways, if not negligible."""
         at, names = list(places.values()), list(places)
         there, back = self._model.powers_of(self._numbers[node], at, self._keys, seed=self.seed)
         if self._more_db:

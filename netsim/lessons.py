@@ -1,4 +1,4 @@
-"""What a lesson asks its reader: a guess, before a run tells.
+"""Questions of a lesson: the reader guesses before a run shows the answer.
 
 ``guess("q1", "How many leaders?", ["none", "one", "two"], right=2)`` at the end of a cell shows the question. On the
 site of the documentation a click answers it, and the cells whose metadata are ``{"reveal": "q1"}`` open then.

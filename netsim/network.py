@@ -56,7 +56,7 @@ _BYTES_PER_AGENT, _BYTES_PER_LINK = 4_000, 150
 
 _BY_NAME = operator.attrgetter("name")
 
-# Numbers that msgpack writes in one byte.
+# Numbers that msgpack encodes in one byte.
 _MOST_KINDS = 128
 
 # The most links that `repr` shows.
@@ -211,7 +211,7 @@ class Network:
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
     def _check_one_way(self) -> None:
-        """Raise BadInput if receivers are to answer over a link that has none back."""
+        """Raise BadInput if receivers must answer over a link that has no reverse link."""
         link = one_way_link(self.graph)
         if link is None:
             return
@@ -224,7 +224,7 @@ class Network:
             )
 
     def _checked_compute(self, compute: Compute) -> dict[Hashable, Latency]:
-        """Return each node's time model; raise BadInput for what cannot go with rounds of unequal length."""
+        """Return each node's time model; raise BadInput for settings inconsistent with rounds of unequal length."""
         if any(isinstance(fault, ClockSkew) for fault in self.faults):
             raise check.refuse(
                 "compute", compute, "left out with a ClockSkew, by which agents have rounds of their own"
@@ -246,7 +246,7 @@ class Network:
     def _checked_capacity(
         self, uplink: Capacities | None, downlink: Capacities | None, sharing: str
     ) -> Capacity | None:
-        """Return the nodes' capacities; raise BadInput for a medium or a rate with which they cannot be shared."""
+        """Return the nodes' capacities; raise BadInput for a medium or a rate inconsistent with them."""
         capacity = Capacity.of(self.graph, limits_of("uplink", uplink), limits_of("downlink", downlink), sharing)
         if capacity is None:
             return None
@@ -259,7 +259,7 @@ class Network:
         return capacity
 
     def _checked_routes(self, routing: Routing | None, hop_limit: int | None) -> Routes | None:
-        """Return the routes; raise BadInput on a medium whose own protocols forward."""
+        """Return the routes; raise BadInput on a medium whose protocols forward by themselves."""
         if routing is not None and isinstance(self.medium, Radio):
             what = "left out on a netsim.Radio, where a protocol of netsim.agents, such as Rpl, forwards messages"
             raise check.refuse("routing", routing, what)
@@ -351,10 +351,10 @@ class Network:
         corrupt: float | None = None,
         crc: bool | None = None,
     ) -> None:
-        """Cut or restore the link between two agents while the network runs, hold it, or give it other settings.
+        """During a run, cut, restore or hold the link between two agents, or change its settings.
 
-        None leaves unchanged what it is. ``docs/links.md`` tells what a change does to frames under way, and what the
-        link draws afterwards.
+        None leaves a property unchanged. ``docs/links.md`` describes the effect on frames in flight, and on the link's
+        later draws.
 
         Parameters
         ----------
@@ -431,9 +431,9 @@ class Network:
         runtime.injector.set_receiver(agent, up)
 
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
-        """Put an agent's node to another place while the network runs; it ends a `netsim.faults.Move` under way.
+        """Move an agent's node to another position during a run; this ends a `netsim.faults.Move` in progress.
 
-        Who hears, senses and disturbs whom is worked out anew. What is on the air keeps its powers.
+        Reception, carrier sensing and interference are recomputed. Signals on the air keep their powers.
 
         Parameters
         ----------
@@ -710,11 +710,11 @@ class Network:
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 
     def _watch_drawn(self, settings: Settings, result: Run) -> None:
-        """Watch what classes and the medium draw, too, if the run keeps a trace or is shown live."""
+        """Also watch the states drawn by agents' classes and the medium, if the run keeps a trace or is shown live."""
         if not settings.trace and settings.viewer is None:
             return
         drawn = {**drawn_by_radio(settings.medium), **declared(result.agents.values())}
-        # A function of the user's may be of another meaning than the state that a class declares by the same name.
+        # A user's function may differ in meaning from a class's state of the same name, so it is kept.
         new = {
             name: found
             for name, found in drawn.items()
@@ -786,7 +786,7 @@ def refined_by(refine: Refine) -> Iterator[None]:
 
 @contextmanager
 def unscheduled(network: Network) -> Iterator[None]:
-    """Forget, at the end, the actions that were scheduled (`Network.at`) and the states watched inside the context."""
+    """Discard, at the end, actions (`Network.at`) and watched states that were added inside the context."""
     before = list(network._scheduled), network._watched, network._draw
     try:
         yield
@@ -796,7 +796,7 @@ def unscheduled(network: Network) -> Iterator[None]:
 
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
-    """Let ``backend`` run the networks inside the context; None: the simulation."""
+    """Make ``backend`` run the networks inside the context; None: the simulation."""
     token = BACKEND.set(backend)
     try:
         yield
@@ -806,7 +806,7 @@ def played_by(backend: Backend | None) -> Iterator[None]:
 
 @contextmanager
 def spread(workers: int, dask: str | None = None) -> Iterator[None]:
-    """Spread all runs inside the context over several workers; one worker without Dask changes nothing."""
+    """Spread all runs inside the context over several workers; one worker without Dask has no effect."""
     if workers == 1 and dask is None:
         yield
         return
@@ -815,14 +815,14 @@ def spread(workers: int, dask: str | None = None) -> Iterator[None]:
 
 
 def _changed(link: Link) -> str:
-    """Return a link with the arguments that are not the usual ones."""
+    """Return a link with the arguments that differ from the defaults."""
     own = [(each.name, getattr(link, each.name)) for each in fields(link)]
     usual = Link()
     return f"Link({', '.join(f'{name}={value!r}' for name, value in own if value != getattr(usual, name))})"
 
 
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the seeds of agents and of links; one number is both."""
+    """Return the seeds of agents and of links; a single number is used for both."""
     if not isinstance(seed, tuple):
         return (checked := check.integer("seed", seed, low=0)), checked
     if len(seed) != 2:
@@ -832,10 +832,10 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
-    """Return capacities, those in a file as numbers."""
+    """Return capacities as numbers, reading those given as a file."""
     if not isinstance(value, str | Path):
         return value
-    # Few networks have one.
+    # Imported here, because few networks have a profile.
     from netsim.profile import Profile
 
     found = getattr(Profile.read(value), name)
@@ -848,7 +848,7 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 def _time_model(name: str, value: float | Latency) -> Latency:
     """Return a time model; a number means that many seconds, always."""
     if isinstance(value, latency.Correlated):
-        # Steps of compute times are drawn in any order, and by each worker that asks.
+        # Workers draw compute times in any order, and several draw the same, so times must not depend on earlier ones.
         raise check.refuse(name, value, "a model whose times do not depend on one another")
     return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 

@@ -271,7 +271,7 @@ def _network_reason(error: Exception) -> str:
 
 
 def _prepared(known: Dataset, paths: Sequence[Path]) -> "pd.DataFrame | Arrays":
-    """Return the table of the originals; raises BadInput if the originals or the table differ from the expected ones."""
+    """Return the table of the originals; raises BadInput unless originals and table are as expected."""
     assert known.prepare is not None
     try:
         prepared = known.prepare(Originals(paths))

@@ -255,9 +255,7 @@ class Runtime:
         return self.result
 
     def release(self) -> None:
-        """Drop the references that lead back to this run once it is over, so that it is freed without a garbage
-        collection.
-        """
+        """Drop the references that lead back to this run once it is over, to free it without the collector."""
         if self.built:
             self.tasks.members.clear()
             self.injector.actions.clear()

@@ -1,4 +1,4 @@
-"""What kind of file a file is: a graph, motes, ways of nodes, measured links, or captured packets."""
+"""The kind of a file: a graph, motes, movements, measured links, or captured packets."""
 
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ _ROOTS: dict[str, Kind] = {"simconf": "motes", "fcd-export": "ways"}
 
 
 def kind_of(source: Source) -> Kind:
-    """Return the kind of a file by its content; what is no other kind is a graph, or none."""
+    """Return the kind of a file by its content; a file of no other kind is taken for a graph."""
     if is_capture(source.data):
         return "packets"
     if source.is_xml:
@@ -41,7 +41,7 @@ def kind_of(source: Source) -> Kind:
 
 
 def _kind_of_table(source: Source) -> Kind:
-    """Return the kind of a csv file by its first line, which names the columns."""
+    """Return the kind of a csv file by its first line, which has the column names."""
     head = source.data[:4096].decode("utf-8", errors="replace").splitlines()
     first = next((line for line in head if line.strip() and not line.lstrip().startswith("#")), "").lower()
     cells = {cell.strip().strip('"') for cell in first.replace(";", ",").replace("\t", ",").split(",")}
@@ -54,22 +54,23 @@ def _kind_of_table(source: Source) -> Kind:
 
 
 def wrong_kind(source: Source, wanted: Kind) -> BadInput:
-    """Return the error for a file of another kind, with what reads it."""
+    """Return the error for a file of another kind, naming its reader."""
     what, reader = _READERS[kind_of(source)]
     return source.refuse(f"{_READERS[wanted][0]}; it has {what}, which {reader} reads")
 
 
 def read_motes(source: Source) -> Motes:
-    """Return the motes of a file of any format that has places of nodes, with ``at`` in metres.
+    """Return the motes of a file of any format that has positions of nodes, with ``at`` in metres.
 
-    Of a graph the nodes that have a place; of ways of nodes where each begins, and when if that is not at once.
+    From a graph, these are the nodes that have a position. From movements, these are all nodes at their first position,
+    with the time of appearance if it is not 0.
 
     Raises
     ------
     BadInput
         If the file has no places; the message names the file, the reason and, if known, the line.
     """
-    # A csv file is one of motes even if its first line is wrong: the error says which columns are missing.
+    # Treat any other csv file as one of motes even if its first line is wrong: the error then names missing columns.
     kind = "motes" if source.suffix == ".csv" and kind_of(source) == "graph" else kind_of(source)
     if kind == "motes":
         return of_cooja(source) if source.is_xml else of_iotlab(source) if _is_json(source) else read_table(source)

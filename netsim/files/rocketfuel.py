@@ -25,13 +25,13 @@ _WEIGHTS = re.compile(rf"{_ROUTER_NAME} {_ROUTER_NAME} [-+.\deE]+")
 
 
 def is_map(source: Source) -> bool:
-    """Return whether a file is a map of routers: it is called so, or its first line is a router's."""
+    """Return whether a file is a map of routers, by its name or by its first line."""
     first = next(source.lines(), None)
     return source.suffix == ".cch" or (first is not None and _ROUTER.fullmatch(first[1]) is not None)
 
 
 def of_map(source: Source) -> GraphFile:
-    """Return the graph of a map (``.cch``): routers with ``location``, ``address`` and ``backbone``; links say no more.
+    """Return the graph of a map (``.cch``): routers with ``location``, ``address`` and ``backbone``, and plain links.
 
     Links to routers of other providers are left out.
     """
@@ -44,27 +44,28 @@ def of_map(source: Source) -> GraphFile:
         if found is None:
             raise source.refuse("a router of Rocketfuel: UID @LOCATION (COUNT) -> <UID> ... =NAME rN", line)
         router = int(found[1])
-        # "?" is a place that is not known, "T" one that is not sure; blanks are written as +.
+        # "?" is an unknown location, "T" an uncertain one; blanks are written as +.
         location = found[2].removesuffix(",").replace("+", " ").strip()
         graph.add_node(router, location=location, backbone=found[3] is not None, address=found[6] or "")
         ends += [(router, int(other)) for other in re.findall(r"\d+", found[4])]
         outside += found[5].count("{")
-    # A link to a router without a line of its own leads out of the map, too.
+    # A router without a line of its own is outside the map, so a link to it is left out.
     graph.add_edges_from((a, b) for a, b in ends if b in graph)
     outside += sum(b not in graph for _, b in ends)
     return GraphFile("Rocketfuel's map", graph, [left_out(outside, "link") + " out of the map"] if outside else [])
 
 
 def is_weights(source: Source) -> bool:
-    """Return whether a file lists links with latencies or weights: it is called so, or all its lines are such links."""
+    """Return whether a file lists links with latencies or weights, by its name or because all lines are such links."""
     lines = [text for _, text in source.lines()]
     return source.suffix == ".intra" or (bool(lines) and all(_WEIGHTS.fullmatch(text) for text in lines))
 
 
 def of_weights(source: Source) -> GraphFile:
-    """Return the graph of a list of links, whose name tells what their numbers are.
+    """Return the graph of a list of links; the file's name determines the meaning of the numbers.
 
-    In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file a ``weight``.
+    In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file they become
+    ``weight``.
     """
     is_latency = "latenc" in source.path.name.lower()
     graph: nx.Graph[Any] = nx.Graph()

@@ -42,8 +42,8 @@ __all__ = [
 
 Pair = tuple[Any, Any]
 
-# Attributes of edges that give a link's settings, as `netsim.topology.read` keeps them. LinkSpeedRaw is the Topology
-# Zoo's, in bit/s; dist is TopoHub's, in km.
+# Edge attributes that give a link's settings, as kept by `netsim.topology.read`. LinkSpeedRaw is the Topology Zoo's, in
+# bit/s; dist is TopoHub's, in km.
 _RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
 _LONGEST_S = 10.0
 
@@ -140,7 +140,7 @@ def from_reception(
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
 ) -> Measured:
-    """Return the network that reception probabilities {(sender, receiver): p} describe; see `from_table`.
+    """Return the network given by reception probabilities {(sender, receiver): p}; see `from_table`.
 
     The graph has all ``nodes``, even those without a link.
     """
@@ -148,11 +148,11 @@ def from_reception(
 
 
 def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> Measured:
-    """Return the network of a graph whose edges say what their links are, as one that `netsim.topology.read` returns.
+    """Return the network of a graph whose edges have link settings, such as one from `netsim.topology.read`.
 
-    An edge's ``latency`` is in seconds; an edge without one, but with ``dist`` in km, takes that at ``speed``. Its
-    ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be text. What an edge does
-    not say is as in ``link``.
+    An edge's ``latency`` is in seconds; an edge without ``latency`` but with ``dist`` in km gets the time over this
+    distance at ``speed``. Its ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be
+    text. Missing settings are those of ``link``.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
 
 
 def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str, float]:
-    """Return the settings of a link that the attributes of an edge give."""
+    """Return the link settings in the attributes of an edge."""
     found: dict[str, float] = {}
     if "latency" in data:
         found["latency"] = check.finite(f"{where}: latency", _as_number(data["latency"]), low=0)
@@ -203,7 +203,7 @@ def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str,
 
 
 def _as_number(value: Any) -> Any:
-    """Return the number that a text is; anything else as it is, for the check that follows."""
+    """Return a text as a number; return anything else unchanged, for the check that follows."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -367,10 +367,10 @@ def synthetic_lab(
     bits: int | None = None,
     coherence: float | None = None,
 ) -> Measured:
-    """Return a network of motes that netsim made, not measured: 53 motes and 200 links at the defaults.
+    """Return a synthetic network of motes: 53 motes and 200 links at the defaults.
 
-    There are about as many links as in the Intel lab (`intel_lab`), and motes hear each other about as often; every
-    place and every number is made up, as `netsim.datasets.synthetic` says. The tables ship with netsim.
+    The number of links and the reception resemble those of the Intel lab (`intel_lab`), but all positions and numbers
+    are synthetic (`netsim.datasets.synthetic`). The tables are included in netsim.
 
     Parameters
     ----------
