@@ -1,4 +1,4 @@
-"""Profiles of devices: how fast each computes, sends and receives, and when it is online, from a csv file."""
+"""Profiles of devices: computing, sending and receiving speeds, and online times, from a csv file."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Times = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Profile:
-    """What devices can do and when they are there, by node; the key None stands for all nodes.
+    """Speeds and online times of devices, keyed by node; the key None stands for all nodes.
 
     Attributes
     ----------
@@ -75,10 +75,10 @@ class Profile:
         return cls(*found)
 
     def of(self, graph: Iterable[Hashable]) -> dict[str, Any]:
-        """Return what it says as arguments of `netsim.Network`: ``uplink``, ``downlink``, ``compute`` and ``faults``.
+        """Return the profile as arguments of `netsim.Network`: ``uplink``, ``downlink``, ``compute`` and ``faults``.
 
-        A node of which it has no times computes in no time. One that is offline is down (`netsim.faults.Crash`), and
-        keeps its state.
+        A node without compute times computes in zero time. An offline node is down (`netsim.faults.Crash`), and keeps
+        its state.
         """
         found: dict[str, Any] = {}
         for name, limits in (("uplink", self.uplink), ("downlink", self.downlink)):

@@ -177,7 +177,7 @@ class ViewServer(AbstractContextManager["ViewServer"]):
         return all(view.fetched for view in self._views)
 
     def _answer(self, rest: str) -> Answer | None:
-        """Return the answer to the part of an address after the token, such as ``1/more?since=…``; None: no such page."""
+        """Return the answer to an address after its token, such as ``1/more?since=…``; None: no such page."""
         self._asked = time.monotonic()
         views = list(self._views)
         if not rest:

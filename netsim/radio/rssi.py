@@ -1,4 +1,4 @@
-"""A radio network from the received powers that were measured on its links."""
+"""A radio network from measured received powers of links."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,11 @@ from netsim.util import check
 
 __all__ = ["Heard", "from_rssi"]
 
-_BITS = 8 * 50  # The frame by which it is decided who are neighbours, as of `netsim.Deployment`.
+_BITS = 8 * 50  # The size of the frame that decides who are neighbours, as in `netsim.Deployment`.
 
 
 class Heard(NamedTuple):
-    """What ``Network(graph, link, medium=radio)`` takes: who hears whom, and with which powers."""
+    """The arguments of ``Network(graph, link, medium=radio)``, with neighbours and received powers."""
 
     graph: "nx.Graph[Any]"
     link: Link
@@ -29,13 +29,13 @@ class Heard(NamedTuple):
 
 
 def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: float = 0.1) -> Heard:
-    """Return the network that received powers describe, as a csv file of measurements has them.
+    """Return the network with the received powers in a csv file of measurements.
 
-    The columns are ``sender, receiver, rssi`` (dBm), or as other programs call them (src, dst; tx, rx; mean_rssi,
-    rssi_dbm), with any others; of several rows of a link, as for channels or times, the mean is taken. A direction
-    without a row is never heard. Two nodes are neighbours if one receives a frame of 50 bytes of the other with
-    probability ``least`` or more when nobody else sends; all others that were measured disturb. An RSSI is the power of
-    frames that were received, so that the mean of a poor link is too high.
+    The columns are ``sender, receiver, rssi`` (dBm), or the names of other programs (src, dst; tx, rx; mean_rssi,
+    rssi_dbm), and others are ignored. Several rows of a link, as for channels or times, are averaged. A direction
+    without a row is never heard. Two nodes are neighbours if one receives a frame of 50 bytes from the other with
+    probability ``least`` or more without interference; other measured pairs only interfere. An RSSI is the power of
+    received frames, so the mean of a poor link is too high.
 
     Parameters
     ----------

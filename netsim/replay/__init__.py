@@ -1,4 +1,4 @@
-"""Watch a run: its trace as one page for the browser; or several runs side by side."""
+"""Replay a run: its trace as one page for the browser; or several runs side by side."""
 
 import lazy_loader
 

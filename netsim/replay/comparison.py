@@ -1,4 +1,4 @@
-"""Two or three runs side by side on one page, which finds their common film time, and what differs when."""
+"""Show two or three runs side by side on one page, with a common film time and their differences."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ def compare(
 
 
 def write_compared(path: str | Path, found: Sequence[_Parts], names: Sequence[str], title: str = "") -> Path:
-    """Write the page of some runs, as `netsim.replay.render.parts` returns them; errors are those of `compare`."""
+    """Write a page with runs from `netsim.replay.render.parts`; errors are those of `compare`."""
     if len(names) != len(found) or len(set(names)) < len(names):
         raise check.refuse("names", list(names), f"{len(found)} different names, one of each run")
     metas, packed = zip(*(packed_parts(*each) for each in found), strict=True)
