@@ -289,8 +289,7 @@ def _needed(knots: Floats, begin: Floats, end: Floats, need: Floats) -> Floats:
 
 
 def _greatest(first: Ints, last: Ints, value: Floats, count: int) -> Floats:
-    """Return, for each of some places, the greatest value of the ranges from ``first`` to before ``last`` that cover
-    it.
+    """Return, for each place, the greatest value of the ranges from ``first`` to before ``last`` that cover it.
 
     Each range is two overlapping blocks whose size is a power of two; blocks are halved until they are single places.
     """
@@ -473,7 +472,7 @@ def _strips(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _frames(run: RunHistory) -> Iterator[_Moment]:
-    """Yield the first loss and the first arrival of a kind that is not routine; in a star, the arrival at its centre."""
+    """Yield the first loss and the first arrival of a non-routine kind; in a star, the arrival at its centre."""
     columns, in_flight = run.columns, run.causes.index("in_flight") if "in_flight" in run.causes else -1
     lost = np.flatnonzero((columns["cause"] > 0) & (columns["cause"] != in_flight))
     arrived = np.flatnonzero(columns["cause"] == 0)

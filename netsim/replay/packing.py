@@ -1,5 +1,4 @@
-"""Columns packed for a page, without loss: delta-coded, zigzag, byte-shuffled, gzip, base64; page/unpack.js reverses
-it.
+"""Pack columns for a page, losslessly: delta-coded, zigzag, byte-shuffled, gzip, base64; see page/unpack.js.
 
 A column is read as unsigned integers of its width, floats by their bits, so packing is lossless. Times that repeat or
 advance evenly then have small differences, whose high bytes are zeros.
@@ -53,7 +52,7 @@ def _tried(bits: NDArray[Any], less: str, seen: Mapping[str, NDArray[Any]]) -> i
 
 
 def _difference(bits: NDArray[Any], less: str, seen: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Return a column minus its prediction, modulo its width, with small differences of either sign as small numbers."""
+    """Return a column minus its prediction, modulo its width; small differences become small numbers."""
     if not less:
         return bits
     before = np.concatenate([bits[:1] * 0, bits[:-1]]) if less == "previous" else seen[less].view(bits.dtype)

@@ -285,7 +285,7 @@ def _write_mp4(path: str | Path, size: tuple[int, int], images: Iterator[Image.I
         target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-threads", "1"]
         target += ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
         command = ["ffmpeg", "-v", "error", "-nostdin", "-y", *source, *target, str(made)]
-        # Its pipe breaks where ffmpeg gives up; the reason is told below.
+        # The pipe breaks if ffmpeg fails; its reason is reported below.
         with (
             suppress(BrokenPipeError),
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors) as process,

@@ -1,4 +1,4 @@
-"""Studies: scenarios found by name, what one execution leaves, its folder, sweeps, figures, and the command line."""
+"""Studies: scenarios found by name, their executions, run folders, sweeps, figures, and the command line."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A scenario executed by the command line: its folder reserved and saved, its run ended by Ctrl-C or SIGTERM."""
+"""Execute a scenario from the command line: reserve and save its folder, and end its run on Ctrl-C or SIGTERM."""
 
 import asyncio
 import shlex
@@ -33,9 +33,9 @@ _terminated = False
 def viewed(
     watch: bool, pace: float | None, browser: bool, reporter: Reporter
 ) -> AbstractContextManager["ViewServer | None"]:
-    """Return what shows a run while it goes on, if ``watch`` asks for it; it opens a browser only at a terminal.
+    """Return a live viewer if ``watch`` requests one; it opens a browser only at a terminal.
 
-    Raises BadInput for a flag that goes with --watch only.
+    Raises BadInput for a flag that requires --watch.
     """
     if watch:
         from netsim.live.server import ViewServer
@@ -60,22 +60,23 @@ def execute(
     session: "ViewServer | None",
     workers: int = 1,
 ) -> Path:
-    """Run a scenario, save its folder, which tells the number of ``workers``, print where that is, and return it."""
+    """Run a scenario, save and return its folder, which records the number of ``workers``, and print its path."""
     place: Reservation | None = None
     before = signal.getsignal(signal.SIGINT)
     try:
-        # A folder that cannot be written should be known before the work, not after it.
+        # An unwritable folder should be reported before the work, not after it.
         with importing_whole(), reserved(scenario, out) as place, ExitStack() as until_saved:
             study = scenario.prepare(trace=trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             if workers != 1:
                 study.origin["workers"] = workers
             study.formats, study.session = formats, session
-            # Before a run there is nothing to save, and SIGTERM unhandled also ends code that Python cannot interrupt.
+            # Before a run there is nothing to save, and an unhandled SIGTERM also ends code that Python cannot
+            # interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
             _play(scenario, study, place)
             study.save(place)
-            # All is done: Ctrl-C is too late, and would only leave the lock behind.
+            # The work is done: a Ctrl-C now would only leave the lock behind.
             with suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -94,20 +95,20 @@ def reserved(scenario: Scenario, out: str | None) -> Reservation:
 
 
 def show_saved(place: Reservation, reporter: Reporter) -> None:
-    """Print where a run folder is, and its files."""
+    """Print the path of a run folder, and its files."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")
 
 
 def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
-    """Play a study; if it stops early, save its results so far, marked partial, and raise one line on why."""
+    """Play a study; if it stops early, save its partial results, and raise the reason in one line."""
     try:
         scenario.play(study)
     except BaseException as error:
         if isinstance(error, Asked) or (study.partial is None and isinstance(error, BadInput)):
-            # The study is whole, but is not what was asked for; or all that was asked for was a list.
+            # The study is complete but fails its check, or only a list was requested.
             raise
-        # Any other error: the results so far are saved below, and then it goes on.
+        # After any other error, the results so far are saved below, and then the error is raised.
         stopped = error
     else:
         return
@@ -129,11 +130,11 @@ def _play(scenario: Scenario, study: Study, place: Reservation) -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does, with another exit status."""
+    """Make SIGTERM, which a cluster's scheduler sends, end a run as Ctrl-C does, with another exit status."""
     global _terminated
     _terminated = False
     if threading.current_thread() is not threading.main_thread():
-        # Only the main thread gets signals.
+        # Only the main thread receives signals.
         yield
         return
     before = signal.signal(signal.SIGTERM, _terminate)
@@ -148,10 +149,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     _terminated = True
     interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
     if callable(interrupt):
-        # During a run this is asyncio's, which ends it between two steps.
+        # During a run this is asyncio's handler, which ends it between two steps.
         interrupt(signal.SIGINT, frame)
     elif loop is not None:
-        # A job in the background ignores Ctrl-C, and then asyncio handles nothing.
+        # A background job ignores Ctrl-C, so asyncio has no handler.
         loop.call_soon_threadsafe(_end_between_steps)
     else:
         raise Interrupted

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 else:
-    # For annotations elsewhere: to import matplotlib takes long.
+    # Only for annotations: importing matplotlib takes long.
     Axes = Figure = Any
 
 LABELS = known.LABELS
@@ -81,7 +81,7 @@ def curves(
                 level, color="0.4", linestyle=_LEVEL_STYLES[number % len(_LEVEL_STYLES)], linewidth=1, label=label
             )
         panel.set_xlabel(x.text)
-        # A log axis needs positive values, which a run without messages does not have.
+        # A log axis needs positive values, which a run without messages lacks.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
             _thin_minor_labels(panel, rounds[x.column][rounds[x.column] > 0])
@@ -92,7 +92,7 @@ def curves(
     if y.log and len(positive):
         panels[0].set_yscale("log")
         if positive.max() == positive.min():
-            # A single value has no range for an axis.
+            # A single value gives no range for an axis.
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     unmark_unseen(figure)
     legend_below(figure)

@@ -1,4 +1,4 @@
-"""An experiment: methods on problems over networks, under settings that are tried, with several seeds."""
+"""An experiment: methods on problems over networks, under a grid of settings, with several seeds."""
 
 import dataclasses
 import itertools
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """Methods on problems over networks, under settings that are tried, with several seeds.
+    """Methods on problems over networks, under a grid of settings, with several seeds.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class Experiment:
         return list(self.names.get(name, [name]))
 
     def values(self, name: str) -> list[Any]:
-        """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
+        """Return the present values at a path or short name; raises BadInput if there are none."""
         return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path), path)]
 
     def with_values(self, values: Mapping[str, Any]) -> "Experiment":
@@ -239,7 +239,7 @@ class Experiment:
         how = self.until, self.sample, tuple(self.measure), tuple(self.after), self.ending, self.error
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
-        # Without its grid it is made anew at once.
+        # Without its grid, so that a new experiment is cheap to make.
         single = dataclasses.replace(self, grid=Grid([{}]))
         for values in self.grid:
             here = single.with_values(values) if values else self
@@ -256,7 +256,7 @@ class Experiment:
                     yield Cell(columns, task, links, tuned[name], seed, here.rounds, *how, name)
 
     def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
-        """Return a method with the values chosen for its condition; one that was tuned must have been tuned for it."""
+        """Return a method with the values chosen for its condition; a tuned method must have been tuned for it."""
         key = condition_of(columns)
         if key not in self.settings and any(is_of(name, method, each) for each in self.settings):
             raise BadInput(f"settings: must have been tuned for {', '.join(key)}, too")
@@ -274,7 +274,7 @@ class Experiment:
         network: str | None = None,
         trace: bool = False,
     ) -> Run:
-        """Run one cell, of the first setting, and return its `Run`: to replay it, or to look at its agents.
+        """Run one cell, of the first setting, and return its `Run`: to replay it, or to inspect its agents.
 
         Parameters
         ----------
@@ -308,10 +308,10 @@ class Experiment:
         memory: int | None = None,
         reporter: Reporter | None = None,
     ) -> Results:
-        """Run the cells that are missing in a folder, and return the results of all.
+        """Run the cells that are missing in a folder, and return the results of all cells.
 
         A cell's results are found by its content: code, data and values. So an experiment may grow by seeds, values or
-        methods, and after a change only the cells that it concerns are run.
+        methods, and after a change only the affected cells are run.
 
         Parameters
         ----------
@@ -353,8 +353,8 @@ class Experiment:
     ) -> Results:
         """Run some cells of the experiment as `run` does.
 
-        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it. A
-        ``metric`` that is no column is refused as soon as a run of each problem has ended.
+        ``file`` is the file that defines the experiment, and ``flags`` are those of its command line. A ``metric`` that
+        is not a column is refused as soon as a run of each problem has ended.
         """
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
@@ -370,7 +370,7 @@ class Experiment:
             notes = [
                 f"{', '.join(each)} changed: what ran with the former data ran again." for each in changed.values()
             ]
-            # A run may have failed because a file or a package was missing, which is there now.
+            # A run may have failed because of a missing file or package that is available now.
             again = {key for key, found in there.items() if key in changed or found.row["outcome"] == FAILED}
             missing = {cell.key: cell for cell in cells if cell.key not in there or cell.key in again}
             check_fits(cells, missing)
@@ -394,7 +394,7 @@ class Experiment:
                 found = kept or Measured.failed(
                     whys.get(key, f"{paths.listed(cell.columns)}: its results are not there")
                 )
-                # Without a folder of its own, an experiment's temporary folder is removed when this block ends.
+                # Read the tables now if the folder is temporary, because it is removed when this block ends.
                 there[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
             if late := sorted({name for key in missing for name in changed_files(there[key].read)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
@@ -440,7 +440,7 @@ class Experiment:
         return Results(found, tuple(labels), folder, ran, notes)
 
     def _about(self, results: Results, flags: Sequence[tuple[str, str]], file: Path | None) -> None:
-        """Let results know what their experiment is."""
+        """Attach the experiment's description to its results."""
         results.about.update(record(self, results), flags=list(flags), file=None, notes=results.notes)
         if (own := self._files(file)) and own[0].is_file():
             results.about.update(of_file(own[0]))
@@ -453,11 +453,11 @@ class Experiment:
     def _files(self, file: Path | None) -> list[Path]:
         """Return the user's files, first the one that defines the experiment."""
         own = files_of(self._parts())
-        # Of several files, the script that Python runs is the one that defines the experiment, most likely.
+        # If there are several files, the script that Python runs most likely defines the experiment.
         return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != _main().resolve())
 
     def _keep(self, folder: Path, results: Results, file: Path | None = None) -> None:
-        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
+        """Write the files of the whole experiment: tables, inputs, and the parts' record."""
         files = dict.fromkeys([*map(Path, self.files), *self._files(file)])
         results.notes.extend(keep_inputs(folder, files, results.about["files"]))
         with refusals(folder):
@@ -469,9 +469,9 @@ class Experiment:
                     out.write(data.encode(errors="backslashreplace"))
 
     def old(self, out: str | Path) -> "pd.DataFrame":
-        """Return the cells of a folder that are none of this experiment any more: key and columns.
+        """Return a folder's cells that no longer belong to this experiment: keys and columns.
 
-        They are of code, data or values that have changed. `remove_old` removes them.
+        Their code, data or values have changed. `remove_old` removes them.
         """
         import pandas as pd
 
@@ -559,7 +559,7 @@ def _played(work: CellRun, cells: Sequence[Cell], processes: int, dask: str | No
 
 
 def _ordered(cells: Iterable[Cell]) -> list[Cell]:
-    """Return cells in an order in which those that learn the same, whatever the setting, share a task."""
+    """Return cells ordered so that those with the same problem, under any setting, can share a task."""
     alike: dict[Any, list[Cell]] = {}
     for cell in cells:
         alike.setdefault((id(cell.problem), cell.seeds), []).append(cell)
@@ -567,12 +567,12 @@ def _ordered(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def _main() -> Path:
-    """Return the script that Python runs; in a notebook none."""
+    """Return the script that Python runs; None in a notebook."""
     return Path(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:
-    """Return parts by name; one without a name has the name ``alone``."""
+    """Return parts by name; a single part without a name is called ``alone``."""
     if not isinstance(given, Mapping):
         return {alone: of(given)}
     if not given:
@@ -597,6 +597,6 @@ def _listed(seeds: Any) -> list[Any]:
 
 
 def _matches(pattern: str, path: str) -> bool:
-    """Return whether a path is one of those for which a path with `paths.ANY` stands."""
+    """Return whether a path matches one with `paths.ANY`."""
     mine, asked = pattern.split("."), path.split(".")
     return len(mine) == len(asked) and all(a in (paths.ANY, b) for a, b in zip(mine, asked, strict=True))

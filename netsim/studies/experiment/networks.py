@@ -21,10 +21,10 @@ from netsim.util import check
 
 @runtime_checkable
 class AnyNetwork(Protocol):
-    """What makes the network of a run."""
+    """Makes the network of a run."""
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
-        """Return the network's graph, or None if it takes the problem's."""
+        """Return the network's graph, or None if the problem has it."""
         network = self.network(setup)
         if not network.scenery:
             return network.graph
@@ -65,7 +65,7 @@ class Links:
             raise check.refuse("link", self.link, "a netsim.Link, or a function of Ends")
         if self.graph is not None and not isinstance(self.graph, nx.Graph) and not callable(self.graph):
             raise check.refuse("graph", self.graph, "a networkx.Graph, or a function of the seed")
-        # What a file says, not its name, is what results depend on.
+        # Results depend on a file's content, not on its name.
         check.put(self, uplink=limits_of("uplink", self.uplink), downlink=limits_of("downlink", self.downlink))
 
     @property
@@ -75,7 +75,7 @@ class Links:
         return self.link == Link() and self.medium in ("wires", "radio") and not self.faults and not limited
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
-        """Return the graph, or None if it is the problem's."""
+        """Return the graph, or None if the problem has it."""
         if not callable(self.graph):
             return self.graph
         draw: Callable[..., nx.Graph[Any]] = self.graph
@@ -134,9 +134,9 @@ class Site(AnyNetwork):
 
 @dataclass(frozen=True)
 class MadeNetwork(paths.FromFunction, AnyNetwork):
-    """A function that makes a network: ``function(setup, **parameters) -> Network``, before the problem is known.
+    """A function that makes a network: ``function(setup, **parameters) -> Network``, called before the problem is made.
 
-    It may return a `Deployment` in place of the network.
+    It may return a `Deployment` instead.
     """
 
     def network(self, setup: Setup) -> Network:
@@ -150,9 +150,9 @@ class MadeNetwork(paths.FromFunction, AnyNetwork):
 
 
 def network_of(given: Any) -> AnyNetwork:
-    """Return a network as it is, or that of a `Link`, a graph, measured links, a `Deployment`, or a function.
+    """Return a network, or one made from a `Link`, a graph, measured links, a `Deployment`, or a function.
 
-    Raises BadInput for others.
+    Raises BadInput for other types.
     """
     if isinstance(given, Link):
         return Links(link=given)

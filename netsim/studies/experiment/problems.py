@@ -1,4 +1,4 @@
-"""The problems of an experiment: what the agents of a run learn, and how far they are from it."""
+"""The problems of an experiment: the learning task of a run's agents, and its error measure."""
 
 import copy
 import dataclasses
@@ -20,7 +20,7 @@ from netsim.util import check
 
 
 class Task:
-    """What the agents of one run learn.
+    """The learning task of the agents of one run.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Task:
         self.error = ""
 
     def fresh(self) -> "Task":
-        """Return the task for another method: one that changes its costs, or draws from them, changes no other's."""
+        """Return the task for another method; changing its costs, or drawing from them, does not affect other methods."""
         made = copy.copy(self)
         made.costs = copy.deepcopy(self.costs)
         return made
@@ -86,16 +86,16 @@ class Task:
         return found
 
     def optimum(self) -> dict[str, float]:
-        """Return the least value that each column can have, where it is known."""
+        """Return the least possible value of each column for which it is known."""
         return {}
 
 
 class Problem:
-    """Base class of problems with parameters: a dataclass of what describes it.
+    """Base class of problems with parameters: a dataclass of their settings.
 
-    `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure``
-    (a probe), ``error`` and ``optimum()``. With ``fresh()``, each run has the task that this returns; with ``rounds``,
-    an experiment may leave the rounds open; ``after`` are further measures of a whole `Run`.
+    `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure`` (a
+    probe), ``error`` and ``optimum()``. If it has ``fresh()``, each run gets that method's result; with ``rounds``, an
+    experiment may leave the rounds open; ``after`` are further measures of a whole `Run`.
     """
 
     def whole(self) -> "Problem":
@@ -109,7 +109,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Drawn(paths.FromFunction, Problem):
-    """A problem that a function draws: ``function(seed, **parameters) -> costs, graph or None, measure``.
+    """A problem drawn by a function: ``function(seed, **parameters) -> costs, graph or None, measure``.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Drawn(paths.FromFunction, Problem):
 
 
 def problem_of(given: Any) -> Problem | None:
-    """Return a problem as it is, or that of a function of the seed; None for None. Raises BadInput for others."""
+    """Return a problem, or one made from a function of the seed; None for None. Raises BadInput for others."""
     if given is None or isinstance(given, Problem):
         return given
     if inspect.isfunction(given) or (isinstance(given, partial) and inspect.isfunction(given.func) and not given.args):

@@ -29,7 +29,7 @@ _TOP = (EXPERIMENT, "runs.csv", PAGE, RUNS, INPUTS)
 def pack(folder: str | Path, out: str | Path) -> Path:
     """Write an experiment's folder as one zip file, and return its path.
 
-    Raises BadInput if the folder is none of an experiment.
+    Raises BadInput if the folder is not an experiment's.
     """
     place = Path(folder)
     if not _about(place).get("file"):
@@ -69,7 +69,7 @@ def opened(place: Path) -> Iterator[Path]:
 
 @dataclass
 class Repeated:
-    """What came of repeating an experiment.
+    """The result of repeating an experiment.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Repeated:
         return bool(self.same) and not self.different and not self.unknown
 
     def lines(self) -> Iterator[str]:
-        """Yield what to print."""
+        """Yield the lines to print."""
         counts = len(self.same), len(self.different), len(self.unknown)
         yield "{} cells are the same, {} differ, {} cannot be repeated".format(*counts)
         yield from (f"differs: {each}" for each in self.different)
@@ -126,7 +126,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                 f"{place}: holds files that run code ({INPUTS}/{file.name}); read them, then give --trust to run them"
             )
         with tempfile.TemporaryDirectory(prefix="netsim-repeat-") as name:
-            # Data are found beside the file, as they were when it ran.
+            # Data are looked up beside the file, with their content at the original run.
             copy = Path(shutil.copytree(folder / INPUTS, Path(name) / INPUTS))
             found = experiment_in(str(copy / file.name))
             if found is None:
@@ -163,7 +163,7 @@ def _about(folder: Path) -> Mapping[str, Any]:
 
 def _compared(made: Experiment, folder: Path, show: Reporter) -> Repeated:
     found, notes = Repeated(), dict[str, None]()
-    # By content, not by key: it is worth to know whether another netsim gives the same.
+    # Matched by content, not by key, to compare results of another version of netsim.
     cells = {digest(cell.content): cell for cell in made.cells()}
     there = keys_in(folder)
     with show.tally("cells", len(there)) as tally:
