@@ -137,7 +137,7 @@ class Finding:
 
 
 def quoted(words: str) -> str:
-    """Return words quoted for a shell, in one line; in double quotes, unless a word contains characters special there."""
+    """Return words quoted for a shell, in one line; in double quotes, unless special characters forbid it."""
     words = " ".join(words.split())
     return shlex.quote(words) if set(words) & set('"$`\\!') else f'"{words}"'
 

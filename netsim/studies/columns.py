@@ -96,5 +96,5 @@ def label(column: str) -> str:
 
 
 def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
-    """Return the groups of rows that agree in some columns, each with these values; one group if there are no columns."""
+    """Return the groups of rows that agree in some columns, with these values; one group without columns."""
     return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]

@@ -156,7 +156,7 @@ class _Content:
         return [self.of(closed), self.of(function.__defaults__), self.of(function.__kwdefaults__)]
 
     def _of_used(self, value: Any, by: Any) -> Any:
-        """Return the content of a global name's value; for one defined in another of the user's files, the whole file."""
+        """Return the content of a global name's value; of a name from another user's file, the whole file."""
         home = _home_of(value)
         if isinstance(value, type | types.FunctionType) and home not in (None, _home_of(by)) and is_users(value):
             return self.of(home)

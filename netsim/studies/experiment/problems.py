@@ -54,7 +54,7 @@ class Task:
         self.error = ""
 
     def fresh(self) -> "Task":
-        """Return the task for another method; changing its costs, or drawing from them, does not affect other methods."""
+        """Return the task for another method; changes to its costs do not affect other methods."""
         made = copy.copy(self)
         made.costs = copy.deepcopy(self.costs)
         return made
