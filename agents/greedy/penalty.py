@@ -1,12 +1,12 @@
 """The greedy projected penalty method: online kernel learning by agents that compare values, not models.
 
 A. Koppel, S. Paternain, C. Richard and A. Ribeiro, "Decentralized online learning with kernels", IEEE Transactions on
-Signal Processing, 2018. Each agent has a function f_i over a dictionary of its own (`netsim.agents.greedy.dictionary`),
-and at a sample (x, y) of its stream the cost
+Signal Processing, 2018. Each agent has a function f_i over its own dictionary (`netsim.agents.greedy.dictionary`), and
+at a sample (x, y) of its stream the cost
 
     ℓ(f_i(x), y) + (λ/2)‖f_i‖² + (c/2) Σ_{j ∈ N_i} ‖f_i(x) − f_j(x)‖².
 
-So it asks its neighbours what they think of x. These requests carry raw inputs, and are counted as such.
+For this, it requests its neighbours' predictions at x. These requests carry raw inputs, and are counted as raw data.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Batches = Iterator[tuple[Array, NDArray[Any]]]
 """An agent's stream of mini-batches: inputs of shape (B, d), and targets of shape (B,)."""
 
 
-_DIVERGED = 1e100  # its square is still a number
+_DIVERGED = 1e100  # its square is still finite
 
 
 class Penalty(Protocol):
@@ -44,7 +44,7 @@ class Penalty(Protocol):
 
 @dataclass(frozen=True)
 class ConstantPenalty:
-    """The same c ≥ 0 always. It is up to the user that η·c·d_i stays below 1."""
+    """A constant c ≥ 0; the user must keep η·c·d_i below 1."""
 
     c: float
 
@@ -60,9 +60,9 @@ class ConstantPenalty:
 class DoublingPenalty:
     """c doubles after every ``every`` samples, until η·c·d_i reaches a limit.
 
-    Where all neighbours' values are averaged with the own one, a step multiplies the differences by 1 − s(1 − ν), with
-    s = η·c·d_i and ν in [−1, 1] an eigenvalue of the graph's random walk: from s = 1 on it diverges on some graphs, and
-    up to s = 1/2 it does not overshoot on any. (The paper doubles without end, which diverges.)
+    A step multiplies the differences between agents by 1 − s(1 − ν), with s = η·c·d_i and ν in [−1, 1] an eigenvalue of
+    the graph's random walk: for s ≥ 1 it diverges on some graphs, and for s ≤ 1/2 it overshoots on none. (The paper
+    doubles without end, which diverges.)
 
     Parameters
     ----------

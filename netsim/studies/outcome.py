@@ -199,7 +199,7 @@ def may_diverge() -> Iterator[Trial]:
 
 
 def error_of(names: Iterable[str]) -> str | None:
-    """Return the first of `netsim.studies.columns.ERRORS` among a run's columns, which decides the outcome; else None."""
+    """Return the first of `netsim.studies.columns.ERRORS` in a run's columns, which decides its outcome."""
     there = set(map(str, names))
     return next((each for each in columns.ERRORS if each in there), None)
 

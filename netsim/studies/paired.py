@@ -184,9 +184,7 @@ def _constant(apart: NDArray[np.float64]) -> bool:
 
 
 def least_p(count: int, test: str) -> float:
-    """Return the least possible p of a test with this many pairs: 2^(1−n) for signed ranks, 0 for Student's t; else
-    NaN.
-    """
+    """Return the least possible p of a test with so few pairs: 2^(1−n) for signed ranks, 0 for Student's t."""
     if test == "wilcoxon":
         return 2.0 ** (1 - count) if count else math.nan
     return 0.0 if count > 1 else math.nan
@@ -201,8 +199,9 @@ def paired_text(
     share: float = SHARE,
     compared: int | None = None,
 ) -> str:
-    """Return a caption for a table of `paired`: the kind of interval, the number of pairs, the correction, and whether
-    any difference could be significant. ``compared``: how many comparisons they are, if rows are alike.
+    """Return a caption for a table of `paired`: interval, pairs, correction, and possible significance.
+
+    ``compared``: how many comparisons they are, if rows are alike.
     """
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def settling(errors: ArrayLike, level: float) -> NDArray[np.int64]:
-    """Return, for each position, the first one from which on no error up to it exceeds ``level``, or the next position."""
+    """Return, for each position, the first one from which on no error up to it exceeds ``level``, or the next."""
     above = ~(np.asarray(errors, dtype=np.float64) <= level)
     return np.maximum.accumulate(np.where(above, np.arange(1, len(above) + 1), 0))
 

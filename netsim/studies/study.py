@@ -254,8 +254,7 @@ class Study:
         self.question = " ".join(str(question).split())
 
     def answer(self, text: str, condition: str = "", /, **fields: Any) -> None:
-        """State the answer given by the results, which is printed and heads report.html; call it only if something was
-        measured.
+        """State the answer given by the results, printed and put at the head of report.html, if one was measured.
 
         Parameters
         ----------
@@ -429,9 +428,7 @@ class Study:
         return Ending().judge(rounds[column], rounds["round"].tolist() if "round" in rounds else None, optimum=optimum)
 
     def summary(self) -> dict[str, Any]:
-        """Return each algorithm's last value of each column and outcome, the reference measures, the trace hash and the
-        notes.
-        """
+        """Return each algorithm's last values and outcome, the reference measures, the trace hash and the notes."""
         rounds = self.rounds
         algorithms = {}
         for name, run in self.runs.items():

@@ -26,7 +26,7 @@ class Worker:
         self._lock = threading.Lock()
 
     def simulate(self, request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-        """Return the result of `netsim.studies.laboratory.worker.simulate`; raises Cancelled if its process was ended."""
+        """Return the result of `netsim.studies.laboratory.worker.simulate`; raises Cancelled if it was ended."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
