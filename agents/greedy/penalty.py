@@ -93,22 +93,22 @@ class DoublingPenalty:
 class GreedyPenalty(Cited, netsim.Agent):
     """One agent of the greedy projected penalty method (algorithm 1 of the paper).
 
-    In each round it takes a mini-batch of B samples, asks each neighbour j for f_j at its B inputs in one message, and
-    when the round has closed makes a step of stochastic gradient descent in the kernel's space,
+    In each round it takes a mini-batch of B samples, requests each neighbour j's f_j at its B inputs in one message,
+    and after the round's close makes a step of stochastic gradient descent in the kernel's space,
 
         f̃ = (1 − ηλ) f_i − (η/B) Σ_b [ℓ'(f_i(x_b), y_b) + c Σ_j (f_i(x_b) − f_j(x_b))] κ(x_b, ·),
 
     then prunes the dictionary as far as ‖f̃ − f_i‖ ≤ ε = P·η^{3/2} allows. The gradient is the mini-batch's *mean*, so
-    that η and P mean the same for any B. Values that are asked for in a round are those of models from before its step.
+    η and P mean the same for any B. Values requested in a round are those of models before its step.
 
-    The gradient is the paper's (eq. 14), without the terms c (f_i(x) − f_j(x)) κ(x, ·) at the neighbours' samples x. So
-    where all agents' inputs have one distribution, the method minimises the penalised cost with c/2 in place of c.
-    Elsewhere it ends where the mean of its steps vanishes, which is no minimum of the penalised cost for any c
-    (`netsim.agents.theory.penalty`).
+    The gradient is the paper's (eq. 14), without the terms c (f_i(x) − f_j(x)) κ(x, ·) at the neighbours' samples x. If
+    all agents' inputs have one distribution, the method therefore minimises the penalised cost with c/2 in place of c.
+    Otherwise it converges to the point where the mean of its steps vanishes, which does not minimise the penalised cost
+    for any c (`netsim.agents.theory.penalty`).
 
-    A neighbour whose reply did not come before the round closed is left out of the sum and counted. Nothing is scaled
-    up for it: with fewer replies the pull towards the others is weaker, as the penalty says of those that came. A
-    request and its reply take two latencies: in a shorter round everything is missing.
+    A neighbour whose reply did not arrive before the round's close is left out of the sum and counted. The sum is not
+    rescaled: with fewer replies the pull towards the neighbours is weaker. A request and its reply take two latencies;
+    in a shorter round all replies are missing.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class GreedyPenalty(Cited, netsim.Agent):
 
     paper = papers.KOPPEL
     theorems = (PenaltyBounds(),)
-    # It asks neighbours, who answer.
+    # It sends requests to its neighbours, which reply.
     needs_links_both_ways = True
     model: Dictionary
     batches: Batches
@@ -196,7 +196,7 @@ class GreedyPenalty(Cited, netsim.Agent):
         return self.model(frame.payload)
 
     async def _ask_neighbors(self, x: Array) -> list[Array]:
-        """Ask every neighbour at once, wait until the round closes, and return the replies that came."""
+        """Send a request to every neighbour, wait until the round closes, and return the replies."""
         asked = [
             asyncio.ensure_future(self.request(neighbor, "values", x, raw_data=True)) for neighbor in self.neighbors
         ]
@@ -229,7 +229,7 @@ class GreedyPenalty(Cited, netsim.Agent):
         self.samples += len(x)
 
     def _disagreement(self, apart: list[Array]) -> float:
-        """Return the mean over the mini-batch of Σ_j ‖f_i − f_j‖², as many neighbours as there are."""
+        """Return the mini-batch's mean of Σ_j ‖f_i − f_j‖², extrapolated to all neighbours."""
         if not apart:
             return math.nan if self.neighbors else 0.0
         squares = [float(np.vdot(each, each)) / len(each) for each in apart]

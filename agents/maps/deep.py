@@ -1,7 +1,7 @@
-"""Deep feature maps: random Fourier maps of random Fourier maps, of which only the last, linear layer learns.
+"""Deep feature maps: random Fourier maps of random Fourier maps, with only a linear last layer learned.
 
-DKL is the composition of the layers, DKL-MLP the features of every layer side by side (P. Xu's dissertation, eqs. 5.9
-and 5.10). Both are feature maps like any other, so every algorithm that learns on random features learns on them.
+DKL is the composition of the layers, DKL-MLP the concatenation of the features of every layer (P. Xu's dissertation,
+eqs. 5.9 and 5.10). Both are ordinary feature maps, so every algorithm on random features accepts them.
 """
 
 import itertools
@@ -54,7 +54,7 @@ class Deep:
 
 
 class MultiPath(Deep):
-    """DKL-MLP: the features of every layer side by side, deepest first: [φ_M∘…∘φ_1; …; φ_2∘φ_1; φ_1] (eq. 5.10).
+    """DKL-MLP: the concatenated features of all layers, deepest first: [φ_M∘…∘φ_1; …; φ_2∘φ_1; φ_1] (eq. 5.10).
 
     Its kernel is the sum of the layers' kernels. Parameters, attributes and errors are those of `Deep`.
     """
@@ -98,7 +98,7 @@ def fourier_layers(
 ) -> list[RandomFourier]:
     """Return random Fourier layers for `Deep` or `MultiPath`, all from one seed.
 
-    The first layer is ``RandomFourier(inputs, widths[0], …, seed=seed)``; a layer does not depend on those after it.
+    The first layer is ``RandomFourier(inputs, widths[0], …, seed=seed)``; a layer does not depend on later ones.
 
     Parameters
     ----------

@@ -17,13 +17,13 @@ HELLO = "h"
 
 _NUMBERS = 2**16
 _SHARES = 100  # shares travel as whole percents
-_MOST = 64  # neighbours that a frame tells of
+_MOST = 64  # the most neighbours listed in a frame
 _TOLD = fields(is_name, whole(0, _SHARES))
 
 
 @dataclass
 class Neighbor:
-    """What is known of one neighbour.
+    """The state of one neighbour.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class Neighbor:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both hear each other at least every other time."""
+        """Whether both directions have a reception rate of at least one half."""
         return min(self.arrives, self.is_heard or 0.0) >= 0.5
 
 
 class Neighbors(Speaker):
-    """Broadcasts a hello once a period, with what it hears of others, and keeps a table of those who do so, too.
+    """Broadcasts a hello once a period, listing the neighbours heard, and keeps a table of such neighbours.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Neighbors(Speaker):
         self.table: dict[Hashable, Neighbor] = {}
 
     async def run(self) -> None:
-        """Say hello, and listen to others."""
+        """Send hellos, and listen for others."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
             number = 0
@@ -109,7 +109,7 @@ class Neighbors(Speaker):
 
     def _hear(self, frame: netsim.Frame) -> None:
         number, told = frame.payload
-        # Over a MAC layer of an agent's a message has no power.
+        # A message over an agent's MAC layer has no power.
         rssi = getattr(frame, "rssi_dbm", None)
         known = self.table.get(frame.sender)
         if known is None:
@@ -119,7 +119,7 @@ class Neighbors(Speaker):
                 return
             known = self.table[frame.sender] = Neighbor(number, rssi, self.now)
         else:
-            # After a gap as long as patience lasts, the neighbour began anew.
+            # After a gap longer than the patience, the neighbour counts as new.
             missed = (number - known.number - 1) % _NUMBERS
             for arrived in [*[0.0] * (missed if missed < self.patience else 0), 1.0]:
                 known.arrives = self._average(known.arrives, arrived)

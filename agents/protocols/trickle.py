@@ -1,4 +1,4 @@
-"""Trickle: a timer that sends seldom while neighbours agree, and at once when they do not."""
+"""Trickle: a timer that fires rarely while neighbours agree, and soon when they do not."""
 
 import asyncio
 import math
@@ -81,11 +81,11 @@ class Trickle:
             self.interval = self.imin
 
     def consistent(self) -> None:
-        """Count a message that agrees with what this node knows."""
+        """Count a message that agrees with this node's state."""
         self.counter += 1
 
     def reset(self) -> None:
-        """Begin a new interval of ``imin``: something is inconsistent. An interval of ``imin`` goes on as it is."""
+        """Begin a new interval of ``imin``, because of an inconsistency; a present interval of ``imin`` continues."""
         if self.interval > self.imin:
             self._was_reset.set()
 

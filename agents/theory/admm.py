@@ -104,7 +104,7 @@ def coke_penalty(curvature: Curvature, graph: Graph, eta1: float, eta2: float, e
 
 
 class ErrorCurve(Theorem):
-    """Base class of bounds on ‖Θ_k − Θ*‖: the column ``bound_error``, or a line where it tells nothing.
+    """Base class of bounds on ‖Θ_k − Θ*‖: the column ``bound_error``, or a line if the bound is vacuous.
 
     A bound is vacuous if it is never below ‖Θ*‖, the error of θ = 0.
     """
