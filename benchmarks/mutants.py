@@ -1,10 +1,10 @@
-"""Do the tests see what they are there for? Changes the code in one place at a time, and counts what no test notices.
+"""Mutation testing: change the code in one place at a time, and count the changes that no test notices.
 
 A change swaps a comparison or an operation, shifts a whole number by one, negates a condition, drops a statement or
 takes the other of ``and`` and ``or``. Each is made in a copy of the project, where the tests that belong to the file
-run until the first fails (with the core in Python, since that is what is changed). A sample of them takes hours, not
-minutes: this is for the hand, not for CI. Survivors are printed with their line, to be judged by a reader: some of them
-change nothing that could be observed.
+run until the first fails (with the Python core, which is the one changed). A sample takes hours, so this is run by
+hand, not in CI. Survivors are printed with their line for a reader to judge, because some changes have no observable
+effect.
 """
 
 import ast
@@ -27,12 +27,12 @@ from benchmarks.report import parser
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
 
-# Pairs of operators, each of which is replaced by the other.
+# Pairs of operators that are replaced by each other.
 _SWAPPED: list[tuple[Any, Any]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
 _SWAPPED += [(ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift)]
 INSTEAD: dict[Any, Any] = dict([*_SWAPPED, *(pair[::-1] for pair in _SWAPPED)]) | {ast.FloorDiv: ast.Mult}
 
-# The tests that belong to a file are those that import it, and these, by the beginning of its path.
+# Tests of a file are those that import it, and these, by the beginning of its path.
 BESIDES = {
     "netsim/transport": [
         *("order", "heard", "actions", "rounds", "agent", "links", "laws"),
@@ -87,12 +87,12 @@ def tests_of(file: str) -> list[str]:
         text = test.read_text()
         if test.stem in besides or f"{module} import" in text or (f"from {parent} import" in text and name in text):
             found.add(str(test.relative_to(ROOT)))
-    # What takes long comes last: the first failure is all that is asked for.
+    # Slow tests come last, because only the first failure matters.
     return sorted(found, key=lambda test: ("fuzz" in test or "law" in test, test))
 
 
 def survives(file: str, number: int) -> str | None:
-    """Return what was changed if no test notices change ``number`` of a file, else None."""
+    """Return the change if no test notices change ``number`` of a file, else None."""
     tree = ast.parse((ROOT / file).read_text())
     node = list(sites(tree))[number]
     before = copy.deepcopy(node)

@@ -1,8 +1,7 @@
-"""The lists in README and docs that follow from what there is: studies, flags, algorithms, lessons, figures of ns-3,
-the papers' report in short, the theorems' verdicts.
+"""Generate the lists in README and docs: studies, flags, algorithms, lessons, figures of ns-3, reports, theorems.
 
-``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
-``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
+``python docs/_lists.py`` rewrites them between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With ``--check`` it
+writes nothing, and fails if one is out of date; so does `tests/test_docs.py`.
 """
 
 import csv
@@ -25,9 +24,9 @@ from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
-# Rows of figures.csv and of its tables.
+# The names of rows in figures.csv and of their tables.
 _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
-# The line of a lesson that says whom it is for.
+# A lesson's line that names its level, duration and prerequisites.
 _ABOUT = re.compile(r"\*Level: (\w+)\. Time: (\d+) minutes\. First: (.+)\.\*")
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
@@ -38,12 +37,12 @@ def pages() -> list[Path]:
 
 
 def rewritten(text: str) -> str:
-    """Return a page's text with its lists as they are now."""
+    """Return a page's text with its lists regenerated."""
     return _MARKED.sub(lambda found: f"{found[1]}\n{LISTS[found[2]]()}\n\n{found[3]}", text)
 
 
 def studies() -> str:
-    """A row for each study, under that of its group."""
+    """A row for each study, under the row of its group."""
     rows = []
     for group, entries in grouped().items():
         rows += [(f"**{group}**", ""), *((f"`{name}`", entry.title) for name, entry in entries.items())]
@@ -57,7 +56,7 @@ def commands() -> str:
 
 
 def data_sets() -> str:
-    """A row for each data set: what it holds, how it comes here, its licence and where it is published."""
+    """A row for each data set: its content, how it is obtained, its licence and its source."""
     rows = []
     for name, known in SETS.items():
         if known.ships:
@@ -79,7 +78,7 @@ def all_flags() -> str:
 
 
 def shared_flags() -> str:
-    """A row for each flag that at least half of the studies have: in how many, and what it is for."""
+    """A row for each flag that at least half of the studies have: the number of studies, and its purpose."""
     scenarios = [find_study(name) for name in listed()]
     found: dict[str, list[Parameter]] = {}
     for scenario in scenarios:
@@ -94,14 +93,14 @@ def shared_flags() -> str:
 
 
 def reproduction() -> str:
-    """Return what the papers' report says in short."""
+    """Return the summary of the papers' report."""
     report = (ROOT / "docs" / "reproduction_report.md").read_text(encoding="utf-8")
     short = report.partition("## In short\n")[2].partition("\nThe tables of numbers show")[0]
     return re.sub(r"\]\((?=[#\w])", "](reproduction_report.md", short).strip()
 
 
 def theorems() -> str:
-    """A row for each statement that the study theory plays, for all algorithms of one verdict together."""
+    """A row for each statement of the study theory, with all algorithms of one verdict together."""
     found: dict[tuple[str, ...], list[dict[str, str]]] = {}
     with (ROOT / "docs" / "theory.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -129,7 +128,7 @@ def algorithms() -> str:
 
 
 def asked() -> str:
-    """A row for each set of members that local steps ask of a cost: which classes ask for it."""
+    """A row for each set of members that local steps require of a cost, with the classes that require it."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in sorted(agents.__all__):
         members = getattr(getattr(getattr(agents, name), "local_step", None), "asks", ())
@@ -142,7 +141,7 @@ def asked() -> str:
 
 
 def lessons() -> str:
-    """A row for each lesson: its title, its first sentence, its level, how long it takes, and what comes first."""
+    """A row for each lesson: title, first sentence, level, duration, and prerequisites."""
     rows = []
     for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb")):
         title, *prose = _paragraphs(path)
@@ -154,7 +153,7 @@ def lessons() -> str:
 
 
 def classics() -> str:
-    """A row for each classic: what it is, the lessons that build it, its paper."""
+    """A row for each classic: its description, the lessons that use it, its paper."""
     texts = {path: "\n".join(_cells(path)) for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))}
     rows = []
     for name in agents.classics.__all__:
@@ -167,7 +166,7 @@ def classics() -> str:
 
 
 def ns3(quantities: tuple[str, ...]) -> str:
-    """A row for each case and quantity: what came of it in ns-3, in the model and in netsim."""
+    """A row for each case and quantity: the results of ns-3, of the model and of netsim."""
     figures = _figures()
     rows = []
     for (who, case, quantity), (median, spread) in figures.items():
@@ -244,13 +243,13 @@ def _percent(ours: float, theirs: float) -> str:
 
 
 def _signed(value: float, digits: int) -> str:
-    """Return a difference with its sign; what rounds to 0 has none."""
+    """Return a difference with its sign, unless it rounds to 0."""
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0.0 else text.replace("-", "−")
 
 
 def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
-    """Return the median and "[least–most]" of what is stored beside ns-3: {(who, case, quantity): ...}."""
+    """Return the median and "[least–most]" of the stored figures: {(who, case, quantity): ...}."""
     with (ROOT / "benchmarks" / "ns3" / "figures.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return {
@@ -263,9 +262,9 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
 
 
 def names() -> str:
-    """A row for each public name, under that of its room, with its docstring's first line.
+    """A row for each public name, under its package's row, with the first line of its docstring.
 
-    Constants are left out. A name that several rooms offer is in the first of them.
+    Constants are left out. A name that several packages export is listed in the first of them.
     """
     rows: list[tuple[str, ...]] = []
     shown: set[int] = set()
@@ -278,7 +277,7 @@ def names() -> str:
             if name.startswith("__") or (name.isupper() and not inspect.isclass(found)) or id(found) in shown:
                 continue
             shown.add(id(found))
-            # An object has the docstring of its class.
+            # An instance has the docstring of its class.
             documented = inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found)
             line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
             of_room.append((f"`{name}`", line))

@@ -1,7 +1,7 @@
 """Studies that run from the command line: data, a network, agents, and what to measure.
 
-A study that is more than a file is a room: ``study.py`` is its entry, the others are what it needs. `tasks` holds what
-several studies measure and set, `data` where samples come from, `published` what the papers print.
+A larger study is a package: ``study.py`` is its entry, beside its other modules. `tasks` holds measures and settings
+shared by several studies, `data` the sources of samples, `published` the papers' printed results.
 """
 
 from pathlib import Path

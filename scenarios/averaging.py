@@ -16,7 +16,7 @@ from netsim.studies.seeds import GraphSeeds
 
 
 class Average(netsim.Agent):
-    """Replaces its value by the mean of its own value and those it hears."""
+    """Replaces its value by the mean of its own and the received values."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -50,7 +50,7 @@ def averaging(
 ) -> None:
     """Gossip averaging on a random geometric graph of sensors.
 
-    Each agent starts with its number; the spread of the values falls, round by round, although frames are lost.
+    Each agent starts with its number; the spread of the values falls round by round in spite of lost frames.
 
     Parameters
     ----------

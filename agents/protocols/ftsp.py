@@ -113,9 +113,7 @@ class FTSP(Speaker):
             await asyncio.sleep(min(left / (1 + self._line()[1]), self.period))
 
     def _line(self) -> tuple[float, float, float]:
-        """Return the root's clock minus the local clock (s) at a local time, its rate of change, and that local time
-        (s).
-        """
+        """Return the root's clock minus the local clock (s) at a local time (s), its rate of change, and that time."""
         if not self._stamps:
             return 0.0, 0.0, 0.0
         times, ahead = np.array(self._stamps).T

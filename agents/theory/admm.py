@@ -70,7 +70,8 @@ def dkla_energy(
 ) -> float:
     """Return G = ρ‖Z − Z*‖² + ‖β − β*‖²/ρ of eq. 2.30, with Z = ½S₊ᵀΘ and Γ = S₋β.
 
-    So ‖Z − Z*‖² = ½⟨E, (D + A)E⟩ for E = Θ − Θ*, and ‖β − β*‖² = ½⟨F, (D − A)⁺F⟩ for F = Γ − Γ*.
+    The ρ with the best bound is not the best for the method: `netsim.agents.theory.choose` finds a better one on least
+    squares.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The figures of the lessons for slides, as SVG: ``python docs/lessons/_figures.py FOLDER [LESSON ...]``.
 
-It executes the lessons that are named, or all, and writes their figures in the order of the lesson
-(FOLDER/01_flooding-1.svg, ...); FOLDER/01_flooding-run-1.svg is the first run that the lesson draws. Takes nbclient and
-ipykernel (``pip install -e '.[test]'``).
+It executes the named lessons, or all, and writes their figures in order (FOLDER/01_flooding-1.svg, ...);
+FOLDER/01_flooding-run-1.svg is the first run that the lesson draws. Takes nbclient and ipykernel (``pip install -e
+'.[test]'``).
 """
 
 import sys
@@ -35,7 +35,7 @@ _Run.picture = _twice
 
 
 def figures(path: Path, folder: Path) -> int:
-    """Write the figures of a lesson into a folder; return how many there are.
+    """Write the figures of a lesson into a folder; return their number.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def figures(path: Path, folder: Path) -> int:
 
 
 def main() -> int:
-    """Write the figures of the lessons that are named, or of all."""
+    """Write the figures of the named lessons, or of all."""
     if len(sys.argv) < 2:
         print("usage: python docs/lessons/_figures.py FOLDER [LESSON ...]", file=sys.stderr)
         return 2
