@@ -117,7 +117,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
 
 
 def places(here: Any, there: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the differences of two values read from JSON: their kind ("keys" or "values"), and place with both values."""
+    """Yield the differences of two values read from JSON: kind ("keys" or "values"), and place with both."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in dict.fromkeys([*here, *there]):
             inner = f"{place}.{key}" if place else str(key)

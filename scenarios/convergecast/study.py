@@ -262,7 +262,7 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
 
 
 def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
-    """Answer with delivery and the energy of frames where radios sleep most, beside the run without acknowledgements."""
+    """Answer with delivery and frames' energy where radios sleep most, beside the run without acknowledgements."""
     name = str(by_run.index[-1])
     per_mote = motes.loc[motes["algorithm"] == name, "delivered_%"]
     fields = {"arrived": by_run["delivered_%"][name], "mj": by_run["frames_mj"][name]}

@@ -182,7 +182,7 @@ class MovingTruth:
         return [self._serve(i) for i in range(self.agents)]
 
     def _serve(self, agent: int) -> Iterator[tuple[Vector, float]]:
-        # Generators of their own for inputs and noise, so that the block has no part in what is drawn.
+        # Separate generators for inputs and noise, so that the block size does not affect the draws.
         places, errors = self._rng(1, agent), self._rng(2, agent)
         for start in range(1, self.rounds + 1, BLOCK):
             stop = min(start + BLOCK, self.rounds + 1)
@@ -213,7 +213,7 @@ class MovingTruth:
         while len(self._starts) <= number:
             self._starts.append(self._walk(len(self._starts) - 1)[-1].copy())
         if number not in self._stretches:
-            # The agents are in the same round, or nearly: more than two are never needed at a time.
+            # The agents are nearly in the same round, so more than two stretches are never needed at a time.
             while len(self._stretches) >= 2:
                 del self._stretches[next(iter(self._stretches))]
             path = self._stretches[number] = self._walk(number)
