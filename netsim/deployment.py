@@ -311,7 +311,7 @@ class Deployment:
 
     @cached_property
     def graph(self) -> "nx.Graph[Any]":
-        """The neighbours, with each node's ``pos``; a moving mote has those of all times, a roaming one all."""
+        """The graph of neighbours, with each node's ``pos``; motes that move are linked to all they ever meet."""
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:

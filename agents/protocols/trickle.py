@@ -30,11 +30,11 @@ class Trickle:
     transmit : callable
         ``await transmit()`` sends the message.
     rng : Generator
-        From which t is drawn: the agent's.
+        The agent's generator, from which t is drawn.
     imin : float
         Imin, in seconds.
     doublings : int
-        Imax, as the RFC gives it: how often I may double.
+        Imax, as in the RFC: the largest number of doublings of I.
     k : int, optional
         The redundancy constant; None: nothing is suppressed.
 

@@ -363,7 +363,7 @@ class ShownChanges:
             self.edition, self._thinned = self.edition + 1, True
 
     def columns(self, first: int) -> Columns:
-        """Return the columns of a page's states from a change on, by the page's names."""
+        """Return the columns of a page's states, starting at a change, under the names used by the page."""
         *parts, values = (part[first:] for part in self._parts)
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}

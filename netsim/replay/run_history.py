@@ -124,7 +124,7 @@ class RunHistory:
             before[agent] = value
 
     def agent_named(self, agent: int, value: Any) -> int:
-        """Return the agent to which an edge of an agent leads; -1 for none."""
+        """Return the agent that an edge of an agent points to; -1 if there is none."""
         found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
         return -1 if found == agent else found
 

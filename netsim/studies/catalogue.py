@@ -317,7 +317,7 @@ def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, 
 
 
 def _by_data(group: Any, field: str) -> str:
-    """Return help on the default of a field left open, if the group has one per data set (``by_data()``)."""
+    """Return help on the default of an optional field, if its group has one per data set (``by_data()``)."""
     known = group.by_data() if hasattr(group, "by_data") else {}
     values = known.get(field, {}) if getattr(group, field) is None else {}
     if not values:

@@ -255,7 +255,7 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
     except OSError:
         if not is_new:
             return None
-        # A disk that is full when the lock is signed.
+        # The disk may have been full when the lock was written.
         path.unlink(missing_ok=True)
         raise
     _held.add(path)

@@ -24,9 +24,7 @@ _LEAST = 0.01  # %
 
 
 def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> Figure:
-    """Draw final errors by payload and wire bits, with the front named, without poor rows; below, those near the
-    reference.
-    """
+    """Draw final errors by payload and wire bits: the named front, the other rows, and those near the reference."""
     from matplotlib.figure import Figure
 
     drawn = table[(table["payload_bits"] > 0) & ~table.index.isin(poor)]

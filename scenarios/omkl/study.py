@@ -202,7 +202,7 @@ def _report(
 
 
 def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], count: int) -> None:
-    """Answer what gossip loses on fewer links, at the largest step; nothing without a complete graph to compare with."""
+    """Answer how much gossip loses on fewer links at the largest step; "" without a complete graph."""
     study.ask("What does gossip lose if few agents are linked?")
     found = differences[differences["about"] == _LINKS] if len(differences) else differences
     if found.empty:

@@ -70,8 +70,8 @@ def fits(columns: Mapping[str, Any]) -> bool:
 def place_of(cell: Cell) -> tuple[int, int, float, float]:
     """Return the place of a run in tables and notes.
 
-    A remedy's families of states come together, then each of coded changes: independent losses, then bursts, and from
-    few losses to many.
+    Rows are ordered by remedy. Within a remedy, methods that send states come first, then each method that sends coded
+    changes: independent losses before bursts, few losses before many.
     """
     columns, coded = cell.columns, "coder" in getattr(cell.method, "given", {})
     family = columns["family"] if columns["family"] in _CODED else CODED

@@ -64,11 +64,11 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
     Parameters
     ----------
     partition : str
-        Which agent learns from which samples. "shared": all from the whole training set, as in the paper. Otherwise
-        each from samples of its own. "iid": at random, evenly. "shards:S": sorted by class, in S shards an agent
-        (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p) (Hsu 2019). "size:BETA": at
-        random, the r-th largest share ~ r^-BETA. There are as many rounds as with shared: each agent draws its own
-        samples again and again, in a new order each time.
+        The division of the samples among agents. "shared": all from the whole training set, as in the paper. Otherwise
+        each from its own samples. "iid": at random, evenly. "shards:S": sorted by class, in S shards an agent (McMahan
+        2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p) (Hsu 2019). "size:BETA": at random, the
+        r-th largest share ~ r^-BETA. The number of rounds is that of "shared": each agent repeats its own samples, in a
+        new order each time.
     agents : int
         Number of agents.
     density : float
@@ -105,9 +105,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
         return {"agents": _AGENTS, "samples": _SAMPLES, "sigma": _SIGMA}
 
     def resolved(self, data: str, source: Source) -> Self:
-        """Return the setting with open values replaced by ones found to work for the data; raises BadInput for bad
-        ones.
-        """
+        """Return the setting with tested values for the data in place of open ones; raises BadInput for bad ones."""
         check.probability("density", self.density)
         self.divided()
         if self.sigma is not None and (self.median or self.tune):

@@ -58,9 +58,9 @@ class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
     agents : int
         Number of agents.
     samples : int
-        Samples of each agent to train on; as many again are for the test. In the mean where --partition is size.
+        Training samples of each agent, and also its test samples; the mean number if --partition is size.
     public : int
-        Samples that all agents read, for successive projections only: this many of the training samples in all.
+        The total number of training samples that all agents share, for successive projections only.
     features : int
         Number of random frequencies, of a sine and a cosine each.
     sigma : float

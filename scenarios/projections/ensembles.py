@@ -98,7 +98,7 @@ def ground_of(data: str, columns: Columns, seed: int) -> Ground:
 
 
 def _table(table: Table, seed: int) -> Ground:
-    """Return a table's source, with inputs and target in [0, 1]; 30 % of the rows, at most 1000, are for testing only."""
+    """Return the source of a table, with inputs and target in [0, 1]; 30 % of the rows, at most 1000, for tests."""
     order = np.random.default_rng(seed).permutation(len(table.target))
     tested = min(max(round(0.3 * len(order)), 1), _TESTED)
     if len(order) - tested < 2:

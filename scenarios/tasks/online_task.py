@@ -539,7 +539,7 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
 
 
 def _trial(setup: Setup) -> Setup:
-    """Return the setup of a run on the streams to tune on."""
+    """Return the setup of a run on the tuning streams."""
     assert isinstance(setup.task, OnlineTask)
     streams = setup.task.streams
     assert streams is not None

@@ -76,7 +76,7 @@ class OwnTask(Task):
         return tuple(self.measures(np.zeros((len(self.costs), *self._shape))))
 
     def measures(self, models: Array, *more: Any) -> dict[str, float]:
-        """Return the file's measures of models; BadInput if the first column is not a number although the models are."""
+        """Return the file's measures of models; raises BadInput if a measure of numeric models is not a number."""
         found = called(self.file, f"measure of {self.name}: must run", self._measure, models, *more)
         try:
             numbers = {name: float(value) for name, value in found.items()}
@@ -124,9 +124,7 @@ class OwnTask(Task):
             )
 
     def check(self, methods: Iterable[Method], rounds: int, taken: Collection[str] = ()) -> None:
-        """Raise BadInput if a cost lacks a member that a method needs, or a column's name is taken, before anything
-        runs.
-        """
+        """Raise BadInput if a cost lacks a member that a method needs, or the name of a column is reserved."""
         self._check_names(self.columns, taken)
         for method in methods:
             agents_of(method, self, rounds)

@@ -54,8 +54,7 @@ def cost_to_reach(
 
 
 def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, at: Iterable[int]) -> dict[int, float]:
-    """Return the share of ``plain``'s transmissions that ``cheap`` saves until it reaches ``plain``'s values in some
-    rounds.
+    """Return the share of ``plain``'s transmissions that ``cheap`` saves until it reaches the same values.
 
     Rounds are left out if ``plain`` lacks them or had sent nothing by then, or if ``cheap`` never reaches their value.
     """

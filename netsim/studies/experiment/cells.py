@@ -352,8 +352,8 @@ def _optimum(task: Any) -> dict[str, float]:
 def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
     """Raise BadInput, which names the part, unless each method's agents can be made for each network and problem.
 
-    A combination fits if one of its cells has run, or can be made, because a problem may have nothing to learn with one
-    seed. ``missing`` are the keys of the cells that have not run.
+    A combination fits if one of its cells has run, or if one can be made: with some seeds a problem may have nothing to
+    learn. ``missing`` are the keys of the cells that have not run.
     """
     alike: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:

@@ -231,7 +231,7 @@ def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
 
 
 def _text_of(what: Any) -> str:
-    """Return the text of a class or function; "" if it has none, as a lambda, or in a REPL."""
+    """Return the text of a class or function; "" if there is none, as for a lambda or in a REPL."""
     if what.__name__ == "<lambda>":
         return ""
     with suppress(OSError, TypeError):

@@ -161,15 +161,15 @@ class Tuned:
     Attributes
     ----------
     experiment : Experiment
-        With the chosen values; it refuses the seeds on which they were chosen.
+        The experiment with the chosen values. It rejects the seeds used for tuning.
     chosen : DataFrame
         A row for each method under each condition: the chosen candidate, its values, its score in search and
         validation, how many validation runs survived, and the nearest candidate that lost a run anywhere with its
-        distance: each range counts as 1, of its logarithm where it was searched so.
+        distance: distances are relative to the width of each range, on a logarithmic scale if the search used one.
     table : DataFrame
         A row for each trial: condition, candidate, stage, seed, outcome, score.
     notes : list of str
-        What a reader must know: values at an end of a range, methods of which no candidate survives.
+        Warnings for the reader: chosen values at an end of a range, and methods without a surviving candidate.
     """
 
     experiment: "Experiment"
