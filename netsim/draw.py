@@ -82,7 +82,8 @@ class Edge(Drawn):
     state : str or callable, optional
         See `Drawn`.
     colour : bool, optional
-        Whether the depth colours agents; by default that of the first edge does. At most one may.
+        Whether agents are coloured by their depth along this edge; at most one edge can colour them, by default the
+        first.
     """
 
     colour: bool | None = None
@@ -182,7 +183,7 @@ class Strip(Drawn):
     state : str or callable, optional
         See `Drawn`.
     committed : str or callable, optional
-        How many of the first entries stand for ever: they are solid, the others dashed.
+        The number of first entries that are committed: they are drawn solid, the others dashed.
     """
 
     committed: str | Callable[[Any], Any] | None = None
@@ -366,7 +367,8 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
     agents : sequence
         The agents' names as text.
     given : mapping
-        What is declared: ``as_dict`` of a `Drawn`, or None for not at all. The others get what fits their values.
+        The declarations: ``as_dict`` of a `Drawn`, or None for states not to draw. Other states are drawn according to
+        their values.
     """
     names = set(agents)
     found = {}

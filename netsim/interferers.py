@@ -135,7 +135,7 @@ class ReactiveJammer(Interferer):
     burst : float
         Seconds for which it emits.
     poll : float
-        Seconds from one assessment of the channel to the next: what it may be late.
+        Seconds from one assessment of the channel to the next, which bounds the delay of a reaction.
     """
 
     burst: float = 5e-3
@@ -166,8 +166,8 @@ class NearbyNetwork(Interferer):
     frame : float
         Seconds of a frame; by default the longest of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
     channels_off : int
-        By how many channels of 5 MHz its own differs; its power is rejected by 0, 32, 48 and, from 3 on, 54 dB, as an
-        AT86RF231 does.
+        The distance of its channel in channels of 5 MHz. Its power is attenuated by 0, 32, 48 and, from distance 3, 54
+        dB, as in an AT86RF231.
     """
 
     frames_per_s: float = 10.0
@@ -275,7 +275,7 @@ class BusyPeriods(Interferer):
     Raises
     ------
     BadInput
-        If the file is missing, or a row is no such period; the error names its line.
+        If the file is missing, or a row is not a valid period; the error names its line.
     """
 
     file: str | Path

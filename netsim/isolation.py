@@ -52,8 +52,8 @@ def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N,
     ----------
     agents : mapping or class
         ``{node: agent}`` of agents that have not run: they are copied, and what they share is copied for each. Or a
-        class: the result makes agents of it, called with its arguments, so that they do not meet in ``__init__``
-        either.
+        class: then agents are created when the result is called, with its arguments, so that they share no state from
+        ``__init__`` either.
 
     Raises
     ------

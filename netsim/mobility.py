@@ -43,11 +43,11 @@ def random_waypoint(
     speed : tuple
         (low, high) in metres a second, above 0.
     until : float
-        The nodes stand from this time (s) on.
+        The time (s) from which nodes no longer move.
     pause : tuple
         (low, high) in seconds.
     step : float
-        That of `netsim.faults.Move`.
+        As in `netsim.faults.Move`.
     seed : int
         Each node's way is a function of the seed and its name.
 

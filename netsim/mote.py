@@ -37,14 +37,15 @@ class Part(Agent):
     Attributes
     ----------
     kinds : collection of str
-        Of the class: the kinds of the frames that the part gets; by default none.
+        Class attribute: the kinds of frames delivered to the part; by default none.
     switches_radio : bool
-        Of the class: whether the part switches the radio on and off, or sets its channel. A mote has one such part.
+        Class attribute: whether the part switches the radio on and off, or sets its channel. A mote has at most one
+        part of this sort.
     uses_radio : bool
-        Of the class: whether the part uses the radio itself, as ``radio.transmit`` does, and therefore cannot stand
-        above a MAC layer.
+        Class attribute: whether the part uses the radio directly, as with ``radio.transmit``, and so cannot run above a
+        MAC layer.
     on_ipv6 : type, optional
-        Of the class: how its messages stand in packets of IPv6 (`netsim.ipv6.Packets`); by default as any others do.
+        Class attribute: the form of its messages in IPv6 packets (`netsim.ipv6.Packets`); by default the general form.
     mote : Mote
         The whole, with the other parts: ``self.mote.routing.report(21.5)``.
     """
@@ -195,8 +196,8 @@ class Mote(Agent):
     Parameters
     ----------
     mac : MAC layer, optional
-        The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the radio's. Parts above it use
-        `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and get a `Message` in place of each frame.
+        The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the MAC layer of the radio. Parts above
+        it use `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and get a `Message` in place of each frame.
     **parts : Agent
         The parts by name, each of which becomes an attribute of the mote.
 
@@ -212,8 +213,8 @@ class Mote(Agent):
     Raises
     ------
     BadInput
-        If there is no part, one is no agent or has no ``kinds``, its name is one of the mote's own, it needs rounds or
-        answers requests, two own the same kind, or two switch the radio.
+        If there are no parts, two parts have the same kind, or two parts switch the radio. Also if a part is not an
+        agent, has no ``kinds``, uses a reserved name, needs rounds, or answers requests.
 
     Notes
     -----

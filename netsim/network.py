@@ -90,20 +90,20 @@ class Network:
     inbox_limit : int, optional
         Maximum number of frames in an inbox; frames beyond it are dropped.
     seed : int or (int, int)
-        The seed of every random stream. Of two the second is that of what the links and the radio draw (losses, delays,
-        back-offs, fading), and the first that of all others.
+        The seed of every random stream. If two are given, the second is for the links and the radio (losses, delays,
+        back-offs, fading), and the first for everything else.
     faults : iterable of Fault, optional
         Faults injected at fixed times in every run; see `netsim.faults`.
     connected : bool
         Whether the graph must be connected (a DiGraph strongly: each agent reaches every other one). With False it may
         have several parts, and nodes without neighbours.
     compute : float, time model or mapping, optional
-        How long the nodes compute: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes. A
-        round lasts longer by the time of its slowest node, and an agent takes its own time as the round opens.
-        `Agent.compute` waits for the next of them. Default: nothing takes time.
+        The compute time of the nodes: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes.
+        Each round is extended by the time of its slowest node, and an agent spends its own time at the start of the
+        round. `Agent.compute` waits for the next compute time. Default: nothing takes time.
     kinds : sequence of str, optional
-        Kinds of message that all nodes know beforehand, at most 128: a frame has their number, one byte, in place of
-        their name. Other kinds may be sent, too.
+        Kinds of message that all nodes know beforehand, at most 128: frames contain a kind's number, one byte, instead
+        of its name. Other kinds can be sent, too.
     stack : SixLowpan, optional
         `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
     uplink, downlink : float, mapping or path, optional
@@ -111,22 +111,22 @@ class Network:
         {node: number}, or a csv file with the columns node and uplink, or downlink (`netsim.Profile`). A node that is
         left out has no limit. The ``rate`` of a link limits that link besides. Only on wires.
     sharing : {"fair", "fifo"}
-        Whether the frames under way share a node's capacity max-min fairly, or each, in the order in which they were
-        sent, takes all that earlier ones leave.
+        Whether the frames in flight share a node's capacity max-min fairly; otherwise each frame, in the order of
+        sending, gets all the capacity that earlier frames leave.
     routing : str or mapping, optional
-        Messages to nodes that are no neighbours are forwarded by the nodes between. "shortest": over the fewest links;
-        the name of an edge attribute: over the least sum of it; {node: {destination: neighbour}}: by these tables. Of
-        routes that are as good, each node takes the neighbour that is first in the graph. Default: only neighbours can
-        be sent to. Not on a `Radio`, for which `netsim.agents` has protocols.
+        How messages to nodes that are not neighbours are forwarded. "shortest": over the fewest links; the name of an
+        edge attribute: over the path with the least sum; {node: {destination: neighbour}}: by these tables. Among
+        equally good routes, each node chooses the neighbour that is first in the graph. Default: only neighbours can be
+        sent to. Not on a `Radio`, for which `netsim.agents` has protocols.
     hop_limit : int, optional
-        How many links a message may cross with ``routing``. Default: one less than there are nodes.
+        The maximal number of links that a message crosses with ``routing``. Default: the number of nodes minus one.
 
     Attributes
     ----------
     deployment : Deployment or None
-        Where its nodes are, if `netsim.Deployment.network` made it.
+        The positions of the nodes, if `netsim.Deployment.network` created the network.
     scenery : dict
-        {node: function} of the nodes whose agents each run makes itself: the interferers of the deployment.
+        {node: function} that creates the agent of the node in each run: the interferers of the deployment.
 
     Raises
     ------
@@ -365,7 +365,7 @@ class Network:
             frames in flight arrive.
         both : bool
             Whether to change both directions, as `netsim.faults.LinkDown` does, or only ``sender`` to ``receiver``. A
-            link without a link back has only one.
+            one-way link has only one direction.
         drops : bool
             With ``up=False``: whether frames that the link has accepted, and that have not arrived, also those in its
             queue, end as ``lost``.
@@ -377,8 +377,8 @@ class Network:
         Raises
         ------
         BadInput
-            If the graph has no such edge, nothing is changed, a value is outside its range, or the link cannot change
-            so: on a `netsim.Radio` and on real links it can only be cut.
+            If the graph has no such edge, nothing is changed, a value is outside its range, or the link does not
+            support the change: on a `netsim.Radio`, and if real, a link can only be cut.
         """
         runtime, both = self._runtime(), check.flag("both", both)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
@@ -414,7 +414,7 @@ class Network:
         Raises
         ------
         BadInput
-            If the network has no routing, or the graph no such node.
+            If the network has no routing, or the graph lacks the node.
         """
         if self.routes is None:
             raise BadInput("route: must go with Network(…, routing=…)")
@@ -445,8 +445,8 @@ class Network:
         Raises
         ------
         BadInput
-            If the network is none of a `netsim.Deployment`, or the node would receive, or be received by, one that is
-            not its neighbour: give the Deployment its ``moves``, or the node among its ``roaming``.
+            If the network does not come from a `netsim.Deployment`, or the node would move into the range of a node
+            that is not its neighbour: give the Deployment its ``moves``, or the node among its ``roaming``.
         """
         runtime = self._runtime()
         if agent not in self.graph:
@@ -463,7 +463,7 @@ class Network:
         states : mapping or sequence
             {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. It is
             a number, or one of up to 1,000 words: True or False, text, a member of an enum, or a set, list, tuple or
-            dict of such; None for none. An agent that lacks the attribute has none, for agents may be of several
+            dict of these; None: no value. An agent that lacks the attribute has none, for agents may be of several
             classes; one that no agent has by the first row, or the end, is refused. It is read before each message and
             with each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
             `Run.rounds`. Reading a state does not affect the agent.

@@ -56,14 +56,14 @@ class OralMessages(Agent, papers.Cited):
     commander : node
         The name of the commander.
     m : int
-        The number of rounds of relaying: how many traitors it should stand.
+        The number of rounds of relaying: the number of traitors to tolerate.
     order : str
         The order that this general gives if it is the commander.
 
     Attributes
     ----------
     heard : dict
-        By path the order that came on it.
+        The order received over each path.
     decision : str
         "undecided", and at the end the decision.
 
@@ -129,8 +129,8 @@ class Traitor(OralMessages):
     commander, m, order
         As of `OralMessages`.
     lie : callable
-        ``lie(to, path, order)`` returns what it tells general ``to`` in place of the order that came on a path, whose
-        last general is itself; None: it keeps silent.
+        ``lie(to, path, order)`` returns the false order that it sends to general ``to``, given the path of the true
+        order, which ends at itself, and this order; None: it sends nothing.
     """
 
     role = "traitor"

@@ -113,18 +113,18 @@ class Stamped(netsim.Agent, Cited):
     agents : int
         How many agents there are.
     until : float
-        When it stops to act, in seconds of its own clock.
+        The time at which the agent stops acting, in seconds of its own clock.
     pause : float
-        Mean time between two of its own actions, in seconds; the times are exponential.
+        Mean time in seconds between two actions of the agent; the times are exponential.
     work : float
         Probability that an action is work, not a message.
 
     Attributes
     ----------
     log : list of Event
-        Its events in their order: works, sends, hears.
+        The agent's events in order: "works", "sends" and "hears".
     doing : str
-        What the last of them was.
+        The last event.
 
     Notes
     -----

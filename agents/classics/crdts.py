@@ -49,7 +49,7 @@ class PNCounter:
     Parameters
     ----------
     up, down : GCounter
-        What was added, and what was taken away.
+        The sums of all increments and of all decrements, by replica.
     """
 
     up: GCounter = GCounter()
@@ -140,7 +140,7 @@ class AntiEntropy(Agent, papers.Cited):
     state : object
         The state.
     value : object
-        What the user sees: ``state.value``.
+        The user-visible value, ``state.value``.
 
     Notes
     -----

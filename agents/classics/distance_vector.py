@@ -26,20 +26,19 @@ class DistanceVector(netsim.Agent, Cited):
     Parameters
     ----------
     costs : mapping, optional
-        What the link to a neighbour costs, by the neighbour's name, as a number above 0; by default, and where there
-        is none, 1.
+        The cost of the link to each neighbour, by name, above 0; a missing cost is 1.
     split_horizon : str
-        What a neighbour is told of the routes that lead through itself: "off" their distances, "simple" nothing,
-        "poisoned" that they are infinitely far.
+        How routes through a neighbour are advertised to this neighbour: "off" with their distances, "simple" not at
+        all, "poisoned" with an infinite distance.
     infinity : float
-        The distance that means "unreachable". Greater ones do not occur.
+        The distance that means "unreachable". All distances are capped at this value.
     period : float
         Mean time between two tables, in seconds; each is drawn within a sixth of it, so that routers do not keep step.
     timeout : float, optional
         Seconds of silence until a route is lost; by default six periods.
     triggered : bool
-        Whether a change is told at once, and not only with the next table; but from one table to the next a router
-        waits at least a thirtieth to a sixth of the period (drawn): 1 to 5 s of RIP's 30.
+        Whether a change is advertised at once instead of with the next periodic table. Successive tables are at least a
+        thirtieth to a sixth of the period apart (drawn): 1 to 5 s for RIP's 30 s.
 
     Attributes
     ----------

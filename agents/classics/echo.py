@@ -26,7 +26,7 @@ class Echo(netsim.Agent, Cited):
     first : bool
         Whether this agent starts the wave.
     value : object
-        What it contributes: any payload. By default 1, so that the result is the number of agents.
+        The agent's contribution, any payload. By default 1, so that the result is the number of agents.
     combine : callable
         Maps two values to one. The order of the agents is not known, so it must be associative and commutative:
         by default addition; ``max``, ``min``, the union of sets, ….
@@ -34,11 +34,11 @@ class Echo(netsim.Agent, Cited):
     Attributes
     ----------
     parent : node or None
-        The neighbour from which the wave came first.
+        The neighbour whose wave arrived first.
     children : list
-        The neighbours whose parent it is, in the order of their echoes.
+        The neighbours that have this agent as their parent, in the order of their echoes.
     result : object
-        The aggregate of what it has heard of so far; at the end of all agents below it and itself.
+        The aggregate of the echoes received so far and the agent's own value; at the end, that of its whole subtree.
     status : str
         ``"asleep"``, ``"waiting"`` for neighbours, ``"done"``: then all agents below it are done, too.
     """

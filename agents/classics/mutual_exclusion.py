@@ -28,7 +28,7 @@ class RicartAgrawala(netsim.Agent, Cited):
     stay : float
         Seconds that it stays inside.
     pause : float
-        Mean seconds between leaving and asking again (exponential), and before it first asks; 0: at once.
+        Mean time (s) before each request, the first included (exponential); 0: at once.
 
     Attributes
     ----------

@@ -29,11 +29,11 @@ class Raft(netsim.Agent, papers.Cited):
     heartbeat : float
         How often a leader sends to its followers (s).
     election : (float, float)
-        How long a node waits for a leader before it stands for election (s): drawn anew each time, between the two.
+        The range (s) of the election timeout, drawn anew each time.
         Both must be greater than ``heartbeat``, and should be several times the latency of a frame.
     commands : iterable of (float, object)
-        What clients want, and from which time on (s). Clients ask all nodes; whoever leads appends, with its next
-        heartbeat, those commands that its log does not have. So no two commands may be equal.
+        The clients' commands, each with its time (s). Clients send each command to all nodes; with its next heartbeat,
+        the leader appends the commands that its log lacks. So no two commands may be equal.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ class Raft(netsim.Agent, papers.Cited):
     term : int
         The newest term that the node knows; a term has at most one leader. Kept on disk.
     voted_for : node or None
-        For whom it has voted in this term. Kept on disk.
+        The candidate for which the node has voted in this term. Kept on disk.
     log : list of (int, object)
-        The entries: each the term in which a leader appended it, and the command. ``log[0]`` stands before the first
-        one, ``log[1]``. Kept on disk.
+        The entries: each the term in which a leader appended it, and the command. ``log[0]`` is a placeholder before
+        the first entry, ``log[1]``. Kept on disk.
     commit : int
         The index of the last entry that the node knows to be committed: ``log[1 : commit + 1]`` are.
     votes : set
-        Who has voted for it in this term, if it is a candidate.
+        The nodes that have voted for this node in this term, if it is a candidate.
     match : dict
-        If it leads: up to which entry a follower's log is known to be its own.
+        On a leader: the last entry of each follower's log that is known to equal its own.
     led : list of int
         The terms that the node has led, for tests. Kept as the disk is.
     due : float

@@ -46,19 +46,19 @@ class Sender(_Side):
     to : name
         The neighbour that is the `Receiver`.
     items : sequence
-        What is sent: payloads, as for `netsim.Agent.send`.
+        The payloads to send, as for `netsim.Agent.send`.
     window : int
         How many items may be unacknowledged; 1 is stop and wait.
     selective : bool
         Selective repeat in place of go-back-N.
     numbers : int
-        How many sequence numbers there are, at least ``window``. On a link that keeps the order of frames, go-back-N
-        needs ``window + 1`` and selective repeat ``2 * window``; on one that does not, as many as may be sent while an
-        old frame is still under way.
+        The number of sequence numbers, at least ``window``. On a link that keeps the order of frames, go-back-N needs
+        ``window + 1`` and selective repeat ``2 * window``; on other links, the number of frames that can be sent while
+        an old frame is still in flight.
     timeout : float
-        Seconds without an acknowledgement after which an item is sent again: more than there and back takes.
+        Seconds without an acknowledgement after which an item is sent again: more than the round-trip time.
     pace : float
-        Seconds that a frame takes to be sent: the sender sends no faster. 0: the link's queue holds what waits.
+        The minimum time in seconds from one frame to the next. 0: waiting frames are in the link's queue.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Receiver(_Side):
     Attributes
     ----------
     status : str
-        What it did with the last frame: "delivers", "holds" or "discards".
+        The receiver's action on the last frame: "delivers", "holds" or "discards".
     delivered : list
         The items, in the order of delivery.
 

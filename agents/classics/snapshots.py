@@ -25,7 +25,7 @@ class Part:
     channels : dict
         By neighbour: the payloads that were under way from there, in order of arrival.
     awaited : list
-        The neighbours whose marker has not come yet; the part is complete when there is none.
+        The neighbours whose marker has not yet arrived; the part is complete when this set is empty.
     """
 
     state: Any

@@ -24,13 +24,13 @@ class GHS(Agent, papers.Cited):
     Parameters
     ----------
     weights : mapping
-        The weight of the edge to each neighbour, of which there is at least one. It is the same at both ends, and no
-        two edges of the network have the same.
+        The weight of the edge to each neighbour (at least one). Weights are equal at both ends, and differ between
+        edges.
 
     Attributes
     ----------
     edges : dict
-        What the node knows of the edge to each neighbour: "basic" (nothing yet), "branch" (in the tree) or "rejected".
+        The state of the edge to each neighbour: "basic" (nothing yet), "branch" (in the tree) or "rejected".
     status : str
         "find" (its fragment looks for its lightest outgoing edge), "found" or "done" (the tree is complete).
     level : int

@@ -26,12 +26,12 @@ class DijkstraScholten(netsim.Agent, Cited):
     Parameters
     ----------
     root : bool
-        Whether this agent begins; exactly one does.
+        Whether this agent starts the computation; exactly one agent does.
 
     Attributes
     ----------
     parent : node or None
-        Who gave it the task by which it joined the tree; None outside the tree, and of the root.
+        The sender of the task by which the agent joined the tree; None for the root and outside the tree.
     deficit : int
         How many of the tasks that it gave have not been signalled yet.
     status : str

@@ -43,7 +43,7 @@ class Dictionary:
     inputs : int
         Length d of a point.
     classes : int, optional
-        Number C of values, each a function of its own over the same points; by default f(x) is a number.
+        Number C of values of f(x): one function for each value, over the same points; by default f(x) is a number.
     kernel : {"gaussian", "laplacian", "cauchy"}
         The kernel κ, as in `netsim.agents.maps.features.kernel_matrix`.
     sigma : float

@@ -138,14 +138,14 @@ class GreedyPenalty(Cited, netsim.Agent):
     risk : float
         Mean of ℓ over the last mini-batch, predicted before it was learned from.
     disagreement : float
-        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖², before learning. Neighbours whose replies did not
-        come count as the others do on average; NaN if none came.
+        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖², before learning. A neighbour without a reply counts
+        as the average of the others; NaN without any reply.
 
     Raises
     ------
     BadInput
-        For an argument outside its range, or a loss of another number of classes than the model's values. In a run,
-        for a stream that ended, or a mini-batch whose shapes or targets do not fit.
+        For an argument outside its range, or a loss whose number of classes differs from the model's. During a run: if
+        the stream ends, or a mini-batch has wrong shapes or targets.
     NetsimError
         In a run, if the model grows without bound.
     """

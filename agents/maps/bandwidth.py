@@ -112,13 +112,13 @@ def cross_validated(
     Parameters
     ----------
     maps : sequence of FeatureMap
-        What to choose from: maps of different bandwidths, say.
+        The candidates, such as maps of different bandwidths.
     x, y : arrays of shape (n, d) and (n,) or (n, C)
         Samples; for classes, a column of ±1 for each.
     regularizers : sequence of float
         The λ > 0 to choose from.
     score : callable
-        Of predictions and targets; the smaller, the better.
+        A function of predictions and targets; smaller is better.
     folds : int
         Number of parts, each of which is held out once.
     seed : int

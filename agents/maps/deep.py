@@ -107,8 +107,9 @@ def fourier_layers(
     widths : sequence of int
         Frequencies of each layer.
     sigmas : sequence of float
-        Bandwidth of each layer, in the units of what goes into it. Features have length about 1, so that their
-        distances are at most about 1.4: a later layer wants a bandwidth of that order (`netsim.agents.maps.bandwidth`).
+        Bandwidth of each layer, in the units of the layer's inputs. Features have length about 1, so that their
+        distances are at most about 1.4: the bandwidths of later layers should be of this order
+        (`netsim.agents.maps.bandwidth`).
     kernels : {"gaussian", "laplacian", "cauchy"} or a sequence of these
         Kernel of all layers, or of each.
     form, orthogonal

@@ -43,7 +43,7 @@ class Layered:
     size : int
         Length D of the vector.
     widest : int
-        The most values that a layer has of one sample.
+        The largest number of values that a layer computes from one sample.
 
     Raises
     ------

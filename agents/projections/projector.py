@@ -43,7 +43,7 @@ class Projector(Cited, netsim.Agent):
     Parameters
     ----------
     part : Part
-        What the agent knows at the start, for the medium that it is on.
+        The agent's part of the problem, for its medium.
     sweeps : int
         Number of turns.
     duration : float
@@ -55,8 +55,8 @@ class Projector(Cited, netsim.Agent):
         Seconds after which a message that is not acknowledged is repeated; doubled, up to 8-fold, with each
         repetition.
     radio : bool
-        The medium is a radio: values are broadcast, and sharers are spoken to one after another, so that their
-        answers do not collide. On wires they are spoken to all at once.
+        Whether the medium is a radio: values are broadcast, and sharers are polled one by one, so that their replies do
+        not collide. On wires all sharers are polled at once.
 
     Attributes
     ----------

@@ -171,7 +171,7 @@ class CoAP(Speaker):
     Parameters
     ----------
     site : aiocoap.resource.Resource, optional
-        What the node serves, such as an ``aiocoap.resource.Site``; None: it is a client only.
+        The resources of the node's server, such as an ``aiocoap.resource.Site``; None: a client only.
     block : int
         The largest payload of a message in bytes, a power of two from 16 to 1024; larger bodies are sent in blocks.
 
@@ -180,7 +180,7 @@ class CoAP(Speaker):
     context : aiocoap.Context or None
         For requests while the node runs; None before and after.
     foreign : Counter
-        By kind, the frames that it heard and ignored, among them those that are no message of CoAP's.
+        The number of received frames that were ignored, by kind, including malformed CoAP messages.
 
     Notes
     -----

@@ -86,7 +86,7 @@ class Collector(Speaker):
     last_parent : Hashable or None
         The neighbour to which a packet went last, also after the route was lost.
     heard : dict
-        Of a sink: {(origin, number): `Heard`}, the first arrival of each reading.
+        At a sink: {(origin, number): `Heard`}, the first arrival of each reading.
     lost : dict
         {(origin, number): reason} of the packets that this agent gave up. If a packet arrived and only its
         acknowledgements were lost, its reading may be at the sink all the same.
@@ -95,9 +95,10 @@ class Collector(Speaker):
     taken, duplicates : int
         Readings that `report` was called with, and packets that were dropped because they had been here.
     numbers : list of int
-        The number of each reading that was taken. A node that is switched on late, or again, does not begin at 1.
+        The number of each reading taken. After a late start or a restart, the first number is above 1.
     foreign : Counter
-        By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
+        The number of received frames that were ignored, by kind: frames of other protocols, or with a malformed
+        payload.
     """
 
     draw: ClassVar = {

@@ -69,7 +69,7 @@ class Dissemination(Speaker):
     adverts, requests, packets : int
         The messages that this node has sent.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
 
     Notes
     -----

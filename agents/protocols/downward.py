@@ -65,9 +65,9 @@ class Downward:
     routes : dict
         In storing mode {target: neighbour}; in non-storing mode, at the root, {target: parent}.
     received : dict
-        {number: `Heard`} of what came down to this node.
+        {number: `Heard`} of the downward messages that this node received.
     lost : dict
-        {number: reason} of what this node gave up; of datagrams {(origin, number): reason}.
+        {number: reason} of messages that this node gave up; {(origin, number): reason} of datagrams.
     daos : int
         Advertisements that this node has sent, those of others included.
     """

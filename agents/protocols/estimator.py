@@ -46,7 +46,7 @@ class LinkEstimator:
     beacon_window, data_window : int
         Beacons, and transmissions of data, of a sample.
     weight : float
-        Of the past in the moving averages, in [0, 1).
+        The weight of the past in the moving averages, in [0, 1).
 
     Attributes
     ----------

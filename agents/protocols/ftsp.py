@@ -52,15 +52,15 @@ class FTSP(Speaker):
     least : int
         Stamps that a node must have before it sends times.
     patience : int
-        Periods without a new beacon after which a node becomes the root; and for which a root that comes with a time of
-        its own must stay before the nodes that follow it call themselves synchronised.
+        Periods without a new beacon after which a node becomes the root. Nodes that follow a new root with a different
+        time count as synchronised only after this number of periods.
 
     Attributes
     ----------
     root : Hashable or None
         The root's name, as far as the node knows.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
 
     Notes
     -----

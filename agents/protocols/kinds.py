@@ -85,10 +85,10 @@ class Speaker(Cited, netsim.Part):
     Attributes
     ----------
     kinds : mapping
-        Of the class: {kind: form} of the frames that are its own. A form is a function that tells whether a payload is
-        as the protocol sends it.
+        Class attribute, {kind: form} of the protocol's frames. A form is a function that returns whether a payload is
+        well-formed.
     foreign : Counter
-        By kind, the frames that it heard and ignored: of other kinds, or of its own with a payload of another form.
+        The number of received frames that were ignored, by kind: of foreign kinds, or with a payload of the wrong form.
     """
 
     kinds: ClassVar[Mapping[str, Form]] = {}

@@ -44,8 +44,7 @@ class Learner(netsim.Part):
     Raises
     ------
     BadInput
-        If the method is no `SharingAgent`, or is one with a server or without rounds; or for a number outside its
-        range.
+        If the method is not a `SharingAgent`, has a server or no rounds, or a number is outside its range.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("state", "change", "sum", "edge", KEY, REPAIR)

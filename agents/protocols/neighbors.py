@@ -32,7 +32,8 @@ class Neighbor:
     arrives : float
         Moving average of the share of its frames that arrived here.
     is_heard : float or None
-        The share of this node's frames that arrived there, as the neighbour says; None if it has not said.
+        The share of this node's frames that the neighbour received, as reported by the neighbour; None without a
+        report.
     last : float
         When its last frame arrived, by the own clock (s).
     """
@@ -57,19 +58,19 @@ class Neighbors(Speaker):
     period : float
         Mean seconds between two hellos.
     size : int
-        Neighbours in the table, at most 64; while it is full, others stay out until one has been silent for
-        ``patience`` periods.
+        The capacity of the neighbour table, at most 64. While the table is full, a new neighbour is added only in place
+        of one that has been silent for ``patience`` periods.
     patience : int
         Periods after which a silent neighbour leaves the table.
     weight : float
-        Of the past in the moving averages, in [0, 1).
+        The weight of the past in the moving averages, in [0, 1).
 
     Attributes
     ----------
     table : dict
         {name: `Neighbor`}.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
     """
 
     draw: ClassVar = {"neighbors": Number(lambda a: len(a.table)), HELLO: Kind("hello")}

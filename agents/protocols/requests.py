@@ -42,7 +42,7 @@ class Requests(Speaker):
     asked, repeated, answered : int
         Requests, repetitions of requests, and answers that this node has sent.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
 
     Notes
     -----

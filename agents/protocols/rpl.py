@@ -82,7 +82,7 @@ class RPL(Collector):
     rank : int
         65535 is infinite.
     version : int
-        Of the DODAG.
+        The version of the DODAG.
     dios, dises : int
         Messages sent, probes among the DIOs.
     down : Downward or None
@@ -168,7 +168,7 @@ class RPL(Collector):
         Raises
         ------
         BadInput
-            If the kind is one of RPL's.
+            If the kind is reserved for RPL.
         """
         if kind != DATAGRAM and kind in self.kinds:
             raise check.refuse("kind", kind, "a kind of another part's")

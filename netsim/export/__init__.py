@@ -48,7 +48,7 @@ def export(log: Log, path: str | Path, format: str, *, about: About | None = Non
     about : About, optional
         The title, command and notes that the file holds.
     most : int, optional
-        Of pcapng: frames that it holds at most; default: all.
+        For pcapng: the maximal number of frames; default: all.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
     Raises
     ------
     BadInput
-        If the trace is not one of this version, or two of its agents have one name (1 and "1" have, in a file).
+        If the trace is of another version, or the names of two agents have the same text, such as 1 and "1".
     """
     reader, names, about = Reader(log), list(log.agents), about or About()
     scene = reader.scene
@@ -99,7 +99,7 @@ def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Pat
     Raises
     ------
     BadInput
-        As `graph_of` does; or if two agents have one name so.
+        As `graph_of` does; or if two agents get the same name.
     NetsimError
         If the file cannot be written.
     """

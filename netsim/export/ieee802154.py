@@ -84,13 +84,13 @@ def write_ieee802154(log: Log, path: str | Path, *, about: About | None = None, 
     about : About, optional
         The title, command and notes that the file begins with.
     most : int, optional
-        Of more frames only the first are written; default: all.
+        The maximal number of frames, counted from the first; default: all.
 
     Raises
     ------
     BadInput
-        If the trace has no log of a `netsim.Radio`, ``most`` cannot be used, or it has what no such file can hold: more
-        than 65,533 agents, or times of 2⁶⁴ ns (584 years).
+        If the trace has no log of a `netsim.Radio`, ``most`` cannot be used, or the trace exceeds the limits of the
+        format: more than 65,533 agents, or times of 2⁶⁴ ns (584 years).
     NetsimError
         If the file cannot be written.
     """

@@ -76,12 +76,12 @@ def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most
     about : About, optional
         The title, command and notes that the file begins with.
     most : int, optional
-        Of more frames some are left out (`netsim.replay.frames.Reader`); default: all are written.
+        The maximal number of frames; beyond it some are left out (`netsim.replay.frames.Reader`). Default: all.
 
     Raises
     ------
     BadInput
-        If the trace is not one of this version, ``most`` cannot be used, or it has what no such file can hold:
+        If the trace is of another version, ``most`` cannot be used, or the trace exceeds the limits of the format:
         more than 16,777,214 agents, or times of 2⁶⁴ ns (584 years).
     NetsimError
         If the file cannot be written.

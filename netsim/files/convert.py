@@ -50,7 +50,7 @@ def convert(path: str | Path, out: str | Path) -> Converted:
     Raises
     ------
     BadInput
-        If the file cannot be read, or holds what such a file cannot have.
+        If the file cannot be read, or violates the format.
     NetsimError
         If the file cannot be written.
     """

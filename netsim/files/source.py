@@ -97,8 +97,8 @@ class Source:
         Raises
         ------
         BadInput
-            If the content is no XML, declares an entity, or is too deep. A few declared entities can stand for
-            gigabytes of text ("billion laughs"), or for other files; the formats here have none.
+            If the content is not XML, declares an entity, or is nested too deeply. A few declared entities can stand
+            for gigabytes of text ("billion laughs"), or for other files; the formats here have none.
         """
         parser, depth, root = expat.ParserCreate(), 0, ""
 

@@ -63,7 +63,7 @@ class Packet(NamedTuple):
     hops : int
         The hop limit.
     headers : tuple of (int, bytes)
-        The extension headers: their number, and what follows their length.
+        The extension headers, each with its number and the bytes after its length.
     protocol : int
         `UDP` or `ICMP`.
     body : bytes

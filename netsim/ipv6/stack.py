@@ -64,8 +64,8 @@ class SixLowpan:
     Parameters
     ----------
     ports : mapping
-        {kind: UDP port} of kinds whose payloads are bytes, which are then all that a datagram carries: ``{"coap":
-        5683}``. Other kinds that parts declare get ports of their own, and their payloads are msgpack.
+        {kind: UDP port} of kinds whose payloads are bytes, sent as the whole content of a datagram: ``{"coap":
+        5683}``. Each other declared kind gets its own port, and its payloads are encoded with msgpack.
     prefix : str
         The /64 of routable addresses, which is context 0.
 
@@ -169,7 +169,7 @@ class Stack:
     Raises
     ------
     BadInput
-        If an agent has a MAC layer of its own, or two protocols have other packets for one kind.
+        If an agent has its own MAC layer, or two protocols have other packets for one kind.
     """
 
     def __init__(self, settings: SixLowpan, agents: Mapping[Any, Any], kinds: Sequence[str], mtu: int) -> None:

@@ -294,7 +294,7 @@ def empirical(table: str | Path | ArrayLike, mean: float = 0.0, jitter: float = 
     Raises
     ------
     BadInput
-        If there is no value, one is not finite or, in a file, no whole number of 16 bits, or a delay would be negative.
+        If there are no values, a value is not finite (in a file: not a 16-bit integer), or a delay would be negative.
     """
     mean, jitter = check.finite("mean", mean, low=0), check.finite("jitter", jitter, low=0)
     values = _read_distribution(Path(table)) if isinstance(table, str | Path) else check.vector("table", table)

@@ -441,7 +441,8 @@ def gemodel(
     good : float
         Probability of a loss in the good state, which netem calls 1−k.
     slot : float, optional
-        Seconds after which the chain takes a step, as in `gilbert_elliott`; default: with each frame or fragment.
+        Seconds from one step of the chain to the next, as in `gilbert_elliott`; default: a step with each frame or
+        fragment.
 
     Raises
     ------
@@ -499,7 +500,7 @@ def correlated(probability: float, correlation: float) -> Loss:
     Parameters
     ----------
     probability : float
-        The probability as netem is told, in [0, 1].
+        The probability given to netem, in [0, 1].
     correlation : float
         How much of each frame's number is that of the frame before, in [0, 1).
     """

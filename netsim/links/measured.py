@@ -159,14 +159,14 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
     graph : Graph
         The graph. An undirected edge becomes two links with equal settings.
     link : Link, optional
-        The settings of all links in what their edges do not say; default: an ideal link.
+        The settings that edges do not specify; default: those of an ideal link.
     speed : float
-        How far a signal goes in a second, in metres: 2e8 is some two thirds of the speed of light, as in fibre.
+        The speed of the signal in m/s: 2e8 is about two thirds of the speed of light, as in fibre.
 
     Raises
     ------
     BadInput
-        If an attribute cannot be such a setting.
+        If an attribute is not valid for its setting.
     """
     check.instance("graph", graph, nx.Graph, "a networkx graph")
     usual, metres = Link() if link is None else link, check.finite("speed", speed, above=0)

@@ -202,11 +202,11 @@ class Loopback(ThreadingHTTPServer):
     Parameters
     ----------
     name : str
-        What messages call it.
+        The name in messages.
     answer : callable
-        Returns the answer to what stands behind the token in the address of a GET; None: nothing is there.
+        Returns the reply to a GET, given the address after the token; None: not found.
     act : callable, optional
-        Returns the answer to a POST of a JSON value by a page of its own. Others are refused.
+        Returns the reply to a POST of a JSON value from the server's own pages; other POSTs are rejected.
 
     Attributes
     ----------
