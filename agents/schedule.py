@@ -148,9 +148,9 @@ else:
         Parameters
         ----------
         default : float or schedule, optional
-            What the field is if it is not given; default: it must be.
+            The value of a missing field; default: the field is required.
         low, above : float, optional
-            The least value, or one that it must exceed; default: none.
+            The least value, or an exclusive lower bound; default: none.
 
         Raises
         ------

@@ -51,15 +51,15 @@ class Agent:
     Attributes
     ----------
     needs_links_both_ways : bool
-        Whether a network of such agents must have no link without a link back; `netsim.Network.run` refuses one. A
+        Whether these agents require links in both directions; `netsim.Network.run` rejects a one-way link. A
         subclass may set it; False by default.
     background : bool
-        Whether it is part of the world, not of what is studied: a run ends without it, and the run's agents, rows,
-        states and tables of airtime and energy leave it out. A subclass may set it; False by default.
+        Whether the agent belongs to the environment and is not itself studied: a run ends without it, and the run's
+        agents, rows, states and tables of airtime and energy leave it out. A subclass may set it; False by default.
     draw : dict
-        Of the class: how its states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent": Edge()}``.
-        A run that keeps a trace or is shown live watches them. Agents may come to have a state late; one that no agent
-        of its class ever had is refused at the run's end: its name may be misspelled.
+        Class attribute: how the agent's states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent":
+        Edge()}``. A run that keeps a trace or is shown live watches them. Agents may set a state late, but if no agent
+        of the class ever sets it, the run ends with an error, because the name may be misspelled.
     """
 
     _netsim: Context
@@ -256,12 +256,12 @@ class Agent:
         raw_data : bool
             Whether the payload contains raw data samples, whose bits are then also counted as raw-data bits.
         label : str, optional
-            What stands on the message's arrows in a replay, at most 40 characters; "" for nothing. By default the
-            payload, if it is a number, a str, or a list, tuple, dict or set of such, of at most 16 characters as text.
-            It is not sent.
+            The text on the message's arrows in a replay, at most 40 characters; "" for none. By default the payload, if
+            it is a number, a str, or a list, tuple, dict or set of these, of at most 16 characters as text. The label
+            is not sent.
         everyone : bool
-            With ``Network(routing=...)``: send it to all nodes, each of which passes it on over the tree of the routes
-            to this agent, so that it crosses as many links as there are other nodes. Default: to the neighbours.
+            With ``Network(routing=...)``: send the message to all nodes. Each node forwards it along the tree of the
+            routes to this agent, so that it crosses one link per other node. Default: only to the neighbours.
 
         Returns
         -------
@@ -389,8 +389,8 @@ class Agent:
         Parameters
         ----------
         seconds : float, optional
-            How long; by default the next of the network's compute times for this node, which are those that it takes in
-            its rounds 1, 2, ….
+            The duration; by default the next of the network's compute times for this node, in the order of its rounds
+            1, 2, ….
 
         Raises
         ------

@@ -61,32 +61,33 @@ class Deployment:
     least : float
         The probability from which on two motes are neighbours, in (0, 1).
     weakest_db : float
-        What is received so many dB under the noise floor is left out. At 10 dB it raises the noise by 0.4 dB. More is
-        more exact, and takes more memory and time.
+        Signals this number of dB below the noise floor are neglected. A signal 10 dB below raises the noise by 0.4 dB.
+        Larger values are more exact, and take more memory and time.
     moves : iterable of Move
         `netsim.faults.Move`, as from `netsim.mobility`. Shadowing belongs to a pair of motes and stays as they move.
     roaming : sequence
-        The motes that `netsim.Network.move` may put anywhere. Ways that are known before are better given as ``moves``:
-        what a roaming mote broadcasts is a link message to every other mote, and `lost` where it is out of range.
+        The motes that `netsim.Network.move` may place anywhere. Give movements that are known in advance as ``moves``,
+        which costs less: each broadcast of a roaming mote is a link message to every other mote, and `lost` at motes
+        out of range.
     power_dbm : mapping
         {node: dBm}: the transmit powers that differ from the phy's.
     interferers : mapping
-        {name: Interferer} of `netsim.interferers`: what else is on the air. They are nodes of the network, but
-        no motes: nobody is their neighbour, each run makes their agents, and its results leave them out.
+        {name: Interferer} of `netsim.interferers`: other sources on the air. They are nodes of the network, but not
+        motes: they have no neighbours, each run creates their agents, and its results leave them out.
     start : float or mapping
-        When motes are switched on, in seconds: {node: time}, or one number, up to which each mote's time is drawn.
+        The time (s) at which motes are switched on: {node: time}, or the upper limit of times drawn uniformly.
     warm_up : float
         For how long (s) a network starts up before it is measured, for scripts and studies.
     roles : mapping
         {node: role}, for scripts. The network treats all alike.
     drift_ppm, offset : float or mapping
-        How wrong clocks are, as `netsim.faults.ClockSkew` has it: so many parts in a million slow (negative: fast), and
-        so many seconds behind; {node: value}, or one number: each mote's drift is drawn uniformly from ±``drift_ppm``,
+        Errors of the clocks, as in `netsim.faults.ClockSkew`: the drift in parts per million (positive: slow), and the
+        seconds behind. Either {node: value}, or one number: each mote's drift is drawn uniformly from ±``drift_ppm``,
         its offset from 0 to ``offset``.
     connected : bool
-        Whether all motes must be connected. With False motes may hear nobody, or only some others.
+        Whether all motes must be connected. With False, the network may have several parts.
     seed : int
-        Of shadowing and clocks: one seed is one site, on which the network's seeds are runs.
+        The seed of shadowing and clocks. One seed is one site; the network's seeds are runs on it.
 
     Raises
     ------
@@ -227,7 +228,7 @@ class Deployment:
         Raises
         ------
         BadInput
-            If the file is missing, or has what it cannot have, in one line with the file's name and line.
+            If the file is missing or invalid; the message has the file's name and line.
         """
         site = Site(path, changes or {})
         with site.at(""):
@@ -372,7 +373,7 @@ class Deployment:
         Raises
         ------
         BadInput
-            If there is no such mote.
+            If the mote is unknown.
         """
         if node in self.interferers:
             return self.places[node]
@@ -444,7 +445,7 @@ class Deployment:
             Another radio than the preset's, as `dataclasses.replace` makes it (a duty cycle, batteries). Its powers
             and its phy are those of the deployment.
         faults : iterable of Fault
-            What else happens, as `netsim.faults.Join` for a mote that is switched on later.
+            Further faults, such as `netsim.faults.Join` for a mote that is switched on later.
         **options
             The other arguments of `Network`, such as ``seed``.
 

@@ -83,7 +83,7 @@ class TSCH(Mac):
     hops : int or None
         From the root; None before the node has joined.
     joined_at : float or None
-        When it joined first, by its own clock (s).
+        The time of its first join, on its own clock (s).
     joins : int
         How often it joined.
 

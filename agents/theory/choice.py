@@ -132,8 +132,8 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
     Raises
     ------
     BadInput
-        If no theorem chooses parameters of these agents; the message says why. With "best", also if an exact rate
-        exists and N·D exceeds 400, because the search would take too long.
+        If no theorem chooses parameters of these agents; the message states the reason. With "best", also if an exact
+        rate exists and N·D exceeds 400, because the search would take too long.
     """
     check.one_of("by", by, BY)
     chosen: dict[str, float] = {}
@@ -163,7 +163,7 @@ def admissible(
     Raises
     ------
     BadInput
-        If no theorem has a range of a parameter; the message says why.
+        If no theorem has a range of a parameter; the message states the reason.
     """
     chosen: dict[str, float] = {}
     with suppress(BadInput):

@@ -28,8 +28,8 @@ class Chosen:
     Raises
     ------
     BadInput
-        For another ``by``. Before a run: where no theorem chooses the parameter, or none speaks of the network; and
-        where agents are made without their network, as for deployments.
+        For an unknown ``by``. Before a run: if no theorem chooses the parameter, or none applies to the network, or
+        agents are created without their network, as for deployments.
     """
 
     by: str = "guaranteed"

@@ -52,7 +52,7 @@ def make(
     agents : int
         Number of servers.
     version : str
-        "right", or one of three mistakes: "turncoat", "forgetful", "half".
+        "right", or one of three faulty versions: "turncoat", "forgetful", "half".
     shortest : float
         A server waits for a leader at least so long, in seconds.
     longest : float

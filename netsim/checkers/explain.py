@@ -24,10 +24,10 @@ class Contradiction:
     Attributes
     ----------
     operations : list of Operation
-        Those that contradict each other. In a long history the one that does not fit, those under way meanwhile, and
-        the last one that changed something before.
+        The operations that contradict each other. In a long history: the first that does not fit, those concurrent with
+        it, and the last change before it.
     before : int
-        How many came before, on which the contradiction rests as well.
+        The number of earlier operations, on which the contradiction also depends.
     """
 
     operations: list[Operation]
@@ -56,9 +56,9 @@ def contradiction(operations: Iterable[Operation], model: Model, *, timed: bool 
     Raises
     ------
     BadInput
-        If the model has no such operation.
+        If the model lacks the operation.
     Undecided
-        If that takes more than 25,000 steps, some two seconds: the question is NP-complete.
+        If the search takes more than 25,000 steps, about two seconds: the problem is NP-complete.
     """
     by_key: dict[Hashable, list[Call]] = {}
     for each in operations:

@@ -54,7 +54,7 @@ def linearizable(model: Model = register, initial: Hashable = None) -> type[Inva
     Parameters
     ----------
     model : Model
-        `register` (each key of a key–value store is one), `mutex`, `queue`, or one's own.
+        `register` (each key of a key–value store is one), `mutex`, `queue`, or a user-defined model.
     initial : Hashable, optional
         The first state, if not the model's.
 
@@ -75,7 +75,7 @@ def serializable(initial: Mapping[Any, Any] | None = None) -> type[Invariant]:
     Parameters
     ----------
     initial : mapping, optional
-        What the store holds first.
+        The initial content of the store.
     """
     first = None if initial is None else frozenset(check.mapping("initial", initial).items())
     return _explained(_beginning(transactions, first), timed=False)
@@ -184,7 +184,7 @@ def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> typ
     Parameters
     ----------
     decided : callable
-        What an agent has decided; None: nothing yet.
+        The agent's decision; None before it decides.
     all_decide : bool
         Whether all must have decided at the end.
     """
@@ -221,7 +221,7 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
     Parameters
     ----------
     state : callable
-        What they have in common.
+        The shared state.
     alive : callable, optional
         Whether an agent counts; by default all do.
     """

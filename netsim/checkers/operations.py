@@ -24,9 +24,9 @@ class Operation:
     Attributes
     ----------
     agent : Hashable
-        Who called.
+        The calling agent.
     name : str
-        What was called, a word of the model: ``"read"``.
+        The name of the called operation in the model, such as ``"read"``.
     value, key : object
         With which value, and on which key.
     number : int
@@ -36,7 +36,7 @@ class Operation:
     outcome : {"ok", "failed", "unknown"}
         Whether it took effect.
     result : object
-        What it returned.
+        The returned value.
     """
 
     __slots__ = ("_told", "agent", "end", "key", "name", "number", "outcome", "result", "start", "value")

@@ -33,9 +33,9 @@ class Order:
     Parameters
     ----------
     model : Model
-        What explains a result.
+        The model to explain results by.
     steps : int
-        Of all searches together, at most.
+        The maximal number of steps of all searches together.
     """
 
     def __init__(self, model: Model, steps: int) -> None:

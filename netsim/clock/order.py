@@ -78,11 +78,11 @@ class Choice(NamedTuple):
     taken, among : int
         Which of the things was first, from 0, in asyncio's order; and how many there were.
     kind : {"step", "frame", "agent"}
-        What the things are: steps of tasks, timers and callbacks; frames of several links; or agents.
+        The kind of things to choose among: steps of tasks, timers and callbacks; frames of several links; or agents.
     words : str
         The choice in words, unless asyncio's order makes the same.
     things : tuple of str
-        What tells the things apart: names of tasks, senders, or agents.
+        The keys of the things: names of tasks, senders, or agents.
     """
 
     agent: Hashable
@@ -116,7 +116,7 @@ class Hold(NamedTuple):
     time : float
         The simulated time in seconds.
     thing : str
-        The name of the task, or what else `Choice.things` has.
+        The key of the chosen thing in `Choice.things`, such as the task's name.
     words : str
         The hold in words.
     """
@@ -142,9 +142,9 @@ class Order:
     Parameters
     ----------
     seed : int, optional
-        Draws the choices, for each agent from a stream of its own.
+        The seed of the choices; each agent has its own stream.
     method : {"random", "priorities"}
-        "random" takes each thing with the same chance. "priorities" gives each task and each link a priority, which
+        "random" chooses uniformly. "priorities" gives each task and each link a priority, which
         ``changes`` times drops below all others: it keeps a task waiting for long (Burckhardt et al. 2010, "A
         randomized scheduler with probabilistic guarantees of finding bugs").
     changes : int
@@ -163,7 +163,7 @@ class Order:
     holds : list of Hold
         The holds of the last run that kept something waiting, in words.
     tells : bool
-        Whether to put what is recorded into words, which takes longer than to record it.
+        Whether to describe recorded choices as text, which takes longer than to record them.
 
     Raises
     ------
@@ -292,11 +292,11 @@ class Chooser:
     agent : Hashable
         The agent's name.
     kind : {"step", "frame", "agent"}
-        What it chooses among.
+        The kind of things to choose among.
     note : callable
-        Called with what a schedule changes, in words.
+        Called with a description of each change by a schedule.
     priorities : dict, optional
-        Priorities that choosers share, by what tells things apart.
+        Priorities shared by choosers, by the things' keys.
 
     Attributes
     ----------
@@ -307,12 +307,12 @@ class Chooser:
     is_settled : bool
         Whether a choice is only the highest priority, as none changes any more.
     is_numbered : bool
-        Whether choices are recorded, or taken from a schedule; else they need no number.
+        Whether choices are recorded, or read from a schedule; only then are they numbered.
     holds : dict
         The agent's holds, as {time: {thing: Hold}}; those of all agents, if it chooses among agents.
     moved : set of float
-        The times (s) at which it has put frames into another order than that of their links. Frames of such a time that
-        are settled later come after them.
+        The times (s) at which it has reordered frames of different links. Frames of the same time that are settled
+        later follow them.
     """
 
     def __init__(
@@ -486,15 +486,15 @@ class _AgentQueue:
     Attributes
     ----------
     name : str
-        The agent, as choices among agents tell it from others.
+        The agent's key in choices among agents.
     turns : Chooser or None
         Chooses which agent acts when this one has its turn, if such choices are made.
     handles : list
         The callbacks of the first segment, in asyncio's order.
     things : list
-        What each of the first of them lets go on (`_thing`); found out when there is a choice.
+        The thing that each of the first callbacks continues (`_thing`), computed when a choice is due.
     keys : list of str
-        What tells the things apart; empty if the chooser does not ask for it.
+        The keys of the things; empty if the chooser does not need them.
     ranks : list of float
         The priorities of the first of them, for the chooser.
     special : int

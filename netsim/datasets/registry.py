@@ -28,19 +28,19 @@ class Dataset:
     name : str
         By which studies and `find` know it.
     title : str
-        What it holds, in a few words.
+        A short description.
     suffix : str
-        How its file's name ends: .csv.gz, .npz, or .csv of what ships with netsim.
+        The suffix of its file: .csv.gz, .npz, or .csv for tables included in netsim.
     source : str
-        Where it is published, for people.
+        The address of the publication's page.
     licence, citation : str
-        The terms that its source states, and what to cite.
+        The terms stated by the source, and the publication to cite.
     addresses : tuple of str
-        Where the original files are; empty if they cannot be fetched.
+        The addresses of the original files; empty if they cannot be downloaded.
     prepare : function, optional
         Makes the table of the originals.
     sha256 : str
-        Of the prepared content; "" if it is not known.
+        The digest of the prepared content; "" if unknown.
     why_not : str
         Why netsim cannot fetch it.
     """

@@ -43,7 +43,7 @@ def find(name: str) -> Path:
     Raises
     ------
     BadInput
-        If there is no such set.
+        If the set is unknown.
     Missing
         If it is not on this machine.
     """
@@ -128,7 +128,7 @@ def get(
     Raises
     ------
     BadInput
-        If there is no such set, it cannot be fetched, the originals are not what they must be, or pooch is missing.
+        If the set is unknown or cannot be downloaded, the original files have wrong digests, or pooch is missing.
     NetsimError
         If an address cannot be read, or the cache cannot be written.
     """

@@ -40,7 +40,7 @@ def field(seed: int = SEED) -> "tuple[pd.DataFrame, pd.DataFrame]":
     Parameters
     ----------
     seed : int
-        Of the places and of all deviations.
+        The seed of the places and of all deviations.
 
     Returns
     -------
