@@ -516,7 +516,7 @@ class Network:
         Parameters
         ----------
         agents : mapping
-            {node: Agent}, with one newly created agent for each node of the graph. Agents that have run are refused,
+            {node: Agent}, with one newly created agent for each node of the graph. Agents that have run are rejected,
             because they would continue from their last state. To continue from that state, pass deep copies
             (`copy.deepcopy`).
         probes : sequence of callables
@@ -545,10 +545,11 @@ class Network:
             counts only the frames that this process saw.
         workers : int
             The number of processes over which the run is spread, in virtual time. The results are the same, and each
-            process holds its share of the links. ``docs/scale.md`` tells when it pays, and what cannot be split.
+            process holds its share of the links. ``docs/scale.md`` describes when workers save time, and which runs
+            cannot be split.
         dask : str, optional
-            The address of a Dask scheduler, ``tcp://host:8786``, whose workers these processes are; default: processes
-            of this machine.
+            The address of a Dask scheduler, ``tcp://host:8786``, whose workers run these processes; default: processes
+            on this machine.
         clock : {"virtual", "wall"}
             "virtual" advances simulated time from event to event; "wall" runs it ``speed`` times as fast as real time.
         speed : float
@@ -557,10 +558,10 @@ class Network:
             Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
             many models may cost more than their rounds. Default: 1.
         order : int or Order, optional
-            What an agent does first of all that it could do at one instant: drawn from this seed, or as a
-            `netsim.testing.Order` tells. Default: what became ready first.
+            The order of an agent's steps at equal times: drawn from this seed, or given by a `netsim.testing.Order`.
+            Default: the order in which they became ready.
         deliveries : bool
-            Keep what each agent hears (`Run.deliveries`), with payloads.
+            Whether to record the messages that each agent receives (`Run.deliveries`), with payloads.
 
         Raises
         ------

@@ -46,8 +46,8 @@ class Profile:
         Raises
         ------
         BadInput
-            If the file is missing, has no column but ``node``, an unknown one or one of two that say the same, or a
-            cell cannot be used, or two rows give a node different capacities.
+            If the file is missing, has only the column ``node``, an unknown column, or two columns of the same meaning;
+            or if a cell is invalid, or two rows give different capacities of a node.
         """
         found: tuple[dict[Hashable, Any], ...] = ({}, {}, {}, {})
         uplink, downlink, seconds, online = found

@@ -20,13 +20,13 @@ class Call(NamedTuple):
     Attributes
     ----------
     node : str
-        The test, as the command line takes it.
+        The test's identifier on the command line.
     seed : int or None
         The only seed to try; None: those of the test.
     at, order : str or None
-        Faults and order in words, in place of drawn ones; None: those are drawn.
+        Faults and order as text; None: they are drawn.
     folder : Path or None
-        Where replays are written; None: nowhere.
+        The folder for replays; None: replays are not written.
     """
 
     node: str

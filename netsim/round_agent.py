@@ -166,7 +166,7 @@ class HeardByAll(list[Heard]):
         Raises
         ------
         AgentError
-            If an agent heard something else than arrays of the shape of its state.
+            If an agent received anything but arrays of the shape of its state.
         """
         total = np.zeros((len(self), *self._shape))
         for place, each in enumerate(self):
@@ -228,7 +228,7 @@ class StateAgent(RoundAgent):
         states : float64 array, shape (agents, …)
             The states, a new array, which may be changed in place.
         heard : HeardByAll
-            What each agent heard.
+            The messages that each agent received.
 
         Returns
         -------

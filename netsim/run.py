@@ -48,11 +48,11 @@ class Run:
     watch : Watch or None
         Keeps `states`.
     costs : list of dict
-        Of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for the
-        others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
+        The costs of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for
+        the others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
     hash_seed : int or None
         Python's hash seed, on which the order of a set of texts depends (``PYTHONHASHSEED``); None if it was not fixed,
-        so that a program that sends in the order of such a set does not repeat.
+        so that a program that sends in the order of such a set is not reproducible.
     """
 
     def __init__(
@@ -280,10 +280,10 @@ class Run:
         most : int
             Maximum number of frames shown; the page reports the omitted frames and counts all frames.
         draw : mapping, optional
-            {watched state: how it is drawn}, of `netsim.draw`; None: not at all. It precedes what was declared before.
+            {watched state: how it is drawn}, of `netsim.draw`; None: not drawn. It overrides earlier declarations.
         follow : str, optional
             A word of frames' labels, such as a reading ("12:3") or a command, or a kind of message, such as a token:
-            the film goes where it goes, and its path is lit.
+            the film follows these frames, and highlights their path.
 
         Raises
         ------
@@ -320,9 +320,9 @@ class Run:
         view : str, optional
             "map" or "spacetime"; by default a film shows the map, a picture the space–time diagram.
         begin, end : float, optional
-            From when until when (s); a map as a picture is that of ``begin``. A film of the map shows all between them
-            if that takes at most 24 s, else the moments of most weight. A diagram shows by default a run of at most
-            400 frames (with few agents 100), of another the beginning.
+            The begin and end (s). A still map shows the time ``begin``. A film of the map shows the whole interval if
+            that takes at most 24 s, otherwise the most important moments. By default a diagram shows a whole run of at
+            most 400 frames (100 with few agents), and otherwise its beginning.
         theme : str, optional
             "light" or "dark"; by default light, and an SVG follows its reader's colour scheme.
         size : (int, int), optional

@@ -70,7 +70,7 @@ class Finding:
     seed : int
         The seed of the run.
     faults : Faults
-        The faults that it takes, beside those of the network itself: none can be left out.
+        The necessary faults, in addition to the network's own faults.
     drawn : Faults
         The faults with which the violation was first seen.
     time : float
@@ -87,11 +87,11 @@ class Finding:
     seeds, runs : int
         How many seeds were tried, and how many runs the shrinking took.
     again : str
-        The command of the shell that repeats the run; if ``make`` is not in a file of its own, its call.
+        The command of the shell that repeats the run; if ``make`` is not in a file, the Python call.
     error : BaseException or None
-        What was raised; None if the invariant returned False.
+        The raised error; None if the invariant returned False.
     order : tuple of Choice or Hold
-        In what the order differs from asyncio's: none can be left out.
+        The necessary differences from asyncio's order.
     drawn_order : int
         In how many choices it differed when the violation was first seen.
     """
@@ -167,23 +167,22 @@ def search(
         `netsim.Network.run`, such as ``{"until": 5.0}``, as ``netsim lab`` takes it. It is called for each run.
     invariant : callable or class
         ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose first
-        line is kept; if it returns None or True, it holds. Of a class each run has an object of its own, which may
-        remember; if it has a method ``at_end(agents)``, that is called in the same way when the run is over.
+        line is kept; if it returns None or True, it holds. If it is a class, each run gets a new object, which may keep
+        state; its method ``at_end(agents)``, if any, is called in the same way when the run is over.
     seeds : iterable of int
         The seeds to try, in this order.
     faults : mapping, callable or iterable of Fault, optional
-        What happens beside the network's own faults: arguments of `Faults.draw`, ``dict(until=5.0, crashes=2)``, whose
+        Faults in addition to the network's own: arguments of `Faults.draw`, ``dict(until=5.0, crashes=2)``, whose
         seed is that of the run; a function of graph and seed that returns faults; or the same faults for all seeds.
         Default: none.
     order : bool or {"random", "priorities"}
-        Whether the order of what an agent could do at one instant is drawn, too, with the seed of the run, and how
-        (`netsim.testing.Order`); True: the one or the other, by the seed. The first seed is tried in asyncio's order
-        before.
+        Whether and how (`netsim.testing.Order`) the order of an agent's steps at equal times is also drawn, with the
+        seed of the run. True: the seed selects the way. The first seed is first tried in asyncio's order.
 
     Raises
     ------
     BadInput
-        If an argument cannot be used; also if a run refuses what ``make`` returns, or the faults.
+        If an argument is invalid, or a run rejects the faults or the result of ``make``.
     NetsimError
         If the invariant raises another error, or the run of a seed does not repeat.
     """
@@ -227,7 +226,7 @@ class Program(Protocol):
     Attributes
     ----------
     name : str
-        What errors call it.
+        The name in errors.
     """
 
     name: str
@@ -427,7 +426,7 @@ class _Guard:
     time : float
         When it was called last, in seconds.
     error : AssertionError or None
-        What it raised.
+        The raised error.
     """
 
     def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
@@ -537,7 +536,7 @@ def explore(
     deviations : int, optional
         The most changes of asyncio's order in a run. Default: any number.
     limit : int
-        The most runs, without those that shrink what is found.
+        The maximal number of runs, without those that shrink a finding.
 
     Raises
     ------

@@ -72,7 +72,7 @@ def simulate(
     order : bool or {"random", "priorities"}
         As for `netsim.testing.search`.
     invariant : callable or class, optional
-        What must hold at each instant, as for `netsim.testing.search`, such as those of `netsim.checkers`.
+        The property to check at each instant, as for `netsim.testing.search`, such as those of `netsim.checkers`.
 
     Raises
     ------

@@ -46,7 +46,7 @@ def networks(
     faults : callable, optional
         Returns the strategy of the faults of a graph, such as ``partial(faults, until=5.0)``; by default none.
     settings : object
-        Further arguments of `netsim.Network`; one that is given, such as ``link``, is not drawn.
+        Further arguments of `netsim.Network`; given settings, such as ``link``, are not drawn.
 
     Raises
     ------

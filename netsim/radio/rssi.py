@@ -49,7 +49,7 @@ def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: 
     Raises
     ------
     BadInput
-        If the file has no such columns, a power is no number from −200 to 50, or no two nodes are neighbours.
+        If the file lacks these columns, a power is not a number from −200 to 50, or no two nodes are neighbours.
     """
     check.instance("preset", preset, presets.Preset, "a Preset, as netsim.presets.ieee802154()", optional=True)
     given = presets.ieee802154() if preset is None else preset

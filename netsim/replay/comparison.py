@@ -27,14 +27,14 @@ def compare(
     path : str or Path
         The file; an existing one is replaced once the new one is complete.
     names : sequence of str, optional
-        What each run is called, as ``["with the cut", "without"]``; by default run 1, run 2.
+        The names of the runs, such as ``["with the cut", "without"]``; by default run 1, run 2.
     title : str
         The title of the page.
 
     Raises
     ------
     BadInput
-        If there are not two or three runs, one has no trace, or names are not as many.
+        If there are not two or three runs, a run has no trace, or the number of names differs from that of the runs.
     NetsimError
         If the file cannot be written.
     """

@@ -85,14 +85,14 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
     ----------
     run : RunHistory
     follow : str, optional
-        What is followed: see `followed`. Its flights keep their second, and others are shortened.
+        The frames to follow (`followed`). Their flights take a second of film; other flights are shortened.
     pace : float, optional
-        Simulated seconds in a second of film, throughout: then the film neither waits nor stands.
+        A constant number of simulated seconds per second of film, without pauses.
 
     Raises
     ------
     BadInput
-        If no frame carries what is followed.
+        If there are no frames to follow.
     """
     moments = _moments(run)
     path = None if follow is None else followed(run, follow)

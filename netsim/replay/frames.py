@@ -64,7 +64,7 @@ class Reader:
     omitted : str
         One sentence on the frames that are not shown; empty if all are.
     scene : RunMetadata
-        That of the trace.
+        The scene of the trace.
     shown : int
         The number of frames that are read.
 

@@ -61,8 +61,8 @@ class Wanted:
         "map" or "spacetime"; by default a film shows the map, and a still picture the space–time diagram.
     begin, end : float, optional
         In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). A film of the map
-        shows all between them if that takes at most 24 s of film (`netsim.replay.film`), else the moments of most
-        weight. A diagram shows by default all of a run with at most 400 frames (with few agents 100), else its
+        shows all between them if that takes at most 24 s of film (`netsim.replay.film`), otherwise the most important
+        moments. A diagram shows by default all of a run with at most 400 frames (with few agents 100), else its
         beginning.
     theme : str, optional
         "light" or "dark"; by default a picture is light, and an SVG follows the reader's colour scheme.
@@ -133,7 +133,7 @@ def write_picture(
     Parameters
     ----------
     meta, columns : mapping
-        The run, as `netsim.replay.html.html` has it.
+        The run, as for `netsim.replay.html.html`.
     path : str or Path
         Ends in .gif, .mp4, .svg or .png.
     wanted : Wanted
@@ -143,7 +143,7 @@ def write_picture(
     Raises
     ------
     BadInput
-        If the run has no such time, or the format needs what is not there.
+        If the time is outside the run, or the run lacks data that the format needs.
     NetsimError
         If the file cannot be written.
     """

@@ -27,7 +27,7 @@ class Still:
     Parameters
     ----------
     meta, columns : mapping
-        The run, as `netsim.replay.html.html` has it.
+        The run, as for `netsim.replay.html.html`.
     view : str
         "map" or "spacetime".
     theme : str

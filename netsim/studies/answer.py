@@ -39,7 +39,7 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
     Parameters
     ----------
     text : str
-        With fields in braces as `str.format` has them, one of which at least is a number or an interval.
+        A text with fields in braces as for `str.format`, at least one of which is a number or an interval.
     fields : mapping
         By the names of fields: numbers that were measured, intervals as pairs of numbers, and words. A number that is
         not 0 or 100 is not rounded to that.

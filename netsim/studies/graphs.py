@@ -23,8 +23,8 @@ class OwnTopology:
     Parameters
     ----------
     topology : str
-        A file with the graph, in place of the random one (docs/files.md has the formats): it must be connected, and
-        have a node for each agent. Nodes are numbered in the order of the file.
+        A file with the graph, in place of the random one (docs/files.md has the formats): the graph must be connected,
+        with one node for each agent. Nodes are numbered in the order of the file.
     """
 
     topology: str | None = None

@@ -67,16 +67,16 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
     Parameters
     ----------
     values : array, shape (n,)
-        One of each repetition, independent of one another.
+        The values of independent repetitions, one each.
     of : {"mean", "median"}
-        What the interval is of.
+        The statistic that the interval is for.
     share : float
         In (0, 1).
 
     Returns
     -------
     low, high : float
-        NaN where there are too few values for an interval: one of a mean, under six of a median at 95 %.
+        The ends of the interval; NaN if there are too few values: one for a mean, fewer than six for a median at 95 %.
 
     Raises
     ------
@@ -154,14 +154,14 @@ def interval(
     Parameters
     ----------
     frame : DataFrame
-        As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
+        A table from `load` or `compare`; the columns before ``algorithm`` are settings.
     value : str
         The measure's column. A run that did not survive counts with the worst value, ∞ of an error
         (`netsim.studies.outcome`); one that did and has no value was not measured, and is left out.
     by : sequence of str
         Columns by which groups differ: all settings with several values, except the seed.
     of : {"mean", "median"}
-        What the interval is of.
+        The statistic that the interval is for.
     share : float
         In (0, 1).
     over : {"seed", "data_seed", "graph_seed", "loss_seed"}

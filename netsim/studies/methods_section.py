@@ -47,14 +47,14 @@ def methods_section(folder: "str | Path | Results", format: str = "text") -> str
     Parameters
     ----------
     folder : str, Path or Results
-        What `netsim run` or `netsim sweep` wrote, of a study or an experiment; or an experiment's results.
+        A folder written by `netsim run` or `netsim sweep`, for a study or an experiment; or an experiment's results.
     format : {"text", "latex"}
         As text with numbered references, or as LaTeX with ``\\cite`` and ``thebibliography``.
 
     Raises
     ------
     BadInput
-        If it is neither, or not whole, or for another format.
+        If the folder is of another sort or incomplete, or the format does not suit it.
     """
     check.one_of("format", format, FORMATS)
     found = _found(folder) if isinstance(folder, str | Path) else OfExperiment(folder.about, folder.runs)

@@ -57,7 +57,7 @@ def paired(
     Parameters
     ----------
     frame : DataFrame
-        As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
+        A table from `load` or `compare`; the columns before ``algorithm`` are settings.
     value : str
         The measure's column.
     reference : object

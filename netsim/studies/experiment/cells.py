@@ -53,9 +53,9 @@ class Measured:
     read : dict
         SHA-256 of each file that was read, by name.
     about : dict
-        Versions of netsim and of what the last digits depend on.
+        The versions of netsim and of all packages that influence the last digits.
     doubts : list of str
-        What the algorithm says of its parameters (`doubts`).
+        The algorithm's warnings about its parameters (`doubts`).
     """
 
     table: "pd.DataFrame | Path"
@@ -99,7 +99,7 @@ class Cell:
     measure, after : tuple of callable
         Probes of the agents, and measures of the whole run.
     ending : Ending
-        The rule by which the error says how the run ended.
+        The rule that determines from the error how the run ended.
     error : str or None
         The column that is the error; default: the first that the problem measures.
     method_name : str

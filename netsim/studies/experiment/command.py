@@ -340,7 +340,8 @@ def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between 
     Raises
     ------
     BadInput
-        For an unknown method, parameter or path, one that holds no number, two ranges of one, or text of another form.
+        For an unknown method, parameter or path, a parameter that is not a number, two ranges of one parameter, or
+        malformed text.
     """
     given = dict[str, Between | None]()
     for text in over:

@@ -74,13 +74,14 @@ class Experiment:
     Parameters
     ----------
     methods : mapping or method
-        What is compared, by name: each a `Method`, a class of agents, or a function of a `Setup` that returns agents.
+        The methods to compare, by name: each a `Method`, a class of agents, or a function of a `Setup` that returns
+        agents.
     problem : Problem, function or mapping, optional
-        What is learned, or several by name: each a `Problem`, or a function of the seed that returns costs, a graph or
-        None, and a measure. Default: nothing, as for protocols.
+        The learning problem, or several by name: each a `Problem`, or a function of the seed that returns costs, a
+        graph or None, and a measure. Default: no problem, as for protocols.
     networks : network or mapping, optional
-        Over what, or several by name: each `Links`, a `Link`, a graph, measured links, a `Deployment`, or a function of
-        a `Setup` that returns a `Network`. Default: ideal links on the problem's graph.
+        The network, or several by name: each `Links`, a `Link`, a graph, measured links, a `Deployment`, or a function
+        of a `Setup` that returns a `Network`. Default: ideal links on the problem's graph.
     seeds : sequence of int or Seeds
         The runs of each combination.
     rounds : int or None
@@ -96,10 +97,10 @@ class Experiment:
     names : mapping
         Short names of paths, which columns and flags have: {"loss": "network.link.loss"}; of several paths a list.
     error : str, optional
-        The column that is the error: it says how runs ended, and is what results are about. Default: the first that
-        the problem measures.
+        The column of the error, which determines how runs ended, and which results compare. Default: the first measure
+        of the problem.
     ending : Ending
-        The rule by which the error says how a run ended.
+        The rule that determines from the error how a run ended.
     files : sequence of path
         Other files that belong to the experiment; copies are kept with its results.
     settings : mapping
@@ -107,14 +108,14 @@ class Experiment:
     spent : frozenset of int
         Seeds that are refused, because something was chosen on them.
     tuning : mapping
-        How `tune` chose the settings: ranges, candidates, seeds; reports tell it.
+        How `tune` chose the settings: ranges, candidates, seeds; included in reports.
     notes : sequence of str
-        What a reader of the results must know of the parts.
+        Notes on the parts for readers of the results.
     report : callable, optional
         ``report(study, played)`` adds tables, figures and notes where the experiment is run as a study, one cell for
         each method: ``played`` are these `Played`. A study that keeps its runs in a folder gives it `Results` instead.
     only : callable, optional
-        ``only(columns)`` says of a combination, by the columns of its row in tables, whether it is run. Default: all
+        ``only(columns)`` returns whether a combination is run, given the columns of its row in tables. Default: all
         are.
 
     Raises
@@ -322,7 +323,7 @@ class Experiment:
         dask : str, optional
             The address of a Dask scheduler, ``tcp://host:8786``, whose workers run the cells.
         timeout, memory : float, int, optional
-            Seconds and megabytes that a cell may take; one that takes more has failed.
+            The limits of a cell in seconds and megabytes; a cell that exceeds a limit has failed.
         reporter : Reporter, optional
             Shows progress; default: nothing is printed.
 
@@ -333,7 +334,7 @@ class Experiment:
         NetsimError
             If all cells fail.
         Unsaved
-            If the folder cannot be written; what is done is whole.
+            If the folder cannot be written; finished cells remain complete.
         """
         cells = list(self.cells())
         return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=Limits(timeout, memory), reporter=reporter)
@@ -508,9 +509,9 @@ class Experiment:
         over : mapping
             Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for
             each a `Between`, a `Choice`, or None: the range that the algorithm's theorems have on the search's problems
-            (`netsim.agents.theory.admissible`). Then one of the candidates has what they choose.
+            (`netsim.agents.theory.admissible`). Then one of the candidates has the values that the theorems choose.
         out : str or Path, optional
-            The folder of the runs: what is there is not run again.
+            The folder of the runs; stored runs are not repeated.
         seeds : sequence of int
             The seeds of the search.
         validation : sequence of int
@@ -520,11 +521,11 @@ class Experiment:
         finalists : int
             How many of them are validated.
         metric : str, optional
-            The column whose last value is to be small, or COLUMN@ERROR=VALUE: its value in the round from which on an
-            error stays at or below VALUE, or +P%, above the least possible one; a run that never gets there counts as
-            one that diverged. Default: the error that the problem is about.
+            The column whose last value is minimised, or COLUMN@ERROR=VALUE: its value in the round from which on an
+            error stays at or below VALUE, or +P%, above the least possible one; a run that never reaches VALUE counts
+            as diverged. Default: the problem's error.
         of : {"median", "mean"}
-            What is compared of the seeds on which candidates survive.
+            The statistic over the seeds on which candidates survive.
         jobs : int
             Number of processes.
         reporter : Reporter, optional

@@ -55,14 +55,14 @@ class Method:
     label : mapping, optional
         Values of columns that tell variants of a method apart in tables.
     **given
-        The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. One
-        that is a function is called with (setup, node), for each node. One that is `Derived`, as
-        `netsim.agents.theory.Chosen`, is replaced by what it gives for the run.
+        The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. A
+        function is called with (setup, node), for each node. One that is `Derived`, as `netsim.agents.theory.Chosen`,
+        is replaced by its value for the run.
 
     Raises
     ------
     BadInput
-        If the class is none of agents, or has no such argument.
+        If the class is not a class of agents, or lacks the argument.
     """
 
     def __init__(self, kind: type[Agent], *, label: Mapping[str, str] | None = None, **given: Any) -> None:
@@ -96,7 +96,7 @@ class Method:
         Raises
         ------
         BadInput
-            If the class requires an argument that neither the run nor ``given`` has, or a `Derived` value gives none.
+            If the class requires an argument that neither the run nor ``given`` has, or a `Derived` value is undefined.
         """
         return self._derived(setup)._made(setup, nodes)
 
@@ -217,7 +217,7 @@ def product(method: Any, **several: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     BadInput
-        If a parameter is unknown, or two variants have one name.
+        If a parameter is unknown, or two variants have the same name.
     """
     base, found = method_of(method), {}
     for names in itertools.product(*several.values()):

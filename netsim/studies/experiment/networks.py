@@ -44,8 +44,8 @@ class Links:
     link : Link or callable
         The settings of every link, or a function of `Ends` that returns those of each directed link.
     graph : networkx.Graph or callable, optional
-        The graph, or a function of the graph's seed that returns one. Default: the problem's. The keyword arguments of
-        functions have paths, as the fields of dataclasses have.
+        The graph, or a function of the graph's seed that returns one. Default: the problem's. Keyword arguments of
+        functions have paths, like the fields of dataclasses.
     medium, round_period, compute, faults, uplink, downlink, sharing
         As of `netsim.Network`.
     """

@@ -116,8 +116,8 @@ class Drawn(paths.FromFunction, Problem):
     function : callable
         Takes the seed of the data. If it has an argument ``graph``, it gets the network's graph.
     edges : int, optional
-        Edges of the random graph that is drawn if neither the function nor the network has one; default: two for each
-        agent.
+        The number of edges of the random graph, drawn if neither the function nor the network has a graph; default: two
+        for each agent.
     """
 
     edges: int | None = None

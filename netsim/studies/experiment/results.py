@@ -43,13 +43,13 @@ class Results:
     labels : tuple of str
         Columns that tell variants of a method apart.
     folder : Path or None
-        Where the runs are kept.
+        The folder of the runs.
     ran : int
         How many of the cells ran now; the others were there.
     notes : list of str
-        What a reader must know: cells of several versions, data that was not copied.
+        Warnings for the reader: cells of several versions, or data that was not copied.
     about : dict
-        The experiment, as experiment.json has it (`netsim.studies.experiment.record`).
+        The experiment, as in experiment.json (`netsim.studies.experiment.record`).
     """
 
     cells: list[tuple[Cell, Measured]]
@@ -289,7 +289,7 @@ class Results:
         x : str
             A column of `rounds`, or one of the settings.
         of : {"mean", "median"}
-            What is drawn (`netsim.results.bands`).
+            The statistic to draw (`netsim.results.bands`).
         log : bool
             Whether the axis of the measure is logarithmic.
         title : str
@@ -345,7 +345,7 @@ class Results:
         reference : str, optional
             The method with which the others are compared (`versus`). Default: the first.
         title : str, optional
-            What was asked. Default: the first line of the docstring of the experiment's file.
+            The question. Default: the first line of the docstring of the experiment's file.
 
         Raises
         ------

@@ -25,11 +25,11 @@ class Setup:
     seeds : Seeds
         Seeds of the data, the graph and the links.
     rounds : int
-        Length of the run in rounds; 0 where the problem says it, before that is made.
+        Length of the run in rounds; 0 if the problem determines it and is not yet created.
     graph : networkx.Graph or None
         The network's graph; None before it is known.
     task : Task or None
-        What the agents learn; None before it is made, and without a problem.
+        The learning task; None before it is created, and without a problem.
     network : Network or None
         The network; None before it is made.
     ideal : bool

@@ -175,7 +175,7 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
     Raises
     ------
     BadInput
-        For a method or parameter that there is not, or a method that takes part in no round.
+        For an unknown method or parameter, or a method without rounds.
     AgentError
         If an error ends all runs, or one that ``ran`` does not leave out.
     """

@@ -55,8 +55,8 @@ def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
     Raises
     ------
     BadInput
-        In one line, with the place in the file: for an unknown key or argument, a kind that cannot be imported, or a
-        value of another type.
+        With a one-line message and the place in the file, for an unknown key or argument, a kind that cannot be
+        imported, or a value of another type.
     """
     text, tables = toml.read(file)
     with ExitStack() as known:

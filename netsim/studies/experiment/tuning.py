@@ -352,7 +352,7 @@ class _Trial:
     values : dict
         Its values at all paths that are searched.
     scores : dict
-        By stage a score for each run, ∞ of one that died.
+        By stage, a score for each run; ∞ if the run did not survive.
     """
 
     number: int

@@ -37,13 +37,13 @@ def lab(
     Parameters
     ----------
     network : Network
-        What is run, with its own faults and what it watches.
+        The network to run, with its faults and watched states.
     agents : mapping or callable
-        {node: Agent}, of which each branch has deep copies; or a function that returns new ones.
+        {node: Agent}, deep-copied for each branch; or a function that returns new ones.
     probes, until, sample
-        As `Network.run` takes them.
+        As for `Network.run`.
     height : int
-        Of the widget, in pixels, at least 200.
+        The height of the widget in pixels, at least 200.
 
     Returns
     -------
@@ -117,11 +117,11 @@ class LabSession:
     Parameters
     ----------
     network : Network
-        What is run.
+        The network to run.
     make : callable
         Returns new agents.
     probes, options
-        As `Network.run` takes them.
+        As for `Network.run`.
 
     Attributes
     ----------

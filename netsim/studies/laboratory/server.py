@@ -55,7 +55,7 @@ class LabServer:
     Raises
     ------
     BadInput
-        If there is no such study, or a fault is none.
+        If the study is unknown, or a fault is invalid.
     NetsimError
         If there is no free port.
     """

@@ -46,9 +46,9 @@ class Branch:
     at : str
         Its faults in words, those of its parent among them.
     order : str
-        The order of what an agent could do at one instant: a seed, or words; "" for asyncio's.
+        The order of an agent's steps at equal times: a seed, or text; "" for asyncio's order.
     name : str
-        What was done, and when.
+        The name of the action, with its time.
     since : float
         When it leaves its parent, in seconds.
     state : str
@@ -56,7 +56,7 @@ class Branch:
     edition : int
         How often it was simulated.
     result : dict or None
-        What the simulation returned.
+        The value returned by the simulation.
     """
 
     number: int
