@@ -95,7 +95,7 @@ class Replier(Actor):
     Parameters
     ----------
     script : callable, optional
-        What the agent also runs, as for `Actor`.
+        A script that the agent also runs, as for `Actor`.
     reply : callable
         Maps a request's payload to the reply's; default: the same payload.
     """
@@ -269,7 +269,7 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
     Raises
     ------
     BadInput
-        If the run has no trace, or no such agent.
+        If the run has no trace, or lacks the agent.
     """
     if source not in run.agents:
         raise check.refuse("source", source, "the name of an agent of the run")

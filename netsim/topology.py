@@ -161,7 +161,7 @@ def directed_ring(agents: int, hops: Sequence[int] = (1,)) -> "nx.DiGraph[int]":
     Raises
     ------
     BadInput
-        If a hop is not from 1 to n − 1, there are two equal ones, or some agent cannot reach another.
+        If a hop is not from 1 to n − 1, two hops are equal, or an agent cannot reach another.
     """
     count = _checked_count(agents, low=2)
     steps = [check.integer("hops", hop, low=1, high=count - 1) for hop in hops]

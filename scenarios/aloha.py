@@ -131,11 +131,12 @@ def aloha(
     agents : int
         Number of agents.
     load : float
-        Frames that all stations together begin in the time of one frame, on average.
+        Mean number of frames that all stations together start per frame time.
     rooms : int
-        The stations are in this many rooms, and sense those of their own only; from room to room they are hidden.
+        The stations are in this many rooms, and sense only the stations in the same room; stations in different rooms
+        are hidden from each other.
     duration : float
-        For how long stations speak, in seconds.
+        The time during which stations send, in seconds.
     seed : int
         Seed of everything random.
     """

@@ -61,7 +61,7 @@ def averaging(
     loss : float
         Probability that a frame is lost.
     latency : float
-        Mean time under way in seconds; each frame draws between half and one and a half of it.
+        Mean latency in seconds; each frame's is uniform from half to one and a half times the mean.
     rate : float
         Bits per second of each link.
     """

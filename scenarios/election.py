@@ -91,7 +91,7 @@ def election(
     loss : float
         Probability that a frame is lost.
     latency : float
-        Mean time under way in seconds; each frame draws between half and one and a half of it.
+        Mean latency in seconds; each frame's is uniform from half to one and a half times the mean.
     """
     graph = topology.ring(agents)
     numbers = np.random.default_rng(seeds.data).permutation(agents).tolist()

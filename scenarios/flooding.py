@@ -105,7 +105,7 @@ def flooding(
     loss : float
         Probability that a frame is lost.
     latency : float
-        Mean time under way in seconds; each frame draws between half and one and a half of it.
+        Mean latency in seconds; each frame's is uniform from half to one and a half times the mean.
     """
     graph = own.graph_of(
         agents, partial(topology.random_geometric, agents, radius, seed=seeds.graph), radius=(radius, 0.3)

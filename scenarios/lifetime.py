@@ -124,7 +124,7 @@ def lifetime(
             name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
             turns[name] = len(task.graph) * slot
             network = place.network(slot, sleeps)
-            # Empty batteries end a run: a large number of rounds only ensures that nothing else does.
+            # Empty batteries end a run: the number of rounds is large, so that runs do not end earlier.
             how: dict[str, Any] = {"rounds": min(rounds, _SHOWN), "watch": task.watch}
             played(study, name, method, task, network, [task.measure], rounds, **how)
     study.centralised = task.optimum()

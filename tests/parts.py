@@ -251,7 +251,7 @@ def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
 
 
 def must_be_the_same(simulated: Run, run: Run) -> None:
-    """Check that a run put together of parts is the simulation to the last bit."""
+    """Check that a run combined from parts equals the simulation to the last bit."""
     pd.testing.assert_frame_equal(simulated.rounds, run.rounds[simulated.rounds.columns], check_exact=True)
     assert (run.rounds["missing"] == 0).all()
     assert run.trace_hash == simulated.trace_hash

@@ -21,8 +21,8 @@ _MOST_STAMPS = 10**6
 BEACON = "t"
 # Limits of beacons' numbers and of clocks' times (s).
 _MOST, _LATEST = 2**62, 1e12
-# A time that differs from the estimate by more (s) belongs to another clock: stamps are exact, and a line through three
-# of them is off by microseconds after the silence before a root is replaced.
+# A time that differs from the estimate by more (s) is taken as another clock's. Stamps are exact: after a root has
+# failed, a line through three of them is off by only microseconds.
 _JUMP = 1e-4
 # Waiting for a time ends this many seconds before it.
 _NEAR = 1e-7

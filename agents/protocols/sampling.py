@@ -21,7 +21,7 @@ class Sampler(netsim.Part):
     period : float
         Seconds between two samples, by the common time.
     spread : float, optional
-        Reports are spread evenly over so many seconds after a sample; by default half of the period.
+        The time (s) after a sample over which reports are spread evenly; by default half of the period.
 
     Attributes
     ----------

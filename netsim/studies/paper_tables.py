@@ -27,7 +27,7 @@ _NONE = "--"
 # Numbers outside these bounds are written with a power of ten.
 _SMALL, _LARGE = 1e-2, 1e5
 _MOST_DECIMALS = 5
-_APART = 1e3  # numbers further apart than by this factor share no power of ten
+_APART = 1e3  # no common power of ten if numbers differ by a larger factor
 
 
 def markdown(frame: "pd.DataFrame", digits: int = 4) -> str:
@@ -78,7 +78,7 @@ def latex(
     Raises
     ------
     BadInput
-        For a column that is not there, or several rows for one cell.
+        If a column is missing, or a cell has several rows.
     """
     if cells is None:
         return _plain(frame, digits)
@@ -168,11 +168,11 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
     Parameters
     ----------
     number, low, high : float
-        NaN for what is not known; without a number the text is empty.
+        The number and its interval, NaN if unknown; without a number the text is empty.
     digits : int
         Significant digits of a number without an interval.
     power : int, optional
-        Write a number with an interval with this power of ten; by default with one of its own where it is small or
+        Write a number with an interval with this power of ten; by default a power is chosen if the number is small or
         large.
     """
     if math.isnan(number):

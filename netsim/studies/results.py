@@ -76,12 +76,12 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
     Parameters
     ----------
     folder : str or Path
-        What ``netsim sweep`` or ``netsim run`` wrote.
+        A folder written by ``netsim sweep`` or ``netsim run``.
     rounds : bool
-        A row for each round instead of the last one only.
+        Whether to return a row for each round instead of only the last.
     reach : str, optional
-        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round the one from which on the column stays at or below a
-        value, or P per cent above the centralised one; a row without values where it never does.
+        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round, return the round from which the column stays at or
+        below a value, or P per cent above the centralised value; the row is empty if there is no such round.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
     Raises
     ------
     BadInput
-        If it is neither, or damaged; for a target of another form, or beside ``rounds``.
+        If the folder is of another sort or damaged; if ``reach`` is malformed, or combined with ``rounds``.
     """
     import pandas as pd
 
@@ -214,22 +214,22 @@ def compare(
     *places : str or Path
         Run folders and sweeps.
     rounds : bool
-        A row for each round instead of the last one only.
+        Whether to return a row for each round instead of only the last.
     table : str, optional
-        The rows of this table of the study's own instead, as "by_hops".
+        Return the rows of this table of the study instead, such as "by_hops".
     reach : str, optional
         As in `load`.
 
     Returns
     -------
     DataFrame
-        ``folder``, the point's name if there is a sweep, the settings in which they differ, the algorithm, its columns.
+        ``folder``, the point's name if there is a sweep, the settings that differ, the algorithm, its columns.
         Values that a study chose itself for each point of a sweep (a bandwidth by each seed's data) are no settings.
 
     Raises
     ------
     BadInput
-        If one is neither, or damaged; for a target as `load`.
+        If a folder is of another sort or damaged; for ``reach`` as in `load`.
     """
     import pandas as pd
 

@@ -90,18 +90,18 @@ class Study:
     session : netsim.live.server.ViewServer or None
         Server that shows the runs live.
     question : str
-        What the study asks (see `ask`).
+        The study's question (see `ask`).
     answered, condition : str
-        What its results answer, and under which condition; "" if that is not said (see `answer`).
+        The answer from its results, and the condition under which it holds; "" if not given (see `answer`).
     hero : str
-        The name of the figure that stands beside the answer; "": the first one.
+        The name of the figure shown next to the answer; "": the first figure.
     error : str or None
         The column by which runs are judged (`netsim.studies.outcome.Ending`): an error that starts above 0 and should
         fall. By default the first of `netsim.studies.columns.ERRORS` that a run has; "" judges none.
     lost : dict
         How runs without results ended, by algorithm, as those of a model that outgrew its coder.
     every : int
-        Runs have the rows of the first round, of each ``every``-th and of the last (see `Network.run`). Refused for a
+        Runs have the rows of the first round, of each ``every``-th and of the last (see `Network.run`). Rejected for a
         probe with ``may_skip = False``, whose row depends on those before it.
     begin : callable
         Called before the first run.
@@ -262,11 +262,11 @@ class Study:
             A sentence with fields in braces as `str.format` has them, at least one of which is a number:
             ``"{saved:.0f} % of the frames are saved."``.
         condition : str
-            What the numbers hold for: over how many seeds or agents an interval is, and at which settings. It may have
-            fields, too.
+            The scope of the numbers: the number of seeds or agents of an interval, and the settings. Fields are allowed
+            here, too.
         fields
-            Numbers that were measured, intervals as pairs of numbers ("38 to 50", or one where both look alike), words.
-            99.7 is not rounded to 100, nor 0.3 to 0.
+            Measured numbers, intervals as pairs of numbers ("38 to 50", or one number if both are printed alike), or
+            text. 99.7 is not rounded to 100, nor 0.3 to 0.
 
         Raises
         ------
@@ -322,14 +322,14 @@ class Study:
             A matplotlib Figure, or a function without arguments that draws it. The function is called when the figure
             is saved: a sweep, which saves none, draws none.
         caption : str
-            A sentence on what is drawn, for report.html; by default the figure's title.
+            A sentence that describes the figure, for report.html; by default the figure's title.
         hero : bool
-            Whether it is the one beside the answer in report.html, of all figures; by default the first is.
+            Whether this figure is shown next to the answer in report.html; by default the first figure is.
 
         Raises
         ------
         BadInput
-            For a name that no file can have, what is no figure, or a second hero.
+            If the name is invalid for a file, the object is not a figure, or there is a second hero.
         """
         check_file_name("figure", name)
         if hero and self.hero not in ("", name):

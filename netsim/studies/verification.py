@@ -54,7 +54,7 @@ class Verdict:
         "identical": the trace hash and every value; "equal to 1e-9": every value within that, but not the last digits,
         and then mostly not the hash either, in which each frame's bytes count; or "differs".
     where : str
-        Where it begins to differ by more than 1e-9, or if nowhere, the largest difference; empty if identical.
+        The place of the first difference above 1e-9; without one, the largest difference; empty if identical.
     others : tuple of str
         The other files that differ by more.
     elsewhere : tuple of str
@@ -62,8 +62,8 @@ class Verdict:
     event : str
         The first event that differs, and its agent, where a trace of either run exists or could be made; else empty.
     name : str
-        The condition under which it was repeated; empty for that which it records. The state may be "not checked"
-        then, and ``where`` says why.
+        The condition of the repetition; empty for the recorded condition. Otherwise the state may be "not checked",
+        with the reason in ``where``.
     """
 
     folder: Path
@@ -102,7 +102,7 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     folder : str or Path
         A whole run folder; a point of a sweep is one.
     reporter : Reporter, optional
-        Where progress goes; default: nowhere.
+        The receiver of progress; default: none.
 
     Raises
     ------

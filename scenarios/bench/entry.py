@@ -42,8 +42,8 @@ def check_entry(study: Study, folder: str) -> None:
     Raises
     ------
     BadInput
-        If the folder is no entry of this version of the suite, or a file, a table or a repeated run is not what the
-        entry says.
+        If the folder is not an entry of this version of the suite, or a file, a table or a repeated run differs from
+        the entry.
     """
     place = Path(folder)
     settings = load(place)["settings"]

@@ -33,7 +33,7 @@ class RegressionTask(Task):
     graph : networkx.Graph
         With a node 0, 1, … for each agent.
     seed : int
-        Of the data.
+        The seed of the data.
 
     Attributes
     ----------
@@ -87,13 +87,13 @@ class Suited(Problem):
     Attributes
     ----------
     about : str
-        What it is, in words.
+        A description.
     task : callable
         Makes the task from a graph and a seed.
     error : str
         The column that the error is in.
     error_text : str
-        What the error is, in words.
+        A description of the error.
     target : float
         The error that is to be reached.
     rounds : int

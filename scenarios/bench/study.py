@@ -72,7 +72,7 @@ class Work:
     jobs : int
         Number of processes.
     folder : str
-        The folder of all trials and runs, in which an interrupted benchmark goes on.
+        The folder of all trials and runs, from which an interrupted benchmark continues.
     redo : bool
         Needed no more: what other code or data gave runs again by itself.
     """
@@ -126,7 +126,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     Parameters
     ----------
     check : str
-        A run folder of this study, an entry, to check instead: one run of each of its cases is repeated.
+        A run folder of this study (an entry) to check instead, by repeating one run of each case.
     """
     if check is not None:
         check_entry(study, check)

@@ -40,7 +40,7 @@ class Links:
     Attributes
     ----------
     about : str
-        What they are, in words.
+        A description.
     link : Link
         The links of the problem's graph.
     measured : callable, optional

@@ -32,8 +32,8 @@ class SensorField(OwnSite):
     radius : float
         Reach in metres: "path-loss": where half of the frames are received, without shadowing; "disk": where all ends.
     model : str
-        "path-loss": log-distance path loss, which decides how many frames are lost; "disk": all within reach hear each
-        other, and lose --loss of the frames.
+        "path-loss": log-distance path loss, which decides how many frames are lost; "disk": all motes within range
+        receive each other's frames, except a share --loss.
     exponent : float
         "path-loss": its exponent, 3.5 by default.
     shadowing : float

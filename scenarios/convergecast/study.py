@@ -158,7 +158,7 @@ def experiment(
     readings : int
         Number of readings of each mote.
     battery : float
-        What a mote's battery holds, in mAh at 3 V, for the days that it lasts.
+        The charge of a mote's battery in mAh at 3 V, to compute its days of life.
     """
     period = check.finite("period", period, above=0.0)
     check.integer("readings", readings, low=1)

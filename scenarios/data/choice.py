@@ -201,14 +201,14 @@ def choose(data: str, choice: Columns) -> Chosen:
     Parameters
     ----------
     data : str
-        The name or the path of the table, as `netsim.scenarios.data.files.find_table` takes it.
+        The name or the path of the table, as for `netsim.scenarios.data.files.find_table`.
     choice : Columns
-        What is asked for.
+        The requested columns and target.
 
     Raises
     ------
     BadInput
-        If there is no such table, a column is not there or holds dates, or the target cannot be what is asked for.
+        If the table or a column is missing, a column contains dates, or the target does not suit the choice.
     """
     path = find_table(data)
     frame, read = read_frame(path)

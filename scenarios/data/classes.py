@@ -47,9 +47,9 @@ def load_labelled(data: str, choice: TableChoice | None = None, *, rows: int | N
     Parameters
     ----------
     data : str
-        Name or path, as `netsim.scenarios.data.files.find_table` takes it.
+        Name or path, as for `netsim.scenarios.data.files.find_table`.
     choice : TableChoice, optional
-        The target, which is taken as classes unless that says otherwise, and what is left out.
+        The target, as classes by default, and the columns to leave out.
     rows : int, optional
         Number of samples to draw at random; all, in file order, by default.
     seed : int

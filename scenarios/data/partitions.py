@@ -89,7 +89,7 @@ class Partition:
         agents : int
             Number of agents.
         seed : int
-            Seed of what is drawn.
+            The seed of the division.
         classes : int
             Number of classes; 0 if the target is a number, which is then binned (`labels_of`). Shards are cut from the
             sorted numbers themselves.
@@ -97,7 +97,7 @@ class Partition:
         Raises
         ------
         BadInput
-            If there are too few samples for each agent to have two, more shards than samples, or one label only.
+            If there are fewer than two samples per agent, more shards than samples, or only one label.
         """
         if len(target) < LEAST * agents:
             raise BadInput(f"agents = {agents}: must be at most {len(target) // LEAST}, for 2 of {len(target)} samples")

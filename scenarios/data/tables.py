@@ -54,7 +54,7 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
     Parameters
     ----------
     data : str
-        Name or path, as `netsim.scenarios.data.files.find_table` takes it: .csv.gz, .csv, .npz, .parquet.
+        Name or path, as for `netsim.scenarios.data.files.find_table`: .csv.gz, .csv, .npz, .parquet.
     choice : Columns, optional
         Which column to predict, the last one by default, and which to leave out. All others are inputs.
 

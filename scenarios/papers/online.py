@@ -130,7 +130,7 @@ def _claims(data: str) -> tuple[Claim, ...]:
 
 
 def _seconds(data: str) -> tuple[Claim, ...]:
-    """Return the claims on running times: each method's over ODKLA's, which say less of the machine."""
+    """Return the claims on running times, relative to ODKLA's, because ratios depend less on the machine."""
     rows = printed("online_running_time", "seconds", dataset=data).set_index("algorithm")["seconds"]
     base = float(rows["ODKLA"])
     cells = tuple(Cell(f"{name} / ODKLA", float(rows[name]) / base) for name in ("RFF-DOKL", "DOKL", "QC-ODKLA"))

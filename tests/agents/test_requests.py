@@ -137,7 +137,7 @@ def test_an_answerer_that_crashes_in_between_answers_later() -> None:
     motes = {0: mote((1, 1), (1, 2), pause=9.0, timeout=1.0), 1: mote()}
     play(motes, faults=[Crash(1, at=8.0, until=12)])
     assert motes[0].app.found == [2, 4]
-    assert motes[1].calls.calls == [(0, 2)]  # a crash without state forgets
+    assert motes[1].calls.calls == [(0, 2)]  # a crash without state forgets the calls
 
 
 def test_a_crash_of_the_asker_does_not_mix_its_requests_up() -> None:

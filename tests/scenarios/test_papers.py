@@ -158,7 +158,7 @@ def test_the_best_algorithm_that_a_claim_is_about_must_learn() -> None:
 
 @pytest.mark.parametrize(("largest", "void"), [(0.8, True), (0.75, False)])
 def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool) -> None:
-    """81 % right where the largest class makes up 80 %: 0.95 of the constant's mistakes remain."""
+    """With 81 % right and a largest class of 80 %, the error is 0.95 of the error of always naming this class."""
     rounds = known(HOLLOW).rounds.assign(test_accuracy=0.81)
     found = judged(claim(Cell("k = 2", 1.0)), {"base": Known(BASE, rounds, test_accuracy=largest)})
     assert found.void == void

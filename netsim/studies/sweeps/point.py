@@ -23,7 +23,7 @@ from netsim.util.files import write_whole
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
 _MAX_MEGABYTES = 2**40  # a limit above the memory of any system
-_TRIES = 2  # of a point whose process is killed each time
+_TRIES = 2  # attempts at a point if its process is killed each time
 _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 

@@ -278,7 +278,7 @@ class Level(enum.IntEnum):
 
 
 class Keeper:
-    """Restores its state by its own method, which reads all of it."""
+    """Restores its state by its own method, which reads the whole state."""
 
     def __init__(self) -> None:
         self.parts: Any = {"sizes": [1]}

@@ -214,7 +214,7 @@ def as_rows(values: Any) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_summary_covers_what_its_parts_do() -> None:
-    """The columns of `Results.summary` themselves, with runs that die."""
+    """The columns of `Results.summary`, computed on runs some of which diverge."""
     # With dead runs at infinity, half of all runs exceed it.
     true = float(lognorm.ppf(0.5 / (1 - 0.35), 1.0))
     rng, n = np.random.default_rng(5), 400
