@@ -45,7 +45,7 @@ class _Column:
 
     def __init__(self, name: str, function: Callable[[Any], Any], drawn: Drawn | None = None) -> None:
         self.name, self.function, self.drawn = name, function, drawn
-        # A log has as many states as it has had entries.
+        # The limit of a log's states, one for each number of entries, is higher than that of other states.
         self.most = STRIPS if isinstance(drawn, Strip | Edge) else MOST_WORDS
         self.words: dict[str, int] | None = None
         # Whether its words are those of True and False.

@@ -55,7 +55,7 @@ class TreeMote(netsim.Agent):
 
     @property
     def routing(self) -> "TreeMote":
-        """Itself, so that it can be measured as a `netsim.Mote` with the parts ``routing`` and ``app``."""
+        """The mote itself, to be measured like a `netsim.Mote` with the parts ``routing`` and ``app``."""
         return self
 
     app = routing

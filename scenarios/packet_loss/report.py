@@ -182,7 +182,7 @@ def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
     """Return the runs with errors in per cent: above the centralised optimum, and above the loss-free run.
 
     The loss-free run has the same family and seed, and so the same data and graph, with lossless links and no remedy: a
-    paired comparison. Raises BadInput unless its error is above 0, because percentages need that.
+    paired comparison. Raises BadInput if an error to compare with is 0, because no percentage exists then.
     """
     plain = runs[(runs["remedy"] == NONE) & (runs["loss"] == 0.0)]
     if (plain[error] <= 0.0).any():

@@ -103,7 +103,7 @@ class Stream(Divided, TableStream):
     mixing: float = 0.0
 
     def load(self, data: str, agents: int, seed: int) -> Table:
-        """Return the samples of a table or of "synthetic"; raises BadInput as that of a table does."""
+        """Return the samples of a table or of "synthetic"; raises BadInput for invalid tables and arguments."""
         check.probability("mixing", self.mixing)
         if self.divided() != EVENLY and self.order == "target":
             raise check.refuse("partition", self.partition, "iid with order = 'target', which divides the samples")

@@ -63,7 +63,7 @@ class Habits:
     looks: bool = False
     # Whether it counts the frames in its inbox at the end.
     counts: bool = True
-    # Whether all say the same.
+    # Whether all agents send the same messages.
     alike: bool = False
     # On a radio, whether it changes channel and power after queueing its messages.
     retunes: bool = False

@@ -231,7 +231,7 @@ def test_notes_follow_from_the_numbers() -> None:
 
 
 def test_the_interval_of_two_seeds_is_that_of_their_mean() -> None:
-    """Errors 23 and 27 % above: their range is no 95 % interval; one 12.7 times as long is."""
+    """Two errors, 23 and 27 % above: their 95 % interval is 12.7 times as long as the range between them."""
     means = summarised(with_errors(rows({("none", 0.0): [1.0, 1.0], ("none", 0.1): [1.23, 1.27]})))
     (row,) = pick(means, ABOVE_LOSS_FREE, loss=0.1).to_dict("records")
     assert (row["low"], row["high"]) == pytest.approx((25.0 - 12.706 * 2, 25.0 + 12.706 * 2), abs=1e-2)

@@ -128,7 +128,7 @@ class Results:
         Parameters
         ----------
         by : sequence of str, optional
-            As of `summary`.
+            As for `summary`.
         """
         import pandas as pd
 

@@ -90,7 +90,7 @@ class Array(np.ndarray):
 
 
 def subclass(kind: type, *arguments: Any) -> Any:
-    """An instance of a class derived from a type that can travel."""
+    """An instance of a class derived from an encodable type."""
     return type(f"Own{kind.__name__}", (kind,), {})(*arguments)
 
 
