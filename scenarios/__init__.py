@@ -63,7 +63,7 @@ SHELF = Registry(
         online="Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).",
         papers="What the papers report, ours beside theirs: every table and figure that the data at hand allow.",
         polk="Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).",
-        privacy="Information revealed by algorithms: model bits, raw-data bits and test error of all of them, on one task.",
+        privacy="Information revealed by algorithms: model bits, raw-data bits and test error of each, on one task.",
         projections="Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and "
         "Poor).",
         theory="Every theorem of the papers beside runs on small problems: holds, tight, vacuous, or as printed it "

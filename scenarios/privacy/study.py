@@ -26,7 +26,7 @@ def experiment(
     channel: Channel = Channel(),
     seeds: Seeds = Seeds(),
 ) -> Experiment:
-    """Information revealed by algorithms: model bits, raw-data bits and test error of all of them, on one task.
+    """Information revealed by algorithms: model bits, raw-data bits and test error of each, on one task.
 
     Every agent has its own samples, which most algorithms never send. The greedy projected penalty method sends its
     inputs to request others' estimates; successive projections need samples that several agents read.
