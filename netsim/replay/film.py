@@ -158,8 +158,8 @@ class Film:
     ) -> list[Stretch]:
         """Return stretches of film (s) between two film times, together at most ``most`` long.
 
-        The whole, if it is short enough; else followed flights, or the moments of most weight, and as much of the time
-        after them as fits.
+        If the film is short enough, the whole film; otherwise the followed flights or the most important moments,
+        extended by the time after them up to the limit.
         """
         if end - begin <= most:
             return [(begin, end)]

@@ -148,7 +148,7 @@ def _frame_of_arrays(path: Path) -> pd.DataFrame:
         array = arrays[key]
         if array.dtype.kind not in "biufUM":
             raise BadInput(f"{path}: {key} is {array.dtype} {array.shape}: must be numbers or text")
-        # pandas counts in the machine's order of bytes only.
+        # pandas computes only with numbers in the machine's byte order.
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         names = [key] if array.ndim == 1 else [f"{key}{place}" for place in range(array[0].size if len(array) else 0)]
         parts.append(pd.DataFrame(array.reshape(rows, len(names)), columns=names))

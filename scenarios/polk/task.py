@@ -141,7 +141,7 @@ class Learning:
     doubling : int
         Number of samples after which the penalty doubles; 0: never.
     limit : float
-        The penalty stops doubling when eta * c * neighbours is so large (0-1).
+        The penalty stops doubling when eta * c * neighbours reaches this value (0-1).
     """
 
     criterion: str = "logistic"

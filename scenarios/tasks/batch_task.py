@@ -70,7 +70,7 @@ class BatchTask(Task):
     phi : FeatureMap
         The map that all share.
     graph : networkx.Graph
-        With a node for each agent.
+        The network's graph, with one node for each agent.
     regularizer : float
         The centre's λ; each agent's is λ/N.
     ideal : bool
@@ -81,17 +81,17 @@ class BatchTask(Task):
     graph, regularizer, ideal
         As given.
     cost : callable
-        Takes an agent's name to its cost R_i, with its value, gradient and proximal step.
+        Returns the cost R_i of the agent with a given name; the cost has a value, a gradient and a proximal step.
     problems : list of LocalProblem
-        These costs.
+        The costs of all agents.
     size : int
         Length of a model.
     variance : float
         Variance of all training targets.
     error, columns
-        The column of the error that reports are about, and those of all errors.
+        The column of the error that reports compare, and the columns of all errors.
     told : Study or None
-        Notes, tables, figures and the settings that were found when the task was made.
+        The notes, tables, figures and settings from the creation of the task.
     """
 
     told: Study | None = None

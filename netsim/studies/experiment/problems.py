@@ -25,23 +25,23 @@ class Task:
     Parameters
     ----------
     costs : sequence
-        The cost of each node, in the order of the graph's nodes. One with a method ``fresh()`` is made anew for each
-        method, because it draws.
+        The cost of each node, in the order of the graph's nodes. A cost with a method ``fresh()`` is created anew for
+        each method, because it contains random draws.
     graph : networkx.Graph
         The network's graph.
     measure : callable
         ``measure(models) -> {column: number}``; the models are an array, shape (N, …), of the agents' ``theta``. The
-        first column is the error that results are about.
+        first column is the error that results compare.
 
     Attributes
     ----------
     error : str
-        The column that results are about; set by the first measurement.
+        The name of the first column; set by the first measurement.
 
     Raises
     ------
     BadInput
-        Unless there is a cost for each node.
+        If a node has no cost.
     """
 
     def __init__(

@@ -132,7 +132,7 @@ def run_parallel(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended
 def _run_alone(work: Work, point: Job) -> str | None:
     for _ in range(_TRIES):
         try:
-            # With one job joblib would run it in this process.
+            # With one job, joblib would run the point in this process.
             ((_, why),) = run_parallel(work, [point], 2)
         except _killed():
             continue
