@@ -79,7 +79,7 @@ MAPS = ("RF-KL", "DKL", "DKL-MLP")
 def composed(name: str, layers: Sequence[FeatureMap]) -> FeatureMap:
     """Return the first layer alone ("RF-KL"), the layers' `Deep` ("DKL") or `MultiPath` map ("DKL-MLP").
 
-    Raises BadInput for another name, and as `Deep` does.
+    Raises BadInput for another name, or for arguments invalid for `Deep`.
     """
     check.one_of("map", name, MAPS)
     deep = MultiPath(layers) if name == "DKL-MLP" else Deep(layers)

@@ -40,7 +40,7 @@ class _Command:
 
     @property
     def name(self) -> Hashable:
-        """Its identity: its number and, for a datagram, which its origin numbers, the origin."""
+        """The item's key: its number and, for a datagram, the origin that assigned the number."""
         return (self.value[0], self.number) if self.kind == DATAGRAM else self.number
 
 

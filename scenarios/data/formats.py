@@ -55,7 +55,7 @@ def samples_in(data: str) -> int:
         except _UNREADABLE as error:
             raise BadInput(f"{path} cannot be read: {_line(error)}") from None
     first = tables.frame(path, [0])[0]
-    # A row with an empty first cell may have others, or none.
+    # If the first cell of a row is empty, its other cells may have values or be empty, too.
     return len(tables.frame(path)[0]) if not len(first.columns) or first.isna().any(axis=None) else len(first)
 
 

@@ -517,7 +517,7 @@ class Experiment:
         validation : sequence of int
             The seeds on which the finalists are compared; none: the best of the search is chosen.
         candidates : int
-            How many values of each method are tried, the method as it is among them.
+            The number of values tried for each method, its present values included.
         finalists : int
             How many of them are validated.
         metric : str, optional

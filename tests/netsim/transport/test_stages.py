@@ -147,7 +147,7 @@ class RatedCase(Case):
 
 
 def same_in_python(make: Any, seed: int) -> None:
-    """Check that a case ends the same with the Python twins, to the byte; every other one is traced."""
+    """Check that a case ends the same with the Python twins, to the byte; half of the cases are traced."""
 
     def digest() -> Any:
         return whole_digest(make(seed).play(trace=True)) if seed % 2 else make(seed).play().run.trace_hash
