@@ -1,4 +1,4 @@
-"""Where the algorithms come from: what to cite for each."""
+"""The sources of the algorithms: the references to cite."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -185,21 +185,21 @@ XMAC = (
 
 
 class Cited:
-    """An algorithm that says what to cite, and which theorems hold for it (`netsim.agents.theory`)."""
+    """An algorithm with its references, and the theorems that hold for it (`netsim.agents.theory`)."""
 
     paper: ClassVar[str] = ""
     theorems: ClassVar["tuple[Theorem, ...]"] = ()
 
     @classmethod
     def citation(cls) -> str:
-        """Return the reference to cite for the algorithm; empty if it has none."""
+        """Return the reference to cite for the algorithm; "" if it has none."""
         return cls.paper
 
     @staticmethod
     def doubts(agents: Mapping[Any, Any], network: "Network") -> list[str]:
-        """Return a line for each parameter of all agents of a network that is outside the range of a theorem.
+        """Return a line for each parameter of all agents of a network that is outside a theorem's range.
 
-        Nothing is said where no theorem speaks: on links that lose frames, or of costs of unknown curvature.
+        There are no lines where no theorem applies: on lossy links, or for costs of unknown curvature.
         """
         from netsim.agents import theory
 
@@ -209,7 +209,7 @@ class Cited:
     def admissible(
         agents: Mapping[Any, Any], network: "Network", parameters: Iterable[str]
     ) -> "dict[str, tuple[Range, float | None]]":
-        """Return `netsim.agents.theory.admissible`; raises BadInput where no theorem speaks of the network."""
+        """Return `netsim.agents.theory.admissible`; raises BadInput if no theorem applies to the network."""
         from netsim.agents import theory
 
         if reason := theory.not_ideal(network):

@@ -1,8 +1,8 @@
-"""Numbers that may change with the round: step sizes, penalties.
+"""Values that may change with the round: step sizes, penalties.
 
-Where an algorithm takes one it takes a number, or any function of the round k = 1, 2, …; those here can be compared and
-pickled, and are printed as their formula: ``0.5·k^(-0.5)``. An algorithm declares such a parameter as a field,
-``rho: Scheduled = Scheduled(above=0.0)``, and reads ``self.rho``, which is the value of the present round.
+An algorithm accepts a number, or any function of the round k = 1, 2, …; the schedules here can be compared and pickled,
+and are printed as their formula: ``0.5·k^(-0.5)``. An algorithm declares such a parameter as a field, ``rho: Scheduled
+= Scheduled(above=0.0)``, and reads ``self.rho``, which is the value of the present round.
 """
 
 import bisect
@@ -47,7 +47,7 @@ class _Geometric:
 
 @dataclass(frozen=True, repr=False)
 class _Power:
-    """``exponent`` has its sign: below 0 the schedule falls."""
+    """A power of k; a negative ``exponent`` makes the schedule fall."""
 
     start: float
     exponent: float
@@ -120,7 +120,7 @@ def doubling(start: float, every: int, limit: float = math.inf) -> Schedule:
 
 
 def piecewise(values: Mapping[int, float]) -> Schedule:
-    """Return a step function: from each round that is a key of ``values`` on its value; the first key must be 1."""
+    """Return a step function: each key of ``values`` is the first round of its value; the first key must be 1."""
     rounds = tuple(check.integer("values", k, low=1) for k in values)
     if not rounds or rounds[0] != 1 or list(rounds) != sorted(set(rounds)):
         raise check.refuse("values", dict(values), "a mapping {1: value, round: value, …} in the order of the rounds")
@@ -148,9 +148,9 @@ else:
         Parameters
         ----------
         default : float or schedule, optional
-            What the field is if it is not given; default: it must be.
+            The value of a missing field; default: the field is required.
         low, above : float, optional
-            The least value, or one that it must exceed; default: none.
+            The least value, or an exclusive lower bound; default: none.
 
         Raises
         ------
@@ -160,7 +160,7 @@ else:
             If an algorithm is made without it.
         """
 
-        # A property reads as fast as an attribute, nearly: local steps read their step sizes several times a round.
+        # A property is almost as fast as an attribute: local steps read their step sizes several times a round.
 
         def __init__(self, *, default=None, low=-math.inf, above=None):
             self.default = default
@@ -184,15 +184,15 @@ else:
                 vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
 
         def __reduce__(self):
-            # As a dataclass's default a descriptor is pickled with a class of a script's own, for other processes.
+            # A descriptor that is a dataclass's default is pickled with a script's class, for other processes.
             return _scheduled, (self._field, self.default, self._bounds)
 
         def move_to(self, agent, k, schedule):
-            """Take the value of round k."""
+            """Set the value of round k."""
             try:
                 value = schedule(k)
             except OverflowError:
-                # Python raises for what it cannot raise to a power; it is refused like any other infinite step.
+                # Python raises for an invalid power; it is refused like any other infinite step.
                 value = math.inf
             try:
                 vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
@@ -201,19 +201,19 @@ else:
 
 
 def _scheduled(field: str, default: Step | None, bounds: Mapping[str, Any]) -> Any:
-    """Return a field of an algorithm as it was pickled."""
+    """Return a field of an algorithm from its pickled form."""
     made = Scheduled(default=default, **bounds)
     made.__set_name__(None, field)  # type: ignore[attr-defined]
     return made
 
 
 def schedules_of(agent: Any) -> Mapping[str, Schedule]:
-    """Return the schedules of an agent's fields; empty if all its steps are numbers."""
+    """Return the schedules of an agent's fields; empty if all are numbers."""
     found: Mapping[str, Schedule] = vars(agent).get("_schedules", {})
     return found
 
 
 def advance(agent: Any, k: int) -> None:
-    """Give every scheduled field of an agent its value of round k."""
+    """Set every scheduled field of an agent to its value in round k."""
     for field, schedule in schedules_of(agent).items():
         getattr(type(agent), field).move_to(agent, k, schedule)

@@ -1,1 +1,1 @@
-"""Speed, always beside something else that does the same. Run by hand: python -m benchmarks.NAME."""
+"""Benchmarks that compare netsim with other programs doing the same. Run by hand: python -m benchmarks.NAME."""

@@ -1,9 +1,9 @@
-"""How bursty measured links are, beside `netsim.radio`'s models with the same mean reception.
+"""Compare the burstiness of measured links with `netsim.radio`'s models at the same mean reception.
 
-Three parts, each where its data are given. ``--rutgers FOLDER``: single receptions, the files sdec* of CRAWDAD
+Three parts, each run if its data are given. ``--rutgers FOLDER``: single receptions, the files sdec* of CRAWDAD
 rutgers/noise (doi 10.15783/C7B59W). NETSIM_DATA with iotlab_grenoble_k7: 19 bursts of 100 frames on each link and
-channel, of which the number received is known, and how strong they were. ``--noise FILE``: noise in dBm, a sample each
-millisecond, one on a line, such as meyer-heavy.txt of TOSSIM.
+channel, with the number received and their signal strength. ``--noise FILE``: noise in dBm, one sample per millisecond
+and line, such as meyer-heavy.txt of TOSSIM.
 
 The models run on a network: a star whose hub broadcasts, and a leaf for each measured link, at the power at which the
 model's mean reception is the link's.
@@ -28,9 +28,9 @@ from netsim.testing import Listener, Talker
 
 Received = NDArray[np.bool_]
 
-# Links whose losses are neither rare nor the rule.
+# Links that lose neither very few nor almost all frames.
 _LEAST, _MOST = 0.1, 0.9
-# Bits of a frame beside its payload: preamble, length, MAC header, FCS.
+# Bits of a frame besides its payload: preamble, length, MAC header, FCS.
 _HEADER = 8 * 17
 _GAINS = 400
 
@@ -39,7 +39,7 @@ _GAINS = 400
 
 
 def power_for(reception: float, phy: Phy, bits: int) -> float:
-    """Return the mean power (dBm) at which so large a share of frames is received, with the noise floor of ``phy``."""
+    """Return the mean power (dBm) at which this share of frames is received, with the noise floor of ``phy``."""
     gains = np.zeros(1)
     if isinstance(phy.fading, BlockFading):
         k = phy.fading.k_factor
@@ -53,7 +53,7 @@ def power_for(reception: float, phy: Phy, bits: int) -> float:
 
 def play(receptions: Sequence[float], phy: Phy, times: Sequence[float], seed: int) -> list[Received]:
     """Return which of the frames sent at some times (s) each of many links receives."""
-    # A payload of as many bytes as it takes to write a float, whichever number it is.
+    # The payload has as many bytes as an encoded float, whatever the number.
     graph, link = topology.star(len(receptions) + 1), Link(rate=250e3, header_bits=_HEADER)
     plan = [(time, float(number)) for number, time in enumerate(times)]
     pair = Network(topology.path(2), link).run({0: Talker(plan[:1]), 1: Listener()})
@@ -111,7 +111,7 @@ def rutgers(folder: Path, seed: int) -> None:
     measured = [each for each in single_receptions(folder) if _LEAST <= each.mean() <= _MOST]
     receptions = [float(each.mean()) for each in measured]
     rows = {"measured": burstiness(measured)}
-    # The trace has no times: a coherence time is counted in intervals between frames.
+    # The trace has no times, so coherence is counted in intervals between frames.
     models: dict[str, Any] = {"no fading": None}
     models |= {f"Rayleigh, {n} frame{'s' * (n > 1)}": BlockFading(coherence=0.1 * n) for n in (1, 3, 10)}
     models["Rician, K = 200, 10 frames"] = BlockFading(coherence=1.0, k_factor=200.0)
@@ -127,7 +127,7 @@ def rutgers(folder: Path, seed: int) -> None:
 def correlation_within(shares: NDArray[np.float64], frames: int) -> float:
     """Return ρ, the correlation of two receptions of one burst, from the share received in each burst.
 
-    The variance of a share is p(1 − p)·(1/n + (1 − 1/n)·ρ). Not a number where all was received, or nothing.
+    The variance of a share is p(1 − p)·(1/n + (1 − 1/n)·ρ). NaN if all frames were received, or none.
     """
     mean = shares.mean()
     if not 0 < mean < 1:
@@ -136,7 +136,7 @@ def correlation_within(shares: NDArray[np.float64], frames: int) -> float:
 
 
 def bursts_received(table: pd.DataFrame) -> list[NDArray[np.float64]]:
-    """Return for each link and channel of the Grenoble table the shares received in each burst, 0 where none is."""
+    """Return the reception rates of each burst, for each link and channel of the Grenoble table; 0 without rows."""
     times = pd.to_datetime(table["datetime"])
     table = table.assign(since=(times - times.min()).dt.total_seconds()).sort_values("since", kind="stable")
     groups = table.groupby(["src", "channel"])["since"]
@@ -152,7 +152,7 @@ def bursts_received(table: pd.DataFrame) -> list[NDArray[np.float64]]:
 
 
 def spread(links: Sequence[NDArray[np.float64]], frames: int) -> dict[str, float]:
-    """Return quartiles of ρ over links, and shares of the bursts that were received so well."""
+    """Return quartiles of ρ over links, and shares of the bursts with high and low reception."""
     low, median, high = np.nanquantile([correlation_within(each, frames) for each in links], (0.25, 0.5, 0.75))
     every = np.concatenate(links)
     shares = {"bursts < 0.1": (every < 0.1).mean(), "bursts > 0.9": (every > 0.9).mean()}
@@ -185,14 +185,14 @@ def grenoble(file: Path, most: int, seed: int) -> None:
 
 
 def across_channels(file: Path) -> None:
-    """Print how alike the mean RSSI of a link is on channels so many apart, on the links that are good on all."""
+    """Print the correlation of a link's mean RSSI between channels by distance, for links good on all channels."""
     table = pd.read_csv(file)
     table = table[table["pdr"] >= _MOST]
     groups = table.groupby(["src", "dst", "channel"])["mean_rssi"]
     table = table[groups.transform("count") >= 10]
     by_channel = table.groupby(["src", "dst", "channel"])["mean_rssi"].mean().unstack("channel").dropna()
     differs = by_channel.sub(by_channel.mean(axis=1), axis=0)
-    # Over time: a burst's difference from the link's mean on that channel, of bursts within the same 2.5 hours.
+    # Over time: deviations from a link's mean on a channel, compared within the same 2.5 hours.
     changes = table["mean_rssi"] - table.groupby(["src", "dst", "channel"])["mean_rssi"].transform("mean")
     when = pd.to_datetime(table["datetime"]).dt.floor("150min")
     by_time = table.assign(change=changes, when=when).pivot_table("change", ["when", "src", "dst"], "channel")
@@ -211,18 +211,18 @@ def across_channels(file: Path) -> None:
 
 
 def autocorrelation(values: NDArray[np.float64], lag: int) -> float:
-    """Return the correlation of values so many samples apart."""
+    """Return the correlation of values a number of samples apart."""
     return float(np.corrcoef(values[:-lag], values[lag:])[0, 1])
 
 
 def noise(file: Path, seed: int) -> None:
-    """Print moments of a trace of noise and of models learnt from it, and the reception of a link under each."""
+    """Print moments of a noise trace and of fitted models, and a link's reception under each."""
     trace = np.loadtxt(file)
     rows = {"trace": _moments(trace)}
     models = {f"k = {k}": PatternNoise(trace, history=k) for k in (0, 1, 5, 20)}
     models["k = 20, restart 10 s"] = PatternNoise(trace, restart=10.0)
     for name, model in models.items():
-        # The middle of each sample, so that rounding decides nothing.
+        # The middle of each sample, so that rounding has no effect.
         rows[name] = _moments(np.array([model.noise_dbm(seed, 1, 1e-3 * (n + 0.5)) for n in range(len(trace))]))
     print(f"Noise: {len(trace)} samples of 1 ms; seed {seed}")
     print(columns(rows))
@@ -236,7 +236,7 @@ def _moments(values: NDArray[np.float64]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run the parts whose data are there."""
+    """Run the parts for which data are given."""
     command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     command.add_argument("--rutgers", type=Path, help="a folder with the single receptions")
     command.add_argument("--noise", type=Path, help="a file of noise in dBm")

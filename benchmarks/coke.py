@@ -1,9 +1,9 @@
-"""COKE on the network against its matrix recursion, which sends nothing.
+"""COKE on the network against its matrix recursion without messages.
 
-The same problem for both: the paper's synthetic set (20 agents, 95 edges, 100 features). ``rounds`` times the rounds
-alone: an agent's step, real frames to each neighbour and back, against a few products of stacked matrices. ``with
-errors`` adds the training and test error of every round to both, ``whole job`` also the drawing of the data, the
-features and the factors: that is what `netsim run coke` does.
+The same problem for both: the paper's synthetic set (20 agents, 95 edges, 100 features). ``rounds`` times only the
+rounds: local steps and real frames, against a few products of stacked matrices. ``with errors`` adds the training and
+test error of every round to both, ``whole job`` also the data, the features and the factorisations, as in `netsim run
+coke`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ def data(seed: int) -> tuple[Pairs, Pairs]:
 
 
 class Task:
-    """What both need before the first round."""
+    """The data that both need before the first round."""
 
     def __init__(self) -> None:
         self.graph = topology.erdos_renyi(AGENTS, edges=EDGES, seed=0)

@@ -1,8 +1,8 @@
-"""What a delivery costs: netsim beside SimPy, plain asyncio and tvopt, and by stages of the links.
+"""The cost of a delivery: netsim beside SimPy, plain asyncio and tvopt, and by stages of the links.
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
-are lost, the others take 10 to 50 ms, and the receiver adds up what it decodes. tvopt neither serialises nor has a
-time. Links with more stages are compared with the core in Python. `benchmarks.scale` measures networks by size.
+are lost, the others take 10 to 50 ms, and the receiver sums the decoded vectors. tvopt neither serialises nor models
+time. Links with more stages are compared with the Python core. `benchmarks.scale` measures networks by size.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def vector(agent: int) -> Vector:
 
 
 class Adder(netsim.Agent):
-    """Sends its vector, adds up what it hears."""
+    """Sends its vector, and sums received ones."""
 
     def __init__(self, number: int, rounds: int) -> None:
         self.vector = vector(number)
@@ -67,7 +67,7 @@ class Adder(netsim.Agent):
 
 
 class BulkAdder(Adder):
-    """Adds up what it hears at once."""
+    """Sums all vectors of a round in one call."""
 
     async def run(self) -> None:
         """Take part in the rounds."""
@@ -140,7 +140,7 @@ def in_asyncio(graph: "nx.Graph[int]", rounds: int) -> None:
 
 
 def in_tvopt(graph: "nx.Graph[int]", rounds: int) -> None:
-    """Run the exchange in tvopt: arrays handed over as they are, in no time."""
+    """Run the exchange in tvopt, which passes arrays without copying or delay."""
     from tvopt.networks import LossyNetwork
 
     network = LossyNetwork(nx.to_numpy_array(graph), LOSS)
@@ -177,7 +177,7 @@ def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
 
 
 def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
-    """Return the cost of a link message (µs of the processor's time, median), by the stages of its link."""
+    """Return the CPU time (µs, median) of a link message, by the stages of its link."""
     graph = nx.random_regular_graph(DEGREE, agents, seed=1)
     runs = {name: partial(in_netsim, graph, rounds, link=link) for name, link in STAGES.items()}
     seconds = median_seconds(runs, repeats)
@@ -185,7 +185,7 @@ def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
 
 
 def stages(agents: int, rounds: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Return the costs of links with more and more stages, beside those of the core in Python."""
+    """Return the costs of links with increasing numbers of stages, for both cores."""
     python = apart("delivery", f"delivery.costs_by_stages({agents}, {rounds}, 1)", {"NETSIM_CORE": "python"})
     return {
         f"links with {name}": {

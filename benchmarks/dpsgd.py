@@ -1,10 +1,10 @@
 """D-PSGD with models of a million parameters, beside a bare numpy loop: 64 agents, float32, on two graphs.
 
 Both compute θ_i ← Σ_n w θ_n − η ∇R_i(θ_i) with the same numpy operations; netsim also encodes every model, checks it by
-its CRC, delays it on each link, counts it and hands it to the neighbours. Each measurement is a process of its own,
-which gives its CPU seconds and its peak of memory; the two take turns. By default both keep the memory that they
-freed (malloc's thresholds are raised): fresh pages from the system may cost as much as all else. With ``--plain`` they
-do not. With ``--capacities`` each agent has an uplink of its own, which its frames share, and so its downlink.
+its CRC, delays it on each link, counts it and hands it to the neighbours. Each measurement is a separate process, which
+reports its CPU seconds and its peak memory; the two alternate. By default both keep freed memory (malloc's thresholds
+are raised), because fresh pages from the system may cost as much as everything else; ``--plain`` leaves malloc's
+defaults. With ``--capacities`` each agent has an uplink and a downlink, shared by its frames.
 """
 
 import math
@@ -46,7 +46,7 @@ def train(name: str, rounds: int, capacities: bool = False) -> tuple[float, floa
     """Return the CPU seconds of the run, and the sum of all parameters, as `benchmarks.dpsgd_loop.train` does."""
     graph, minima = graph_of(name), targets()
     agents = {node: Learner(minima[node], weight_of(graph, node), rounds) for node in graph}
-    # All differ, so that hardly two frames leave at one instant, and all arrive within the round.
+    # Latencies differ, so that frames hardly ever leave at one instant, and all arrive within the round.
     bits = {node: (40 * degree + node) * 32 * PARAMETERS for node, degree in graph.degree} if capacities else None
     link = Link(latency=latency.uniform(0.01, 0.05))
     network = Network(graph, link, round_period=0.1, seed=1, uplink=bits, downlink=bits)

@@ -1,4 +1,4 @@
-"""D-PSGD as a bare numpy loop: what `benchmarks.dpsgd` compares netsim with; it imports nothing of netsim."""
+"""D-PSGD as a bare numpy loop, the baseline of `benchmarks.dpsgd`; it imports nothing of netsim."""
 
 import time
 
@@ -19,12 +19,12 @@ def graph_of(name: str) -> "nx.Graph[int]":
 
 
 def targets() -> list[Model]:
-    """Return where each agent's cost ½‖θ − c_i‖² has its minimum c_i."""
+    """Return the minimum c_i of each agent's cost ½‖θ − c_i‖²."""
     return [np.random.default_rng(node).random(PARAMETERS, dtype=np.float32) for node in range(AGENTS)]
 
 
 def weight_of(graph: "nx.Graph[int]", node: int) -> np.float32:
-    """Return the weight of an agent's state and of each neighbour's, in a graph of one degree."""
+    """Return the weight of an agent's state and of each neighbour's, in a regular graph."""
     return np.float32(1.0 / (graph.degree[node] + 1))
 
 

@@ -1,12 +1,12 @@
-"""Glossy on a field of motes: reliability, latency, radio-on time and error of time, and what the medium adds to them.
+"""Glossy on a field of motes: reliability, latency, radio-on time and time error, and the cost of the medium.
 
 49 motes stand in a grid of 45 m, each up to 10 m from its place in both directions. Path loss is log-distance (exponent
 3, shadowing 4 dB), links fade by Rice (K = 4, blocks of 50 ms), and clocks drift by up to 20 ppm. The mote in a corner
-floods 8 bytes once a second. Each seed is another field. Each entry is the median over the seeds, and in brackets the
-least and the largest.
+floods 8 bytes once a second. Each seed gives another field. Entries are medians over the seeds, with the least and the
+largest in brackets.
 
-"radio on" counts a flood's 1 ms of guard time, too. "latency" and "time error" are means over motes and floods: of the
-first reception after the flood's beginning, and of the estimate of that beginning beside the initiator's true one.
+"radio on" counts a flood's 1 ms of guard time, too. "latency" and "time error" are means over motes and floods: the
+time from the flood's start to the first reception, and the error of the estimated start.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ CHIP, CRYSTAL = 0.5e-6, 20.0
 
 
 class Mote(Glossy):
-    """Notes when floods began and came, by its own clock (s): {number: (reference, now)}."""
+    """Records the reference and the arrival of each flood by its own clock (s): {number: (reference, now)}."""
 
     def __init__(self, is_initiator: bool, **settings: Any) -> None:
         super().__init__(is_initiator, **settings)
@@ -40,7 +40,7 @@ class Mote(Glossy):
         return number.to_bytes(8, "big")
 
     def take(self, number: int, value: bytes) -> None:
-        """Note when it came."""
+        """Record the flood's arrival."""
         assert self.reference is not None
         self.got[number] = self.reference, self.now
 
@@ -67,14 +67,14 @@ def field(seed: int, concurrent_s: float, drift_ppm: float) -> Deployment:
 def flood(
     seed: int, floods: int, concurrent_s: float = CHIP, drift_ppm: float = CRYSTAL, **settings: Any
 ) -> dict[str, float]:
-    """Flood one field and return what was measured."""
+    """Flood one field and return the measurements."""
     deployment = field(seed, concurrent_s, drift_ppm)
     motes = {node: Mote(node == 0, **settings) for node in deployment.positions}
     assert PRESET.radio is not None
     radio = replace(PRESET.radio, access="aloha", phy=None)
     run = deployment.network(radio=radio, seed=seed).run(motes, until=floods - 0.5)
     clocks = {skew.agent: skew.clock for skew in deployment.clocks}
-    # By their own clocks, how late (s) motes had each flood, and how wrong they were about its beginning.
+    # By the motes' own clocks: the latency (s) of each flood, and the error of its estimated start.
     late, wrong = [], []
     for node in list(motes)[1:]:
         for number, (reference, now) in motes[node].got.items():

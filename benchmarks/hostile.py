@@ -1,8 +1,8 @@
-"""Hostile datagrams at a process that plays its rounds: what became of them, of its rounds and of its memory.
+"""Hostile datagrams sent to a process that plays its rounds: their outcomes, and effects on rounds and memory.
 
-A third process sends them: noise, datagrams cut short, with a bit flipped, recorded and sent again, under another key,
-under the right key in another form, of links that are not. It pauses after each burst; what the kernel drops because
-the socket's buffer is full no process can count, so Linux is asked for it.
+A third process sends them: noise, truncated datagrams, flipped bits, replays, another key, the right key with a wrong
+form, and unknown links. It pauses after each burst. The kernel's drops at a full socket buffer are invisible to
+processes, so the count is read from Linux.
 """
 
 import os
@@ -33,7 +33,7 @@ RECORDED = 60
 
 
 class Steady(netsim.Agent):
-    """Speaks and listens each round, until it is over."""
+    """Sends and collects each round, until the end."""
 
     def __init__(self, over: Any) -> None:
         self.over = over
@@ -50,7 +50,7 @@ class Steady(netsim.Agent):
 
 
 class Recorded(UDP):
-    """Hands on the first datagrams that it sends, as somebody in between could."""
+    """Reports the first datagrams that it sends, as an eavesdropper could."""
 
     def __init__(self, *args: Any, to: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -65,14 +65,14 @@ class Recorded(UDP):
 
 
 def megabytes() -> float:
-    """Return the memory of this process; NaN where the system does not tell."""
+    """Return the memory of this process; NaN where the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return float("nan")
 
 
 def dropped_by_kernel(port: int) -> int:
-    """Return what a socket had no room for; −1 where the system does not tell."""
+    """Return the datagrams dropped at a full socket; −1 where the system does not report them."""
     with suppress(OSError):
         for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
             words = line.split()
@@ -82,7 +82,7 @@ def dropped_by_kernel(port: int) -> int:
 
 
 def node(me: int, places: list[str], over: Any, recorder: Any, answer: Any) -> None:
-    """Play the rounds of one agent; the first process is the one that is shot at."""
+    """Play the rounds of one agent; the first process is the target."""
     agents = {number: Steady(over) for number in range(2)}
     settings: dict[str, Any] = {"key": KEY, "pace": PERIOD / ROUND}
     peers = {places[1 - me]: [1 - me]}
@@ -145,14 +145,14 @@ def attack(place: str, count: int, recording: Any, over: Any, answer: Any) -> No
             if number % BURST == 0:
                 time.sleep(PAUSE)
     taken = time.perf_counter() - begun
-    # What waits in the socket's buffer is to be read.
+    # The process first reads the datagrams in the socket's buffer.
     time.sleep(1.0)
     over.set()
     answer.send({"sent": count, "seconds": taken})
 
 
 def measured(count: int) -> dict[str, Any]:
-    """Return what became of hostile datagrams."""
+    """Return the outcomes of hostile datagrams."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     over = SPAWN.Event()
     recording, recorder = SPAWN.Pipe(duplex=False)

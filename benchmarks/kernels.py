@@ -1,7 +1,7 @@
 """Gossip over many kernels against its matrix recursion, and pruning by updates against pruning by re-fits.
 
-Pruning: of a dictionary that a mini-batch has grown, as many elements are removed as the error allows, by updates of
-the inverse (`agents.Dictionary`) and by a least-squares fit for each candidate (the oracle's).
+Pruning: from a dictionary grown by a mini-batch, as many elements are removed as the error allows, by updates of the
+inverse (`agents.Dictionary`) and by a least-squares fit for each candidate (the oracle's).
 """
 
 from functools import partial

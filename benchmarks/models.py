@@ -1,8 +1,8 @@
-"""What a delivery of a large model costs: 32 agents on a ring, a million parameters each, float64 and float32.
+"""The cost of delivering a large model: 32 agents on a ring, a million parameters each, float64 and float32.
 
-netsim stands beside what no emulator can save: one copy of each message, its CRC, and one addition at each neighbour,
-of the same arrays, in CPU seconds. Both keep the memory that they free, because netsim has malloc do so. Each row has a
-process of its own, with its own peak of memory.
+netsim is compared, in CPU seconds, with the least work of any emulator: one copy of each message, its CRC, and one
+addition at each neighbour, on the same arrays. Both keep freed memory, because netsim sets malloc so. Each row runs in
+a separate process, with its own peak memory.
 """
 
 import gc
@@ -22,7 +22,7 @@ AGENTS, PARAMETERS, ROUNDS = 32, 1_000_000, 4
 
 
 class Learner(netsim.Agent):
-    """Sends its model, adds up those that it hears."""
+    """Sends its model, and sums received ones."""
 
     def __init__(self, model: NDArray[np.floating[Any]], at_once: bool) -> None:
         self.model = model
@@ -60,7 +60,7 @@ def one_kind(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
     def emulated() -> None:
         network = Network(graph, Link(latency=latency.uniform(0.01, 0.05)), round_period=0.1, seed=1)
         network.run({node: Learner(models[node], at_once) for node in graph})
-        # The agents and their frames refer to each other.
+        # The agents and their frames form reference cycles.
         gc.collect()
 
     seconds = median_seconds({"netsim": emulated, "bound": bound}, repeats)
@@ -69,7 +69,7 @@ def one_kind(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
 
 
 def large_models(repeats: int) -> dict[str, dict[str, float]]:
-    """Return what large models cost, each kind in a process of its own."""
+    """Return the costs of large models, each kind in a separate process."""
     return {
         f"1M parameters, {dtype}, {way}": apart("models", f"models.one_kind({dtype!r}, {way == 'sum'}, {repeats})")
         for dtype in ("float64", "float32")

@@ -31,12 +31,12 @@ from benchmarks.report import parser
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
 
-# Pairs of operators, each of which is replaced by the other.
+# Pairs of operators that are replaced by each other.
 _SWAPPED: list[tuple[Any, Any]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
 _SWAPPED += [(ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift)]
 INSTEAD: dict[Any, Any] = dict([*_SWAPPED, *(pair[::-1] for pair in _SWAPPED)]) | {ast.FloorDiv: ast.Mult}
 
-# The tests that belong to a file are those that import it, and these, by the beginning of its path.
+# Tests of a file are those that import it, and these, by the beginning of its path.
 BESIDES = {
     "netsim/transport": [
         *("order", "heard", "actions", "rounds", "agent", "links", "laws"),
@@ -94,7 +94,7 @@ def tests_of(file: str) -> list[str]:
         text = test.read_text()
         if test.stem in besides or f"{module} import" in text or (f"from {parent} import" in text and name in text):
             found.add(str(test.relative_to(ROOT)))
-    # What takes long comes last: the first failure is all that is asked for.
+    # Slow tests come last, because only the first failure matters.
     return sorted(found, key=lambda test: ("fuzz" in test or "law" in test, test))
 
 

@@ -1,7 +1,7 @@
 """Each online method on the network against its vectorised recursion: Tom's hardware, 5 agents, one pass.
 
-Needs NETSIM_DATA. Both read the same features, computed before the clock starts. The published seconds (P. Xu's
-dissertation, table 3.1: Matlab on a desktop, nothing sent) stand beside ours to be read, not to be compared.
+Needs NETSIM_DATA. Both read the same features, computed beforehand. The published seconds (P. Xu's dissertation, table
+3.1: Matlab on a desktop, without messages) are shown for reference, not for comparison.
 """
 
 from collections.abc import Callable

@@ -1,14 +1,14 @@
 """Routing protocols and MAC layers on the measured links of FIT IoT-LAB Grenoble: delivery, latency, duty cycle.
 
-The 50 nodes of `netsim.links.grenoble` on one channel report to the node of the lowest number.
-All links lose frames independently, at the rate measured over 48 hours. Every node takes a reading a
-minute for an hour; routing protocols have ten minutes before, in which they find their routes. Each entry is the median
-over the seeds, and in brackets the least and the largest.
+The 50 nodes of `netsim.links.grenoble` on one channel report to the node of the lowest number. All links lose frames
+independently, at the rate measured over 48 hours. Every node takes a reading a minute for an hour, after ten minutes in
+which routing protocols find their routes. Entries are medians over the seeds, with the least and the largest in
+brackets.
 
 "tree" is the tree of least expected transmissions, known from the start. With CSMA all radios are on for the same share
-of each second. With LPL, X-MAC and ContikiMAC they wake every 125 ms, each when it likes; with TSCH for a shared cell
-every 70 ms, all on the same of 16 channels, which the same losses hold for. These run with five readings a node
-and fewer seeds, for wake-ups are many events. All takes some five minutes on one core.
+of each second. With LPL, X-MAC and ContikiMAC they wake every 125 ms, at independent times; with TSCH for a shared cell
+every 70 ms, all on the same one of 16 channels, with the same losses. These run with five readings a node and fewer
+seeds, because wake-ups cause many events. The whole takes some five minutes on one core.
 """
 
 import statistics
@@ -50,7 +50,7 @@ class Site:
 
     @classmethod
     def grenoble(cls) -> "Site":
-        """Return Grenoble's on one channel."""
+        """Return the Grenoble network on one channel."""
         graph, models = links.grenoble(channel=CHANNEL, link=PRESET.link, least=0.1)
         cost = {
             ends: 1 / (1 - each.loss_model.mean) / (1 - models[ends[::-1]].loss_model.mean)
@@ -68,18 +68,18 @@ class Site:
         return {"CTP": CTP, "RPL": RPL}[protocol](is_sink)
 
     def always(self, protocol: str, awake: float, seed: int) -> dict[str, float]:
-        """Run a routing protocol over CSMA and return what was measured."""
+        """Run a routing protocol over CSMA and return the measurements."""
         assert PRESET.radio is not None
         duty = None if awake == 1 else DutyCycle(period=1.0, awake=awake)
         radio = replace(PRESET.radio, max_frame_retries=0, duty_cycle=duty)
         return self._run(protocol, radio, SETTLE, READINGS, lambda is_sink: None, seed)
 
     def woken(self, protocol: str, mac: str, seed: int) -> dict[str, float]:
-        """Run a routing protocol over a MAC layer that switches the radio, and return what was measured."""
+        """Run a routing protocol over a MAC layer that switches the radio, and return the measurements."""
         assert PRESET.radio is not None
         radio = replace(PRESET.radio, access="aloha", max_frame_retries=0)
         make, cycle = MACS[mac.lower().replace("-", "")], CYCLES[mac]
-        # Over a tree that is given, without a network to be joined, there is nothing to settle.
+        # With a given tree, and no network to join, no time is needed to settle.
         settle = 0.0 if protocol == "tree" and mac != "TSCH" else SETTLE
         return self._run(protocol, radio, settle, WOKEN_READINGS, lambda is_sink: make(cycle, is_sink), seed)
 

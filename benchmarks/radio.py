@@ -1,9 +1,9 @@
-"""What a shared medium costs: 200 nodes with CSMA-CA and Poisson traffic for 100 simulated seconds, by hearers.
+"""The cost of a shared medium: 200 nodes with CSMA-CA and Poisson traffic for 100 simulated seconds, by hearers.
 
 An event is a timer of the medium: a back-off that ends, a frame that begins or ends. A hearing is one frame at one
-neighbour. The time for a hearing falls towards a constant as there are more: the cost is that of the frames and, in
-proportion, of their hearers. Half of a frame's time, at ten hearers, is its sender's: to sleep, draw and encode. The
-ratio is that to the medium's twin in Python.
+neighbour. The time per hearing falls towards a constant as hearers increase, because the cost has a part per frame and
+a part per hearer. At ten hearers, half of a frame's time is its sender's: sleeping, drawing and encoding. The ratio
+compares with the medium's Python twin.
 
 Then the same by SINR (`netsim.radio.Phy`) at scale: 1,000 motes with 84 neighbours each, one broadcast each in 10 s,
 once with powers between neighbours only and once between all; and 10,000 motes with 14 neighbours.
@@ -58,7 +58,7 @@ class Beacon(Agent):
 
 
 def motes_network(nodes: int, degree: float, to_all: bool) -> Network:
-    """Return motes on a square that hear each other by SINR; 30 m reach a neighbour."""
+    """Return motes on a square that hear each other by SINR; neighbours are within 30 m."""
     side = math.sqrt(nodes * math.pi * 30.0**2 / degree)
     places = draws.generator(1, nodes, "places").uniform(0.0, side, (nodes, 2)).tolist()
     model = LogDistance(exponent=3.0)
@@ -72,7 +72,7 @@ def motes_network(nodes: int, degree: float, to_all: bool) -> Network:
 
 
 def motes(nodes: int, degree: float, seconds: float, to_all: bool, repeats: int = 1) -> dict[str, float]:
-    """Return how much faster than real time motes run, and what they take.
+    """Return the speed of motes relative to real time, and their costs.
 
     Times are CPU time, each the median of some runs.
     """
@@ -100,7 +100,7 @@ def motes(nodes: int, degree: float, seconds: float, to_all: bool, repeats: int 
 
 
 def memory(nodes: int, degree: float, seconds: float, to_all: bool) -> int:
-    """Return by how many kB the peak of this process grows as motes are built and run; on Linux."""
+    """Return the growth (kB) of this process's peak memory while motes are built and run; on Linux."""
     before = resident()
     network = motes_network(nodes, degree, to_all)
     network.run({node: Beacon() for node in network.graph}, until=seconds)

@@ -1,8 +1,8 @@
-"""The page of a replay: its size, how soon it is ready and how long it draws, in a real Chromium without a GPU.
+"""The page of a replay: its size, time to ready and drawing time, in a real Chromium without a GPU.
 
 Frames over links of a hundred agents, twice: with constant latencies, and with uniform ones, whose digits are random,
-so that no packing can make them small. Drawing is the script's time for a picture of the map and of the space–time
-diagram, at moments spread evenly over the run; the rest is the browser's. Skips itself where there is no Chromium.
+which no packing can compress. Drawing is the script's time for a picture of the map and of the space–time diagram, at
+evenly spaced moments of the run, without the browser's own time. Skipped where there is no Chromium.
 """
 
 import statistics
@@ -34,7 +34,7 @@ def network_of(agents: int) -> tuple[list[list[float]], NDArray[np.int64]]:
 
 
 def made(agents: int, events: int, random: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return a run of broadcasts in rounds, of which each link loses 5 % and makes 2 % late."""
+    """Return a run of broadcasts in rounds; each link loses 5 % of them and delays 2 % too long."""
     draw, (places, links) = np.random.default_rng(1), network_of(agents)
     order = np.lexsort((links[:, 1], links[:, 0]))
     link = np.resize(order, events)

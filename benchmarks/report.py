@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing by medians, and a table or one JSON object as the result."""
+"""Shared parts of benchmarks: timing by medians, and a table or one JSON object as the result."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ Task = Callable[[], object]
 def median_seconds(tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
     """Return the median CPU time of each task, in seconds, with one BLAS thread.
 
-    They take turns, so that a slow moment hits all alike.
+    Tasks alternate, so that a slow moment affects all alike.
     """
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(repeats):
@@ -40,7 +40,7 @@ def median_seconds(tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
 def compared(
     pairs: Mapping[str, tuple[Task, Task]], repeats: int, columns: tuple[str, str] = ("emulated_s", "recursion_s")
 ) -> dict[str, dict[str, float]]:
-    """Return for each pair of tasks the median seconds of both and their ratio; all tasks take turns."""
+    """Return for each pair of tasks the median seconds of both and their ratio; all tasks alternate."""
     tasks = {
         f"{name} {column}": task for name, pair in pairs.items() for column, task in zip(columns, pair, strict=True)
     }
@@ -50,16 +50,16 @@ def compared(
 
 
 def apart(module: str, call: str, environment: Mapping[str, str] | None = None) -> Any:
-    """Return the result of a call, such as ``"scale.wiring(10)"``, in a process that has imported only its module."""
+    """Return the result of a call, such as ``"scale.wiring(10)"``, in a new process that imports only its module."""
     code = f"import json, resource; from benchmarks import {module}; print(json.dumps({call}))"
-    # With more threads of BLAS, CPU seconds would count how they wait.
+    # With several BLAS threads, CPU seconds would include their waiting.
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=alone)
     return json.loads(done.stdout)
 
 
 def in_processes(*parts: tuple[Callable[..., None], tuple[Any, ...]]) -> list[Any]:
-    """Call functions in processes of their own, each with a pipe as last argument; return what each sends over it."""
+    """Call functions in separate processes, each with a pipe as last argument; return what each sends over it."""
     pipes = [SPAWN.Pipe(duplex=False) for _ in parts]
     processes = [
         SPAWN.Process(target=work, args=(*given, sending), daemon=True)
@@ -81,7 +81,7 @@ def in_processes(*parts: tuple[Callable[..., None], tuple[Any, ...]]) -> list[An
 def resident(what: str = "VmHWM") -> int:
     """Return the memory (kB) of this process, at its peak or now (VmRSS); on Linux.
 
-    getrusage would count the peak of its parent before it began.
+    getrusage would include the peak of its parent before the fork.
     """
     return int(Path("/proc/self/status").read_text().partition(f"{what}:")[2].split()[0])
 

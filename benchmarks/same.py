@@ -1,15 +1,15 @@
-"""Do two installs give the same results? Runs every study and a sweep in both and compares all that they leave.
+"""Compare two installs: run every study and a sweep in both and compare all files that they leave.
 
     python -m benchmarks.same OTHER            every study as it is by default, those of README with its flags, a sweep
     python -m benchmarks.same OTHER --short    the same, a few rounds each
     python -m benchmarks.same OTHER --only "coke --loss 0.1" --only "sweep averaging --seed 0:3"
 
-OTHER is the command netsim of an environment with some earlier commit: old/.venv/bin/netsim. A change of structure
-changes no byte. Compared are every csv file (tables, ledger, rounds), every text of a study, and every summary.json:
-last values, notes, answers and trace hashes; also those of the sweeps that a study makes. Measured running times are
-left out, so are figures, the page, and settings.json, which tells versions and paths. Each file that differs is listed
-with the first place where values differ, and the first key or column that only one has. Short, it takes some minutes on
-two cores; whole, as long as all studies do, twice, of which `bench` and `papers` are most. With NETSIM_DATA set both
+OTHER is the command netsim of an environment with some earlier commit: old/.venv/bin/netsim. A refactoring must change
+no byte. Compared are every csv file (tables, ledger, rounds), every text of a study, and every summary.json: last
+values, notes, answers and trace hashes; also those of the sweeps that a study makes. Measured running times are left
+out, so are figures, the page, and settings.json, which tells versions and paths. Each file that differs is listed with
+the first differing value, and the first key or column that only one has. The short comparison takes some minutes on two
+cores; the full one takes twice the time of all studies, mostly for `bench` and `papers`. With NETSIM_DATA set both
 sides read the same tables; without it, studies of real data are left out.
 """
 
@@ -79,15 +79,15 @@ OF_REAL_DATA = {"intel_lab", "ulb_library"}
 LISTED = 12
 """The files that differ are listed up to this number for each command; a sweep has hundreds."""
 
-# Of a summary: an old one held the sizes of files, of which some tell of the machine.
+# Not compared in a summary: earlier versions recorded file sizes, some of which depend on the machine.
 _NO_RESULT = ("bytes",)
-# Claims on running times are measured, and these two are made from all claims.
+# Claims on running times are measurements, and these two files are made from all claims.
 _TIMED_CLAIM, _OF_CLAIMS = "table 3.1", ("reproduction.md", "verdicts.csv")
 
 
 def full() -> tuple[str, ...]:
-    """Return the commands of the full list: every study that netsim itself has by its defaults, then `FLAGGED`."""
-    # A package of the user's own is not part of netsim, and the other install may lack it.
+    """Return the commands of the full list: every study of netsim with its defaults, then `FLAGGED`."""
+    # A user's package is not part of netsim, and the other install may lack it.
     own = next(each for each in catalogue.registries() if each.studies.keys() >= {"coke", "averaging"})
     return (*own.studies, *FLAGGED)
 
@@ -98,7 +98,7 @@ def study_of(words: str) -> str:
 
 
 def ran(command: Path, words: str, folder: Path) -> str:
-    """Run a study or a sweep with an install's command; return what went wrong, empty if nothing did."""
+    """Run a study or a sweep with an install's command; return the error, or ""."""
     settings = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     first = [] if words.startswith("sweep ") else ["run"]
     line = [str(command), *first, *shlex.split(words), "--out", str(folder)]
@@ -117,7 +117,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
 
 
 def places(here: Any, there: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield where two values read from JSON differ: what of them does ("keys" or "values"), and the place with both."""
+    """Yield the differences of two values read from JSON: kind ("keys" or "values"), and place with both."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in dict.fromkeys([*here, *there]):
             inner = f"{place}.{key}" if place else str(key)
@@ -133,14 +133,14 @@ def places(here: Any, there: Any, place: str = "") -> Iterator[tuple[str, str]]:
         if len(here) != len(there):
             yield "values", f"{place}: {len(here)} here, {len(there)} there"
     else:
-        # As text: NaN is not equal to itself, and 1 is equal to 1.0 and to true.
+        # Compared as text, because NaN does not equal itself, and 1 equals 1.0 and true.
         one, other = json.dumps(here), json.dumps(there)
         if one != other:
             yield "values", f"{place}: {one} here, {other} there"
 
 
 def result(path: Path) -> Any:
-    """Return what a summary or a text holds; of a summary, what is a result."""
+    """Return the content of a summary or a text, without parts of a summary that are not results."""
     text = path.read_text(encoding="utf-8")
     if path.name != "summary.json":
         return text.splitlines()
@@ -169,9 +169,10 @@ def all_places(here: Path, there: Path) -> Iterator[tuple[str, str]]:
 
 
 def difference(here: Path, there: Path) -> str:
-    """Return the first place where two files differ, or an empty text.
+    """Return the first place where two files differ, or "".
 
-    Of values that both have, and of keys or columns that one has: what is new in every file would hide what changed.
+    Differences of common values and missing keys or columns are reported separately, because a new key in every file
+    would hide changed values.
     """
     found: dict[str, str] = {}
     for kind, place in all_places(here, there):
@@ -182,7 +183,7 @@ def difference(here: Path, there: Path) -> str:
 
 
 def results_of(folder: Path) -> dict[str, Path]:
-    """Return the files of a folder that hold results, by their paths within it."""
+    """Return the result files of a folder, by their paths within it."""
     return {
         str(path.relative_to(folder)): path
         for path in sorted(folder.rglob("*"))
@@ -191,7 +192,7 @@ def results_of(folder: Path) -> dict[str, Path]:
 
 
 def differences(here: Path, there: Path) -> list[str]:
-    """Return for each file of results in which two folders differ its path and the first place."""
+    """Return the path and the first difference of each result file that differs between two folders."""
     files = results_of(here), results_of(there)
     found = []
     for name in sorted({*files[0], *files[1]}):
@@ -203,11 +204,11 @@ def differences(here: Path, there: Path) -> list[str]:
 
 
 def compared(words: str, commands: tuple[Path, Path]) -> list[str]:
-    """Run a command with both installs; return what differs or went wrong, nothing if all is the same."""
+    """Run a command with both installs; return differences or errors, nothing if all agree."""
     with tempfile.TemporaryDirectory() as place:
         sides = [Path(place) / name for name in ("here", "there")]
         for command, side in zip(commands, sides, strict=True):
-            # Each side has its own working folder, where studies put their sweeps.
+            # Each side has a separate working folder, where studies put their sweeps.
             side.mkdir()
             if wrong := ran(command, words, side / "run"):
                 return [f"failed {side.name}: {wrong}"]

@@ -1,7 +1,7 @@
-"""What grows with the network: wiring it, a delivery, links from positions, and what workers gain; the first second.
+"""Costs that grow with the network: wiring, deliveries, links from positions, gain of workers; the first second.
 
-CPU seconds of the process, not of the clock. Each row is measured in a process of its own, so that peak memory is that
-of one row, which also reads its modules and starts with an empty heap.
+Times are CPU seconds. Each row is measured in a separate process, which imports its own modules and starts with an
+empty heap, so that peak memory is that row's.
 """
 
 import resource
@@ -19,7 +19,7 @@ from benchmarks.delivery import DEGREE, BulkAdder
 from benchmarks.report import apart, parser, show
 from netsim.core.records import DELIVERED
 
-# So dense that a mote hears some twenty others, and few of them well.
+# So dense that a mote hears about twenty others, but few of them well.
 _MOTES_PER_KM2 = 350
 
 
@@ -36,7 +36,7 @@ def _memory() -> int:
 
 
 def wiring(agents: int) -> dict[str, float]:
-    """Return CPU seconds, and kB an agent, of a run in which nothing happens: wiring, start and end."""
+    """Return CPU seconds, and kB per agent, of a run without events: wiring, start and end."""
     network = workers.network(agents)
     idle = {node: Idle() for node in network.graph}
     before, start = _memory(), time.process_time()
@@ -72,7 +72,7 @@ def positions(motes: int) -> dict[str, float]:
 
 
 def first_second(words: str, repeats: int = 5) -> dict[str, float]:
-    """Return CPU seconds (the least of some) of Python with these words after its name, and of its children."""
+    """Return the least CPU seconds of Python with these arguments, including its children."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(repeats):
@@ -84,7 +84,7 @@ def first_second(words: str, repeats: int = 5) -> dict[str, float]:
 
 
 def table_of_averaging(repeats: int = 5) -> dict[str, float]:
-    """Return CPU seconds until ``netsim run averaging`` has printed its table, before it draws: the least of some."""
+    """Return the least CPU seconds until ``netsim run averaging`` has printed its table, before drawing."""
     code = (
         "import os, sys, time; from netsim.studies.terminal import Reporter; table = Reporter.table\n"
         "def timed(*given): table(*given); print(time.process_time(), file=sys.stderr, flush=True); os._exit(0)\n"

@@ -1,9 +1,9 @@
-"""Hostile inputs, random programs and random networks without end, and a delivery's memory over a hundred million.
+"""Endless hostile inputs, random programs and random networks, and the memory of a hundred million deliveries.
 
 The tests run the same fuzzers for seconds; this runs them for hours, on two cores. A failure is reported in one line,
-with what repeats it: ``python -m benchmarks.soak --repeat networks 1 52`` runs that one input again. An input that
-takes minutes has failed, too. Deliveries are those of plain runs one after the other, in a process of their own; its
-peak memory must not grow with their number.
+with the command to repeat it: ``python -m benchmarks.soak --repeat networks 1 52`` runs that one input again. An input
+that takes minutes counts as a failure. Deliveries are made by successive plain runs in a separate process, whose peak
+memory must not grow with their number.
 """
 
 import gc
@@ -27,7 +27,7 @@ from benchmarks.report import parser, resident, show
 from netsim import Link, Network, latency
 
 AGENTS, DEGREE, ROUNDS = 20, 10, 5000
-# The fuzzer of each part, how many of its inputs are one task of a worker, and how many are checked by default.
+# Each part's fuzzer, the number of inputs in a worker's job, and the default number of inputs.
 FUZZERS = {
     "inputs": ("wire", 2000, 10_000_000),
     "programs": ("programs", 50, 200_000),
@@ -43,7 +43,7 @@ Task = tuple[str, int, int, int]
 
 
 def fuzzer(part: str) -> Callable[[Any], object] | None:
-    """Return a part's ``check_one``, or None if there is no such fuzzer."""
+    """Return a part's ``check_one``, or None if the part has no fuzzer."""
     name = f"tests.fuzzers.{FUZZERS[part][0]}"
     try:
         check: Callable[[Any], object] = importlib.import_module(name).check_one
@@ -55,7 +55,7 @@ def fuzzer(part: str) -> Callable[[Any], object] | None:
 
 
 def random_of(part: str, seed: int, number: int) -> np.random.Generator | random.Random:
-    """Return the random numbers of one input: Python's for the wire, which draws many single ones."""
+    """Return the random generator of one input: Python's for the wire, which draws many single numbers."""
     rng = np.random.default_rng([seed, list(FUZZERS).index(part), number])
     return random.Random(int(rng.integers(2**63))) if part == "inputs" else rng
 
@@ -66,7 +66,7 @@ def give_up(*_: object) -> None:
 
 
 def check_many(task: Task, deadline: float) -> tuple[str, int, list[str]]:
-    """Check a task's inputs until the deadline; return the part, how many there were, a line for each failure."""
+    """Check a job's inputs until the deadline; return the part, the number checked, and a line for each failure."""
     part, seed, first, count = task
     check, failures, done = fuzzer(part), [], 0
     assert check is not None
@@ -87,7 +87,7 @@ def check_many(task: Task, deadline: float) -> tuple[str, int, list[str]]:
 
 
 def tasks_of(part: str, seed: int, count: int) -> Iterator[Task]:
-    """Yield the tasks of one part."""
+    """Yield the jobs of one part."""
     size = FUZZERS[part][1]
     for first in range(0, count, size):
         yield part, seed, first, min(size, count - first)
@@ -97,7 +97,7 @@ def tasks_of(part: str, seed: int, count: int) -> Iterator[Task]:
 
 
 class Plain(netsim.Agent):
-    """Broadcasts a vector in each round, and counts what it hears."""
+    """Broadcasts a vector in each round, and counts received ones."""
 
     def __init__(self) -> None:
         self.heard = 0
@@ -111,11 +111,11 @@ class Plain(netsim.Agent):
 
 
 def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
-    """Run for about a million deliveries; return their number, and the peak after a tenth of the run and at its end."""
+    """Run about a million deliveries; return their number, and the peak memory after a tenth and at the end."""
     if time.monotonic() > deadline:
         return 0, 0, 0
     peaks: list[int] = []
-    # Runs hold themselves until the collector comes by; what is asked here is whether anything stays for good.
+    # A run's reference cycles stay until a collection; only what remains after it is a leak.
     gc.collect()
 
     def note(round_number: int) -> None:
@@ -132,7 +132,7 @@ def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
 
 
 def memory(done: list[tuple[int, int, int]]) -> dict[str, float]:
-    """Return what the runs of deliveries found: growth within the first run (its rounds' rows), and from run to run."""
+    """Return the memory growth of delivery runs: within the first run (its rounds' rows), and from run to run."""
     if not done:
         return {"count": 0}
     (first, early, peak), later = done[0], sum(row[0] for row in done[2:])
@@ -140,7 +140,7 @@ def memory(done: list[tuple[int, int, int]]) -> dict[str, float]:
         "count": sum(row[0] for row in done),
         "peak_MB": done[-1][2] / 1024,
         "kB_per_million_in_a_run": (peak - early) / (0.9 * first / 1e6),
-        # Not from the first: its table of rounds loads pandas.
+        # Not from the first run, whose table of rounds loads pandas.
         "kB_per_million": (done[-1][2] - done[1][2]) / (later / 1e6) if later else 0.0,
     }
 
@@ -149,7 +149,7 @@ def memory(done: list[tuple[int, int, int]]) -> dict[str, float]:
 
 
 class Tally:
-    """Counts what the workers have done, and tells of it as it comes."""
+    """Counts the workers' finished jobs, and reports results as they arrive."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, int]] = {}
@@ -157,7 +157,7 @@ class Tally:
         self.errors: list[BaseException] = []
 
     def add(self, result: tuple[str, int, list[str]]) -> None:
-        """Count one task of a fuzzer."""
+        """Count one job of a fuzzer."""
         part, count, failures = result
         row = self.found.setdefault(part, {"count": 0, "failures": 0})
         row["count"] += count
@@ -173,7 +173,7 @@ class Tally:
         self.show()
 
     def show(self) -> None:
-        """Show how far it is, where somebody watches."""
+        """Show the progress on a terminal."""
         if sys.stderr.isatty():
             parts = [f"{part} {row['count']:,} ({row['failures']} failed)" for part, row in self.found.items()]
             text = ", ".join([*parts, f"deliveries {sum(run[0] for run in self.runs):,}"])
@@ -181,10 +181,10 @@ class Tally:
 
 
 def soak(counts: dict[str, int], deliveries: int, seed: int, seconds: float) -> dict[str, dict[str, Any]]:
-    """Run every part, in turns, so that a run that is stopped has seen some of each."""
+    """Run every part in turns, so that an interrupted soak has covered some of each."""
     deadline, tally = time.monotonic() + seconds, Tally()
     context = multiprocessing.get_context("spawn")
-    # A third process delivers, so that its memory is that of deliveries.
+    # A third process runs the deliveries, so that its memory is only theirs.
     with context.Pool(2) as pool, context.Pool(1) as deliverer:
         for number in range(-(-deliveries // (AGENTS * DEGREE * ROUNDS * 95 // 100))):
             deliverer.apply_async(deliver, (seed + number, deadline), {}, tally.add_run, tally.errors.append)
@@ -214,7 +214,7 @@ def main() -> None:
         check(random_of(part, int(seed), int(number)))
         print("passed")
         return
-    # Workers inherit it: matrices here are small.
+    # Workers inherit this setting, because matrices here are small.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     counts = {}
     for part, (name, *_) in FUZZERS.items():

@@ -1,21 +1,20 @@
-"""Sweeps against the same runs without one: what a second process gains, what a point costs, what the parent holds.
+"""Sweeps against the same runs without a sweep: gain of a second process, cost of a point, memory of the parent.
 
-Short runs of a study of one file, each into its own folder, in three ways that take turns:
+Short runs of a study in one file, each into its own folder, in three alternating ways:
 
-* bare: a loop that calls the study's function and saves its run folder (`Study.save`), nothing else;
-* joblib: the same as tasks of ``joblib.Parallel``, one by one and on two processes;
-* sweep: `netsim.studies.sweep`, with one job and with two, into a new folder.
+* bare: a loop that only calls the study's function and saves its run folder (`Study.save`); * joblib: the same as jobs
+of ``joblib.Parallel``, one by one and on two processes; * sweep: `netsim.studies.sweep`, with one job and with two,
+into a new folder.
 
-The processes of joblib are started before the clock. Overhead is what a sweep of one job takes longer than the bare
-loop for each point, all that surrounds the points included: checks, folders, the table of all at the end. It is told by
-blocks of 25 points that take turns, by the clock and by the processor's time, which other work on the machine lengthens
-less. Efficiency is how much of joblib's gain by
-a second process the sweep gets, (sweep 1 / sweep 2) / (joblib 1 / joblib 2), by the clock. Each turn gives one of each,
-and medians are shown.
+joblib's processes are started beforehand. Overhead is the additional time per point of a one-job sweep over the bare
+loop, including everything around the points: checks, folders, the final table. It is measured on alternating blocks of
+25 points, in real time and in CPU time, which other work on the machine affects less. Efficiency is the share of
+joblib's gain by a second process that the sweep achieves, (sweep 1 / sweep 2) / (joblib 1 / joblib 2), in real time.
+Medians over the turns are shown.
 
-Memory: a sweep of ``points`` runs of a study that sends nothing, with two jobs and in a process of its own that has
-imported all it needs; what is resident in the parent (VmRSS) after a tenth of the points, after all of them, and at its
-highest (VmHWM) once the table of all is written. Linux only; ``--points 0`` leaves it out.
+Memory: a sweep of ``points`` runs of a study without messages, with two jobs and in a separate process after its
+imports; the parent's resident memory (VmRSS) after a tenth of the points and after all, and its peak (VmHWM) after the
+final table. Linux only; ``--points 0`` leaves it out.
 """
 
 import statistics
@@ -69,18 +68,18 @@ def idle(study, *, seed: int = 0) -> None:
 
 
 def run_bare(study: str, seed: int, folder: str) -> None:
-    """Run and save one, as a loop of one's own would."""
+    """Run and save one point, as a user's own loop would."""
     netsim.studies.find_study(study).execute(seed=seed).save(folder)
 
 
 def loop(study: str, stem: str, seeds: Iterable[int]) -> None:
-    """Run and save several, one after another."""
+    """Run and save several points, one after another."""
     for seed in seeds:
         run_bare(study, seed, f"{stem}-{seed}")
 
 
 def in_turn(study: str, room: Path, tasks: int) -> dict[str, float]:
-    """Return the seconds that each way takes, once."""
+    """Return the seconds of each way, once."""
 
     def tasked(jobs: int) -> None:
         Parallel(n_jobs=jobs, batch_size=1)(
@@ -98,14 +97,14 @@ def in_turn(study: str, room: Path, tasks: int) -> dict[str, float]:
 
 
 def spent(way: Callable[[], object]) -> tuple[float, float]:
-    """Return the seconds that something takes, by the clock and of the processor."""
+    """Return the real seconds and the CPU seconds of a call."""
     start, used = time.perf_counter(), time.process_time()
     way()
     return time.perf_counter() - start, time.process_time() - used
 
 
 def overheads(study: str, room: Path, blocks: int) -> list[tuple[float, float]]:
-    """Return what a point takes longer in a sweep than bare, in milliseconds, for each block."""
+    """Return a point's additional milliseconds in a sweep over the bare loop, for each block."""
     found = []
     for number in range(blocks):
         seeds = range(number * BLOCK, (number + 1) * BLOCK)
@@ -143,7 +142,7 @@ def compare(tasks: int, repeats: int) -> dict[str, Any]:
 
 
 class Watch(Reporter):
-    """Notes what is resident when a number of points have ended."""
+    """Records resident memory when given numbers of points have ended."""
 
     def __init__(self, at: tuple[int, ...]) -> None:
         super().__init__(quiet=True)
@@ -151,7 +150,7 @@ class Watch(Reporter):
         self.found: dict[int, float] = {}
 
     def tally(self, label: str, total: int) -> Any:
-        """Return a context that notes it."""
+        """Return a context that records it."""
 
         def note(done: int, failed: int) -> None:
             if done + failed in self.at:

@@ -1,9 +1,9 @@
-"""What a frame costs on real sockets: agents of two processes over UDP and MQTT, beside a bare echo.
+"""The cost of a frame on real sockets: agents of two processes over UDP and MQTT, beside a bare echo.
 
-The echo is asyncio's own datagram endpoint, which sends back what comes: the same bytes, of which nothing is read. A
-frame holds 100 float64. The rate is of rounds in which each agent sends to all those of the other process and goes on
-when it has heard as many, so that many frames are under way; the echo has as many under way. The time is a round trip
-of one frame alone. With --hostile, datagrams of strangers come at a process that plays its rounds.
+The echo is asyncio's datagram endpoint, which returns the same bytes without parsing them. A frame has 100 float64. The
+rate is that of rounds in which each agent sends to all agents of the other process and continues when it has received
+as many frames, so that many frames are in flight; the echo has as many. The time is the round trip of a single frame.
+With --hostile, strangers send datagrams to a process that plays its rounds.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from tests.parts import free_port, mosquitto, program
 
 ELEMENTS = 100
 FRAME = np.random.default_rng(1).random(ELEMENTS)
-# Real seconds after which a datagram that does not come is taken to be lost.
+# Real seconds after which a missing datagram counts as lost.
 PATIENCE = 5.0
-# Round trips of one frame alone.
+# The number of round trips with a single frame in flight.
 TRIPS = 1000
 
 Make = Callable[[str, dict[str, list[int]], Path | None], Transport]
 
 
 class Speaker(netsim.Agent):
-    """Speaks to all neighbours, and goes on when it has heard as many."""
+    """Sends to all neighbours, and continues when it has received as many frames."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -60,7 +60,7 @@ class Speaker(netsim.Agent):
 
 
 class Pinger(netsim.Agent):
-    """Sends a vector and waits for it, again and again."""
+    """Sends a vector and waits for its return, repeatedly."""
 
     def __init__(self, to: int, count: int) -> None:
         self.to, self.count = to, count
@@ -77,7 +77,7 @@ class Pinger(netsim.Agent):
 
 
 class Ponger(netsim.Agent):
-    """Sends back what comes."""
+    """Returns each received frame."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -106,7 +106,7 @@ class OverMQTT:
 
 
 def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
-    """Be one of two processes with a number of agents each; the first answers with what it measured (see `in_two`)."""
+    """Be one of two processes with a number of agents each; the first reports its measurements (see `in_two`)."""
     sides = [list(range(size)), list(range(size, 2 * size))]
     graph = nx.complete_bipartite_graph(size, size)
     agents: dict[int, Any] = {number: Speaker(count) for number in graph}
@@ -127,19 +127,19 @@ def play(make: Make, places: list[str], me: int, size: int, count: int, folder: 
 
 
 class Echo(asyncio.DatagramProtocol):
-    """Sends back what comes."""
+    """Returns each received datagram."""
 
     def connection_made(self, transport: Any) -> None:
         """Begin."""
         self.transport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Send it back."""
+        """Return the datagram."""
         self.transport.sendto(data, addr)
 
 
 class Client(asyncio.DatagramProtocol):
-    """Keeps a number of datagrams under way, and notes when each comes back."""
+    """Keeps a number of datagrams in flight, and records when each returns."""
 
     def __init__(self, size: int, pairs: int, count: int) -> None:
         self.data, self.pairs, self.left = bytes(size), pairs, pairs * (count - 1)
@@ -165,7 +165,7 @@ class Client(asyncio.DatagramProtocol):
 
 
 def echo(port: int) -> None:
-    """Be the process that sends back what comes, until it is ended."""
+    """Be the echo process, until it is ended."""
 
     async def main() -> None:
         await asyncio.get_running_loop().create_datagram_endpoint(Echo, local_addr=("127.0.0.1", port))
@@ -193,7 +193,7 @@ def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
 
 
 def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[float]], float, float]:
-    """Return each agent's moments in one process, the processor's seconds there, and the mean bytes of a datagram."""
+    """Return each agent's times in one process, its CPU seconds, and the mean bytes of a datagram."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     found: tuple[list[list[float]], float, float]
     with tempfile.TemporaryDirectory() as name:
@@ -203,7 +203,7 @@ def in_two(make: Make, size: int, count: int, written: bool) -> tuple[list[list[
 
 
 def echoed(size: int, pairs: int, count: int) -> tuple[list[float], float]:
-    """Return when datagrams came back from the bare echo, the beginning before them, and the processor's seconds."""
+    """Return the start and the times at which the bare echo returned datagrams, and the CPU seconds."""
     port = free_port()
     server = SPAWN.Process(target=echo, args=(port,), daemon=True)
     server.start()
@@ -222,12 +222,12 @@ def trips(moments: list[float]) -> dict[str, float]:
 
 
 def measured(makers: dict[str, tuple[Make, bool]], agents: int, rounds: int, repeats: int) -> dict[str, Any]:
-    """Return rates and times of each, medians over repeats; they take turns."""
+    """Return the rates and times of each transport, medians over alternating repeats."""
     found: dict[str, list[dict[str, float]]] = {}
     size, frames = 1000.0, 2 * agents * agents * rounds
 
     def note(name: str, seconds: float, worked: float, alone: list[float]) -> None:
-        # Each process sends half of the frames, and takes in as many.
+        # Each process sends half of the frames, and receives as many.
         row = {"frames_per_s": frames / seconds, "cpu_us_per_frame": worked / frames * 2e6, **trips(alone)}
         found.setdefault(name, []).append(row)
 
@@ -237,7 +237,7 @@ def measured(makers: dict[str, tuple[Make, bool]], agents: int, rounds: int, rep
             size = mean if name == "UDP" else size
             [alone], _, _ = in_two(make, 1, TRIPS, written)
             note(name, max(one[-1] for one in many) - min(one[0] for one in many), worked, alone)
-        # There and back are two datagrams.
+        # A round trip is two datagrams.
         moments, worked = echoed(round(size), agents * agents, rounds)
         note("bare echo", moments[-1] - moments[0], worked, echoed(round(size), 1, TRIPS)[0])
     rows = {name: {key: statistics.median(row[key] for row in each) for key in each[0]} for name, each in found.items()}

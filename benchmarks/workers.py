@@ -1,9 +1,8 @@
 """One network over several processes: CPU per process beside one process, and Dask beside pipes.
 
-COKE with 1,000 agents of 10 neighbours (100 features, 120 samples), stepped one by one and all at once, and the bare
-exchange of `benchmarks.delivery`. The CPU seconds are those of the run itself, without its start and end, and of the
-busiest process: what a run would take with a core for each, up to the waits for one another. All give the same trace
-hash.
+COKE with 1,000 agents of 10 neighbours (100 features, 120 samples), stepped one by one and batched, and the bare
+exchange of `benchmarks.delivery`. The CPU seconds are those of the busiest process during the run, without its start
+and end: the run's duration with a core per process, apart from mutual waiting. All give the same trace hash.
 """
 
 import gc
@@ -58,7 +57,7 @@ def coke(agents: int, rounds: int, kind: type[COKE] = COKE) -> Agents:
 
 
 def adders(agents: int, rounds: int) -> Agents:
-    """Return agents that add up what they hear."""
+    """Return agents that sum received vectors."""
     return {node: delivery.BulkAdder(node, rounds) for node in range(agents)}
 
 
@@ -81,7 +80,7 @@ def cpu_of_runs() -> Iterator[list[float]]:
 
 
 def measured(make: Callable[[int, int], Agents], agents: int, rounds: int, workers: int, dask: str | None) -> Run:
-    """Run agents over workers; the costs of the run are those of the processes."""
+    """Run agents over workers; the run's costs are those of the processes."""
     gc.collect()
     with cpu_of_runs() as seconds:
         run = network(agents).run(make(agents, rounds), workers=workers, dask=dask)
@@ -93,7 +92,7 @@ def measured(make: Callable[[int, int], Agents], agents: int, rounds: int, worke
 def compare(
     make: Callable[[int, int], Agents], agents: int, rounds: int, repeats: int, dask: str | None
 ) -> dict[str, dict[str, float]]:
-    """Return the CPU seconds (medians) by number of workers, which take turns."""
+    """Return the median CPU seconds by number of workers, in alternating runs."""
     kinds: dict[str, tuple[int, str | None]] = {"1 process": (1, None), "2 workers": (2, None), "4 workers": (4, None)}
     if dask is not None:
         kinds["2 workers, Dask"] = (2, dask)
@@ -117,7 +116,7 @@ def compare(
 
 
 def rows(agents: int, rounds: int, repeats: int, dask: str | None = None) -> dict[str, Any]:
-    """Return the rows of COKE, stepped one by one and all at once, and of the bare exchange."""
+    """Return the rows of COKE, stepped one by one and batched, and of the bare exchange."""
     result: dict[str, Any] = {}
     kinds = (("COKE one by one", partial(coke, kind=Alone)), ("COKE at once", coke), ("delivery", adders))
     for title, make in kinds:
@@ -127,7 +126,7 @@ def rows(agents: int, rounds: int, repeats: int, dask: str | None = None) -> dic
 
 
 class Averager(Agent):
-    """Averages a number with its neighbours', as little as an agent can do."""
+    """Averages a number with its neighbours', the least work of an agent."""
 
     def __init__(self, value: float, rounds: int) -> None:
         self.value, self.count = np.array([value]), rounds
@@ -160,7 +159,7 @@ def large(agents: int, workers: int, rounds: int = 3) -> dict[str, Any]:
 
 
 def large_sizes(agents: int) -> dict[str, dict[str, Any]]:
-    """Return `large` over 1 and 4 workers, each in a process of its own."""
+    """Return `large` over 1 and 4 workers, each in a separate process."""
     found = {f"{agents:,} agents, {n} workers": apart("workers", f"workers.large({agents}, {n})") for n in (1, 4)}
     assert len({row["trace_hash"] for row in found.values()}) == 1
     return found

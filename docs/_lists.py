@@ -23,7 +23,7 @@ from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
-# Rows of figures.csv and of its tables.
+# The names of rows in figures.csv and of their tables.
 _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
 # The cases that are told of together.
 _NS3_GROUPS = {
@@ -46,7 +46,7 @@ def pages() -> list[Path]:
 
 
 def rewritten(text: str) -> str:
-    """Return a page's text with its lists as they are now."""
+    """Return a page's text with its lists regenerated."""
     return _MARKED.sub(lambda found: f"{found[1]}\n{LISTS[found[2]]()}\n\n{found[3]}", text)
 
 
@@ -138,7 +138,7 @@ def theorems() -> str:
 
 
 def asked() -> str:
-    """A row for each set of members that local steps ask of a cost: which classes ask for it."""
+    """A row for each set of members that local steps require of a cost, with the classes that require it."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in sorted(agents.__all__):
         members = getattr(getattr(getattr(agents, name), "local_step", None), "asks", ())
@@ -151,7 +151,7 @@ def asked() -> str:
 
 
 def lessons() -> str:
-    """A row for each lesson: its title, its first sentence, its level, how long it takes, and what comes first."""
+    """A row for each lesson: title, first sentence, level, duration, and prerequisites."""
     rows = []
     for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb")):
         title, *prose = _paragraphs(path)
@@ -193,13 +193,13 @@ def _span(ends: Iterable[str]) -> str:
 
 
 def _signed(value: float, digits: int) -> str:
-    """Return a difference with its sign; what rounds to 0 has none."""
+    """Return a difference with its sign, unless it rounds to 0."""
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0.0 else text.replace("-", "−")
 
 
 def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
-    """Return the median and "[least–most]" of what is stored beside ns-3: {(who, case, quantity): ...}."""
+    """Return the median and "[least–most]" of the stored figures: {(who, case, quantity): ...}."""
     with (ROOT / "benchmarks" / "ns3" / "figures.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return {
@@ -214,7 +214,7 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
 def names() -> str:
     """Return the site's page of names: a row for each public name, under that of its room, with its first line.
 
-    Constants are left out. A name that several rooms offer is in the first of them.
+    Constants are left out. A name that several packages export is listed in the first of them.
     """
     head = (
         "# Names\n\nAll public names of netsim by room, each with the first line of its docstring. The algorithms and "
@@ -231,7 +231,7 @@ def names() -> str:
             if name.startswith("__") or (name.isupper() and not inspect.isclass(found)) or id(found) in shown:
                 continue
             shown.add(id(found))
-            # An object has the docstring of its class.
+            # An instance has the docstring of its class.
             documented = inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found)
             line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
             of_room.append((f"`{name}`", line))

@@ -1,11 +1,11 @@
 """The lessons in the browser: a JupyterLite in the site's folder lite/, with Python, netsim and what it needs.
 
-It is a hook of mkdocs, and builds only if asked: ``NETSIM_LITE=1 mkdocs build --strict`` makes it, and links each
-lesson to it; ``python docs/_lite.py FOLDER`` makes it alone. Takes the extra ``lite``. Nothing is fetched at the build,
-and a reader's browser asks no host but the site's: Python for the browser is npm's package pyodide (NETSIM_PYODIDE: the
-node_modules that it is in), and wheels come from NETSIM_PYODIDE_DIST, a folder with a Pyodide distribution of the same
-version. Their sha256 must be that of the lock file of npm's package. What is not in the folder is missing on the site:
-the page by which a lesson is opened, lite/start.html, looks for all of it first, and names what is not there.
+It is a hook of mkdocs, and builds only on request: ``NETSIM_LITE=1 mkdocs build --strict`` makes it, and links each
+lesson to it; ``python docs/_lite.py FOLDER`` makes only this part. Takes the extra ``lite``. Nothing is downloaded at
+the build, and a reader's browser contacts no host but the site's: Python for the browser is npm's package pyodide
+(NETSIM_PYODIDE: its node_modules), and wheels come from NETSIM_PYODIDE_DIST, a folder with a Pyodide distribution of
+the same version. Their sha256 must be that of the lock file of npm's package. Files missing in the folder are missing
+on the site: lite/start.html, the page that opens a lesson, first looks for all files, and names missing ones.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ LINK = "[This page as a notebook]({0}.ipynb)"
 # Plain HTML: mkdocs knows no page there.
 RUN = ' · <a href="../lite/start.html?path={0}.ipynb">Run this in the browser</a>'
 
-# JupyterLite's own settings: nothing from the public index.
+# Settings of JupyterLite: no access to the public index.
 CONFIG = {
     "jupyter-lite-schema-version": 0,
     "jupyter-config-data": {
@@ -77,33 +77,33 @@ def build(folder: Path) -> None:
         (config / "jupyter-lite.json").write_text(json.dumps(CONFIG), encoding="utf-8")
         for path in sorted(LESSONS.glob("*.ipynb")):
             (contents / path.name).write_text(json.dumps(for_the_browser(path)), encoding="utf-8")
-        # Without its hook the wheel is of Python alone.
+        # Without its build hook the wheel is pure Python.
         hatchling = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
         _call(hatchling, ROOT, {"HATCH_BUILD_NO_HOOKS": "true"})
         (wheel,) = wheels.glob("*-none-any.whl")
         lite = [sys.executable, "-m", "jupyterlite_core", "build", "--no-sourcemaps", "--no-unused-shared-packages"]
         paths = {"lite-dir": config, "contents": contents, "output-dir": folder.resolve()}
         paths_of_wheels = [f"--piplite-wheels={path}" for path in (wheel, *beside)]
-        # It leaves a database where it is called.
+        # The command leaves a database in its working folder.
         _call(
             [*lite, "--apps", "lab", *(f"--{name}={path}" for name, path in paths.items()), *paths_of_wheels],
             config,
             {},
         )
-        # What must be there for a lesson to run, whether or not it is.
+        # Files required to run a lesson, whether or not they exist.
         at = [f"static/pyodide/{name}" for name in (*RUNS, *(each.name for each in served))]
         at += [f"pypi/{each.name}" for each in (wheel, *beside)]
         start(folder, [*at, *(f"static/pyodide/{name}" for name in missing)])
 
 
 def start(folder: Path, files: list[str]) -> None:
-    """Write the page by which a lesson is opened, which looks for these files first."""
+    """Write the page that opens a lesson after looking for these files."""
     page = START.read_text(encoding="utf-8").replace("{{files}}", json.dumps(files))
     (folder / "start.html").write_text(page, encoding="utf-8")
 
 
 def wheels_of(lock: dict[str, Any], folder: str | None) -> tuple[list[Path], list[Path], list[str]]:
-    """Return the wheels that lessons need of a folder, those of `BESIDE`, and the names of those that are missing.
+    """Return the wheels in a folder that lessons need, those of `BESIDE`, and the names of missing ones.
 
     ``lock`` has the packages of Pyodide's lock file.
 

@@ -1,4 +1,4 @@
-"""What mkdocstrings asks of an extension: names in single backticks in docstrings become links to what they name."""
+"""An extension of mkdocstrings: names in single backticks in docstrings become links."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ _NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 
 
 class References(griffe.Extension):
-    """Resolves `Network.run` where it stands in a docstring, as Python would, and links it if it has a page."""
+    """Resolves a name such as `Network.run` in a docstring's scope, as Python would, and links it if it has a page."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Go through a package's docstrings."""

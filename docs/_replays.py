@@ -1,8 +1,8 @@
-"""Replays that play on the site, and guesses that open what follows them: scripts in runs/, and the elements of a page.
+"""Replays and guesses on the site: scripts in runs/, and the elements of a page.
 
-The page of a run is ``runs/page.js``, once for all; each run is ``runs/NAME.js``. A lesson's runs are in its notebook's
-outputs, where docs/lessons/_execute.py keeps what `netsim.replay.html.html` takes; those of another page are made by
-its examples, which call ``run.replay("NAME.html")`` where the page has ``<netsim-replay run="NAME">``.
+All runs share the page ``runs/page.js``; each run is ``runs/NAME.js``. A lesson's runs are in its notebook's outputs,
+where docs/lessons/_execute.py stores the arguments of `netsim.replay.html.html`; those of another page are made by its
+examples, which call ``run.replay("NAME.html")`` where the page has ``<netsim-replay run="NAME">``.
 """
 
 import base64
@@ -26,14 +26,14 @@ from netsim.replay.html import as_json, packed_parts, page_of
 RUN, GUESS = "application/vnd.netsim.replay+json", "application/vnd.netsim.guess+json"
 """What an output of a notebook is, beside its text: a run that is shown, a guess that is asked for."""
 
-# What stands in the page in place of its two parts.
+# Placeholders in the page for its two parts.
 _MARKS = {"meta": {"title": "Replay", "part": "meta"}, "packed": "part: packed"}
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ELEMENT = re.compile(r'<netsim-replay run="(\w+)"')
 
 
 def page_script() -> str:
-    """Return the script with the page of a run: pieces of text, and between them the names of its parts."""
+    """Return the script with the page of a run: pieces of text, with the names of its parts between them."""
     marks = {as_json(mark): name for name, mark in _MARKS.items()}
     pieces = re.split("|".join(f"({re.escape(mark)})" for mark in marks), page_of(_MARKS["meta"], _MARKS["packed"]))
     pieces = [marks.get(piece, piece) for piece in pieces if piece is not None]
@@ -41,7 +41,7 @@ def page_script() -> str:
 
 
 def page_parts(meta: dict[str, Any], columns: Any) -> dict[str, Any]:
-    """Return both parts of the page of a run that stands in a frame."""
+    """Return both parts of the page of a run in a frame."""
     return dict(zip(("meta", "packed"), packed_parts(meta | {"framed": True}, columns), strict=True))
 
 
@@ -63,12 +63,12 @@ def unpacked(packed: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_script(name: str, run: dict[str, Any]) -> str:
-    """Return the script with one run, as it was kept."""
+    """Return the script with one stored run."""
     return f"netsimReplays.add({as_json(name)}, {as_json(run)});\n"
 
 
 def runs_of_page(text: str, asked: set[str]) -> dict[str, dict[str, Any]]:
-    """Run a page's examples until they have made the replays that are asked for; return these by their names."""
+    """Run a page's examples until they have made the requested replays; return these by name."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -102,9 +102,9 @@ def runs_of_notebook(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def alive(notebook: Any) -> Any:
-    """Put elements into a notebook's cells for the runs that it shows and the guesses that it asks for.
+    """Insert elements into a notebook's cells for its runs and guesses.
 
-    Cells with the metadata ``{"reveal": "q1"}`` are within an element that the guess q1 opens.
+    Cells with the metadata ``{"reveal": "q1"}`` are inside an element that the guess q1 opens.
     """
     cells: list[Any] = []
     before = None
@@ -123,7 +123,7 @@ def alive(notebook: Any) -> Any:
             if RUN in data:
                 output.data = {"text/markdown": replay_element(json.loads(data[RUN]))}
             elif GUESS in data:
-                # The call has the answer in it.
+                # The call contains the answer, so the cell is replaced.
                 cell = nbformat.v4.new_markdown_cell(guess_element(data[GUESS]))
         cells.append(cell)
     notebook.cells = cells
@@ -137,7 +137,7 @@ def replay_element(run: dict[str, Any]) -> str:
 
 
 def guess_element(guess: dict[str, Any]) -> str:
-    """Return the element that asks for a guess, and whose script says whether it was right."""
+    """Return the element of a guess, whose script checks the answer."""
     options = "".join(
         f"<button type='button'{' data-right' * (number == guess['right'])}>{html.escape(option)}</button>"
         for number, option in enumerate(guess["options"])

@@ -1,7 +1,7 @@
-"""What mkdocs asks of a hook: the reference, a page for each public module; the lessons; pages that stand elsewhere.
+"""A hook of mkdocs: the reference, a page for each public module; the lessons; pages from outside docs.
 
-The reference is not written by hand: a module that is added is a page. Its first lines say what it is for, so they are
-the page's; a module whose name begins with an underscore has none.
+The reference is generated: each module is a page, which begins with the module's docstring; modules whose names begin
+with an underscore have none.
 """
 
 import ast
@@ -47,7 +47,7 @@ Page = tuple[str, str]
 
 
 def modules() -> Iterator[Page]:
-    """Yield the public modules that say something, and their pages."""
+    """Yield the public modules with docstrings, and their pages."""
     for folder in ("netsim", "agents", "scenarios"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
@@ -72,7 +72,7 @@ def examples() -> list[Path]:
 
 
 def on_config(config: Any) -> Any:
-    """Put the lessons, the reference and the pages that stand elsewhere into the navigation."""
+    """Add the lessons, the reference and the pages from outside docs to the navigation."""
     doors = {title: pages for part in config.nav for title, pages in part.items()}
     (about,) = (part for part in doors["Tutorials"] if isinstance(part, dict))
     about["Lessons"] += [f"lessons/{path.stem}.md" for path in lessons()]
@@ -97,12 +97,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Make those pages."""
+    """Make these pages."""
     rows = [f"{BEHIND}# Reference", "", "Every public module, from its docstrings.", "", "| module | |", "|---|---|"]
     for name, page in modules():
         text = f"{BEHIND}# {name}\n\n::: {name}\n"
         if name in SECTIONS:
-            # What it gathers from its rooms is described there.
+            # Names re-exported from subpackages are described there.
             text += "    options: {members: false}\n" + shelf(name)
         files.append(File.generated(config, page, content=text))
         rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
@@ -119,12 +119,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def lesson(path: Path) -> dict[str, str | bytes]:
-    """Return a lesson's page and its figures by their names."""
+    """Return a lesson's page and its figures by name."""
     notebook = alive(nbformat.read(path, as_version=4))
     text, resources = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})
     head, _, rest = text.lstrip().partition("\n")
     page = f"{head}\n\n[This page as a notebook]({path.name})\n{rest}".replace("![png]", f"![{head.lstrip('# ')}]")
-    # Windows' separator would be no path of the site.
+    # Windows' separator would be invalid in the site's paths.
     return {f"{path.stem}.md": page} | {name.replace("\\", "/"): data for name, data in resources["outputs"].items()}
 
 
@@ -143,9 +143,9 @@ def inward(text: str) -> str:
 
 
 def first_line(module: str) -> str:
-    """Return what the first line of a module says it is for."""
+    """Return the purpose in the first line of a module."""
     path = ROOT.joinpath(*module.split("."))
-    # Beside a module may be a folder of its name, with what it shows.
+    # A module may have a folder of the same name beside it, with its data.
     source = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
     return (
         (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0].replace("|", "\\|")
@@ -153,7 +153,7 @@ def first_line(module: str) -> str:
 
 
 def shelf(package: str) -> str:
-    """Return a table of what a package offers, and where each name is described."""
+    """Return a table of a package's exports, and where each name is described."""
     pages = dict(modules())
     rows = []
     for name, home in sorted(imports(package).items()):
@@ -173,7 +173,7 @@ def imports(package: str) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom):
             home = ".".join(filter(None, [package if node.level else "", node.module or ""]))
             if home.startswith("netsim"):
-                # What another package offers is described where that has it from.
+                # A name from another package is described in the module that defines it.
                 inner = imports(home) if home != package else {}
                 found |= {alias.name: inner.get(alias.name, home) for alias in node.names}
     return found

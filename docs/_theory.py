@@ -1,7 +1,7 @@
-"""``python docs/_theory.py`` plays the study theory (a minute) and writes what docs/theory.md shows of it.
+"""Run the study theory (a minute) and write its results for docs/theory.md: ``python docs/_theory.py``.
 
-These are its table, theory.csv, from which `_lists.py` makes the list "theorems" of the page, and its figure. The test
-of the study takes its table at one seed.
+The results are its table, theory.csv, from which `_lists.py` makes the page's list "theorems", and its figure. The
+study's test checks the table at one seed.
 """
 
 import io

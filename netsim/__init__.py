@@ -1,6 +1,6 @@
 """An asyncio message-passing network emulator for decentralized learning, in deterministic virtual time.
 
-After ``import netsim`` every name in ``__all__`` is there; a room of the package is imported when it is first used:
+``import netsim`` provides every name in ``__all__``; a subpackage is imported on first use:
 ``netsim.studies.find_study("coke").execute(loss=0.1)``.
 """
 

@@ -18,10 +18,10 @@ def main() -> None:
     """Run the command line."""
     if _must_start_again():
         _start_again({**os.environ, "PYTHONHASHSEED": "0"})
-    # Libraries make objects by the hundred thousand that all live on: collections while they are imported find nothing.
+    # Imports create hundreds of thousands of long-lived objects, so garbage collections during imports find nothing.
     gc.set_threshold(_OBJECTS)
-    # Imports take half a second, in which a KeyboardInterrupt would be a traceback or, inside a library written in C,
-    # an ImportError. Nothing is written yet, so nothing needs to be put in order. An ignored signal stays ignored.
+    # Imports take half a second, in which a KeyboardInterrupt would print a traceback or, inside a C extension, an
+    # ImportError. Nothing is written yet, so ending at once is safe. An ignored signal stays ignored.
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
         if interrupts:
@@ -29,16 +29,18 @@ def main() -> None:
         from netsim.studies import cli
 
         if not cli.is_quick(sys.argv[1:]):
-            # What every run takes: once it is imported, a command can be interrupted between any two of its steps.
+            # Every run needs this module; once it is imported, a command can be interrupted between any two of its
+            # steps.
             import netsim.studies.execute  # noqa: F401
 
         if interrupts:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         cli.main()
         if interrupts:
-            # All is done; an interrupt now could only cause a traceback while Python ends.
+            # The command has finished; an interrupt now could only cause a traceback while Python ends.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # What is out of reach, as a file that a study left open, ends here; the rest need not be searched again.
+        # Finalize unreachable objects, such as a file that a study left open; freezing the others saves a second
+        # search.
         gc.collect()
         gc.freeze()
     except KeyboardInterrupt:
@@ -48,7 +50,7 @@ def main() -> None:
 
         if not isinstance(error, NetsimError):
             raise
-        # What the packages refuse as they are imported: a NETSIM_CORE that is none.
+        # Packages refuse bad settings at import, such as an unknown NETSIM_CORE.
         print(f"netsim: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -64,15 +66,15 @@ def _quit(*_: Any) -> None:
 
 
 def runs_agents(words: Sequence[str]) -> bool:
-    """Return whether a command line runs agents, so that the order of their sets of texts must be fixed."""
+    """Return whether a command line runs agents, whose sets of strings need a fixed hash seed."""
     return bool(words) and words[0] in _RUNNING and not {"-h", "--help"} & {*words}
 
 
 def _must_start_again() -> bool:
-    """Return whether Python must start once more with a fixed hash seed, which it reads at its start only."""
+    """Return whether Python must restart with a fixed hash seed, which it reads only at its start."""
     if os.environ.get("PYTHONHASHSEED") or sys.flags.ignore_environment or not runs_agents(sys.argv[1:]):
         return False
-    # A program that calls `main` itself, an interactive Python, or one under a debugger goes on as it is.
+    # Do not restart a program that calls `main` itself, an interactive Python, or one under a debugger.
     caller = sys._getframe(2).f_globals
     is_command = caller.get("__name__") == "__main__" and "__file__" in caller
     return is_command and "numpy" not in sys.modules and sys.gettrace() is None
@@ -91,10 +93,10 @@ def _start_again(environment: dict[str, str]) -> None:
 
 
 def _wait_for(command: list[str], environment: dict[str, str]) -> NoReturn:
-    """Run a command as a child and end as it does: on Windows exec returns to the shell at once."""
+    """Run a command as a child and end with its status: on Windows exec returns to the shell at once."""
     import subprocess
 
-    # Ctrl-C reaches the child as well, which answers it. A handler, since a child would inherit that it is ignored.
+    # Ctrl-C reaches the child as well, which handles it. Set a handler, because a child inherits SIG_IGN.
     signal.signal(signal.SIGINT, lambda *_: None)
     sys.exit(subprocess.run(command, env=environment, check=False).returncode)
 

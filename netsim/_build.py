@@ -19,7 +19,7 @@ MODULES = (
     "transport._links",
     "wire._packing",
 )
-# Those whose types the others may use: a .pxd beside the source declares them.
+# Modules whose types other modules may cimport: a .pxd beside the source declares them.
 _DECLARED = ("clock._loop", "core._core")
 
 
@@ -27,7 +27,7 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
     """Compiles into the source tree, for an editable install, and into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; if that fails, say so and go on without."""
+        """Compile; if compiling fails, report the failure and continue without compiled modules."""
         if self.target_name != "wheel":
             # A source archive is for every system.
             return
@@ -45,7 +45,7 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def fingerprint(paths: list[Path]) -> str:
-    """Return a hash of files, of the tools that compile, and of what in the environment they heed."""
+    """Return a hash of files, of compiler tools, and of the environment variables that affect them."""
     tools = [*map(importlib.metadata.version, ("cython", "numpy", "setuptools")), sys.version, platform.platform()]
     tools += [f"{name}={os.environ.get(name)}" for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")]
     parts = [repr(tools).encode(), *(path.read_bytes() for path in paths)]
@@ -60,9 +60,9 @@ def compile_core(root: Path) -> list[str]:
     from setuptools.command.build_ext import build_ext
 
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
-    # Not to be contracted to fused operations: the twin in Python rounds after each.
+    # No contraction to fused operations: the Python twin rounds after each operation.
     options = [] if sys.platform == "win32" else ["-g0", "-ffp-contract=off"]
-    # What CFLAGS says comes earlier in the command, where the last word counts.
+    # CFLAGS precede these options, and the compiler obeys the last one.
     if options and "-O" not in os.environ.get("CFLAGS", ""):
         options.append("-O3")
     modules = [
@@ -79,14 +79,14 @@ def compile_core(root: Path) -> list[str]:
     built = [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
     sources = [root / _source(name) for name in MODULES] + [Path(__file__)]
     sources += [(root / _source(name)).with_suffix(".pxd") for name in _DECLARED]
-    # Dates say little: a second install has its tools, numpy's headers among them, from a moment ago.
+    # File dates are no evidence: a second install has freshly written tools, such as numpy's headers.
     stamp = work / "stamp"
     results = [root / path for path in built]
     there = stamp.is_file() and all(path.is_file() for path in results)
     if there and stamp.read_text(encoding="utf-8") == fingerprint(sources + results):
         return built
     cores = os.cpu_count() or 1
-    # Where processes are not forked, they would begin with the program that installs.
+    # On other systems child processes are not forked, and would rerun the installing program.
     forked = cores if sys.platform == "linux" else 0
     command.distribution.ext_modules = cythonize(modules, build_dir=str(work), quiet=True, nthreads=forked)  # type: ignore[no-untyped-call]
     command.inplace = True

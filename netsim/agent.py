@@ -30,7 +30,7 @@ _ABSENT = object()
 
 
 class _NoContext:
-    """The context of an agent that `attach` has not given one of its own: none, or its place in a `netsim.Mote`."""
+    """A placeholder for an agent's context before `attach`: none, or its place in a `netsim.Mote`."""
 
     def __get__(self, agent: "Agent | None", kind: "type[Agent]") -> Any:
         if agent is None:
@@ -51,15 +51,15 @@ class Agent:
     Attributes
     ----------
     needs_links_both_ways : bool
-        Whether a network of such agents must have no link without a link back; `netsim.Network.run` refuses one. A
+        Whether these agents require links in both directions; `netsim.Network.run` rejects a one-way link. A
         subclass may set it; False by default.
     background : bool
-        Whether it is part of the world, not of what is studied: a run ends without it, and the run's agents, rows,
-        states and tables of airtime and energy leave it out. A subclass may set it; False by default.
+        Whether the agent belongs to the environment and is not itself studied: a run ends without it, and the run's
+        agents, rows, states and tables of airtime and energy leave it out. A subclass may set it; False by default.
     draw : dict
-        Of the class: how its states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent": Edge()}``.
-        A run that keeps a trace or is shown live watches them. Agents may come to have a state late; one that no agent
-        of its class ever had is refused at the run's end: its name may be misspelled.
+        Class attribute: how the agent's states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent":
+        Edge()}``. A run that keeps a trace or is shown live watches them. Agents may set a state late, but if no agent
+        of the class ever sets it, the run ends with an error, because the name may be misspelled.
     """
 
     _netsim: Context
@@ -75,7 +75,7 @@ class Agent:
                 raise _name_clash(cls, name)
 
     if not TYPE_CHECKING:
-        # Not by __getattr__, with which Python reads every attribute of an agent in a slower way.
+        # A class attribute, because defining __getattr__ would slow every attribute access of an agent.
         _netsim = _NoContext()
 
     def __getstate__(self) -> Any:
@@ -101,7 +101,7 @@ class Agent:
         """Raise BadInput, or warn, if what must hold for all agents of a protocol together does not."""
 
     def _members(self) -> "dict[str, Any]":
-        """Return the parts of a `netsim.Mote` by name; of any other agent, none."""
+        """Raise BadInput, or warn, if agents of a protocol have settings that are inconsistent with each other."""
         return {}
 
     @property
@@ -116,7 +116,7 @@ class Agent:
 
     @property
     def out_neighbors(self) -> tuple[Hashable, ...]:
-        """Those of its neighbours to which this agent's links are there at present: all but for `netsim.faults.Rewire`.
+        """The neighbours to which this agent currently has links; `netsim.faults.Rewire` changes them.
 
         Links that a fault or `netsim.Network.set_link` has cut count, because the agent does not know.
         """
@@ -124,7 +124,7 @@ class Agent:
 
     @property
     def in_neighbors(self) -> tuple[Hashable, ...]:
-        """The names of the agents whose links to this agent are there at present, as with `out_neighbors`."""
+        """The neighbours that currently have links to this agent, as with `out_neighbors`."""
         return self._netsim.in_neighbors
 
     @property
@@ -193,9 +193,9 @@ class Agent:
         return handle
 
     def spend(self, what: str, joules: float) -> None:
-        """Spend joules of the agent's battery at once, as for a reading of a sensor: ``self.spend("adc", 40e-6)``.
+        """Spend joules of the agent's battery immediately, as for a sensor reading: ``self.spend("adc", 40e-6)``.
 
-        `netsim.Run.energy` has a column for each ``what``. A battery gives no more than it holds.
+        `netsim.Run.energy` has a column for each ``what``. A battery supplies at most the energy it holds.
 
         Raises
         ------
@@ -221,10 +221,10 @@ class Agent:
         return Rounds(self._netsim, check.integer("rounds", count, low=0), check.flag("keep_late", keep_late))
 
     def note(self, text: str) -> None:
-        """Write a remark beside the agent, for those who look at the run: ``self.note("becomes leader")``.
+        """Attach a remark to the agent, to be shown with the run: ``self.note("becomes leader")``.
 
-        It stands in the replay, and in `netsim.Run.notes`. It is kept if the run keeps a trace or is watched live, and
-        changes nothing in the run. A node that is down writes none.
+        The replay shows the note, and `netsim.Run.notes` lists it. It is kept if the run keeps a trace or is watched
+        live, and does not affect the run. A node that is down writes no notes.
 
         Raises
         ------
@@ -256,12 +256,12 @@ class Agent:
         raw_data : bool
             Whether the payload contains raw data samples, whose bits are then also counted as raw-data bits.
         label : str, optional
-            What stands on the message's arrows in a replay, at most 40 characters; "" for nothing. By default the
-            payload, if it is a number, a str, or a list, tuple, dict or set of such, of at most 16 characters as text.
-            It is not sent.
+            The text on the message's arrows in a replay, at most 40 characters; "" for none. By default the payload, if
+            it is a number, a str, or a list, tuple, dict or set of these, of at most 16 characters as text. The label
+            is not sent.
         everyone : bool
-            With ``Network(routing=...)``: send it to all nodes, each of which passes it on over the tree of the routes
-            to this agent, so that it crosses as many links as there are other nodes. Default: to the neighbours.
+            With ``Network(routing=...)``: send the message to all nodes. Each node forwards it along the tree of the
+            routes to this agent, so that it crosses one link per other node. Default: only to the neighbours.
 
         Returns
         -------
@@ -298,7 +298,7 @@ class Agent:
     ) -> bool:
         """Send a message to one neighbour, as `broadcast` does to all, and return whether the link accepted it.
 
-        With ``Network(routing=...)`` also to any other node: the nodes between forward it.
+        With ``Network(routing=...)`` the receiver may be any node: intermediate nodes forward the message.
 
         Raises
         ------
@@ -311,7 +311,7 @@ class Agent:
     async def deliver(
         self, to: Hashable, kind: str, payload: Any = None, *, raw_data: bool = False, label: str | None = None
     ) -> Delivery:
-        """Send a message to one neighbour, and return what became of it once it is acknowledged or given up.
+        """Send a message to one neighbour, and return its outcome once it is acknowledged or given up.
 
         This needs a `netsim.Radio` with ``acks``. The result is true if the message was acknowledged. It is false if no
         attempt was acknowledged, although the message may have arrived. To continue during the wait, run this in a
@@ -382,15 +382,15 @@ class Agent:
     async def compute(self, seconds: float | None = None) -> None:
         """Compute for some simulated time: the agent waits, and frames that arrive meanwhile wait in its inbox.
 
-        In a loop over `rounds` the time is taken from the round: if it ends after the round has closed, what the agent
-        sends is late, and it takes part in the next round that opens. With ``Network(…, compute=…)`` rounds wait for
-        all agents, which take the network's compute times without a call of this method.
+        In a loop over `rounds` the time counts within the round: if it ends after the round has closed, the agent's
+        frames are late, and it joins the next round that opens. With ``Network(…, compute=…)`` rounds wait for all
+        agents; these take the network's compute times without calling this method.
 
         Parameters
         ----------
         seconds : float, optional
-            How long; by default the next of the network's compute times for this node, which are those that it takes in
-            its rounds 1, 2, ….
+            The duration; by default the next of the network's compute times for this node, in the order of its rounds
+            1, 2, ….
 
         Raises
         ------
@@ -464,7 +464,7 @@ def attach(agent: Agent, context: Context) -> None:
         raise _name_clash(type(agent), min(_NAMES & vars(agent).keys()))
     agent._netsim = context
     for part in agent._members().values():
-        # It finds its place by its mote's.
+        # A part gets its context through its mote.
         vars(part).pop("_netsim", None)
 
 

@@ -1,6 +1,6 @@
 """An agent's place in its network: its name and neighbours, its inbox and outbox, and the rounds it takes part in.
 
-agent → outbox → link → inbox → agent: you are at both ends.
+agent → outbox → link → inbox → agent: this module belongs to both ends.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _NO_RELIABILITY = Reliability()
 
 @dataclass(slots=True, eq=False, repr=False)
 class Context:
-    """An agent's place in the network of one run."""
+    """An agent's context in one run of a network."""
 
     shared: Shared
     name: Hashable
@@ -51,7 +51,7 @@ class Context:
     energy: "EnergyAccount | None" = None
     # The agent's radio, on a `netsim.Radio`.
     radio: "RadioHandle | None" = None
-    # What carries its messages to nodes that are no neighbours; None without routing.
+    # The router for messages to nodes that are not neighbours; None without routing.
     router: Router | None = None
     rng: np.random.Generator | None = None
     reliability: Reliability = _NO_RELIABILITY
@@ -68,7 +68,7 @@ class Context:
     captions: Captions | None = None
     # Number of `compute` calls that took the network's compute times.
     steps: int = 0
-    # Of a `netsim.Mote`: its parts' contexts, by name.
+    # In a `netsim.Mote`: its parts' contexts, by name.
     parts: dict[str, Any] | None = None
     # Whether the agent's node is down.
     down: bool = False
@@ -81,7 +81,7 @@ class Context:
         self.out_neighbors = self.in_neighbors = self.neighbors
 
     def note_restart(self) -> None:
-        """Note that the agent's code starts again, or late, so that it skips the rounds that have passed."""
+        """Record that the agent's code starts again, or late, so that it skips the rounds that have passed."""
         self._passed = None
 
     def check_neighbor(self, to: Hashable) -> None:
@@ -101,11 +101,11 @@ class Context:
         raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}{more}")
 
     def carrier(self, to: Hashable) -> Outbox | Router:
-        """Return what sends to a node: the outbox to a neighbour, else the router."""
+        """Return the sender for messages to a node: the outbox to a neighbour, else the router."""
         return self.outbox if self.router is None or to in self.outbox.link_index_of else self.router
 
     def carrier_to_all(self) -> Router:
-        """Return what sends to all nodes; raises AgentError without routing, or above a MAC layer."""
+        """Return the sender for messages to all nodes; raises AgentError without routing, or above a MAC layer."""
         if self.router is None or self.router.outbox is not self.outbox:
             raise AgentError(
                 f"agent {self.name!r}: broadcast(…, everyone=True) needs Network(…, routing='shortest'); "
@@ -114,10 +114,10 @@ class Context:
         return self.router
 
     def claim_radio(self) -> None:
-        """Note that the agent switches its radio; of a mote's parts only one may (`netsim.Mote`)."""
+        """Record that the agent switches its radio; of a mote's parts only one may (`netsim.Mote`)."""
 
     async def straggle(self) -> None:
-        """Wait for a straggler's delay, unless the agent is down or the run is over, and nothing will be sent."""
+        """Wait for a straggler's delay, unless nothing will be sent because the agent is down or the run is over."""
         if not (self.down or self.shared.over):
             await self.shared.loop.pause(self.delay)
 
@@ -173,7 +173,7 @@ class Context:
             self.captions.label(self.number, number, label, payload)
 
     def note(self, text: str) -> None:
-        """Store a note, after reporting the agent to ``on_send``, so that watched states are read with the note."""
+        """Store a note, after calling ``on_send`` for the agent, so that watched states are read with the note."""
         check_note(text)
         shared = self.shared
         if shared.over:
@@ -207,7 +207,7 @@ class Rounds:
         self._warn_of_sleep()
 
     def _warn_of_sleep(self) -> None:
-        """Warn, once per run, if the agent's radio, by its duty cycle, sleeps through whole rounds."""
+        """Warn, once per run, if the agent's duty cycle turns its radio off for whole rounds."""
         context, shared = self._context, self._context.shared
         seconds = 0.0 if context.radio is None else context.radio.longest_sleep
         if shared.overslept or not seconds > shared.rounds.period * (1 + check.ROUNDING):
@@ -242,7 +242,7 @@ class Rounds:
         return number
 
     def _warn_of_overrun(self, number: int) -> None:
-        """Warn, once per run, that the agent's own code missed rounds; faults, clocks and real time may excuse it."""
+        """Warn, once per run, that the agent's code missed rounds; faults, clocks and real time may explain this."""
         context, shared = self._context, self._context.shared
         if shared.overrun or context.delay or shared.clock is not None or shared.loop.clock.pace != math.inf:
             return
@@ -258,7 +258,7 @@ class Rounds:
             self.leave()
 
     def goes_on(self) -> bool:
-        """Return whether another round follows, and count it down."""
+        """Return whether another round follows, and decrement the count."""
         if not self._started:
             self._started = True
             self._left = self._context.without_passed(self._left)

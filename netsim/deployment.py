@@ -1,4 +1,4 @@
-"""A deployment: where motes stand and walk, what is between them, and their clocks; from it a network."""
+"""A deployment: positions and moves of motes, walls between them, and their clocks; it makes a network."""
 
 import heapq
 import math
@@ -31,14 +31,15 @@ Powers = dict[tuple[Any, Any], float]
 REFERENCE = 8 * 50
 """The frame by which it is decided who are neighbours, in bits on the air."""
 
-# Metres of a field's longer side, and how many such sides it is away from the origin: less, and farther, is doubtful.
+# A field whose longer side (m) is shorter than the first number, and farther from the origin than the second times that
+# side, is doubtful.
 _LEAST_SIDE, _FAR = 1.0, 3.0
 
 
 @check.named
 @dataclass(frozen=True)
 class Deployment:
-    """Motes at their places, with all that decides who hears whom: a `Network` by `network`.
+    """Motes at their positions, with everything that determines reception; `network` makes a `Network` of them.
 
     In a `netsim.Experiment` it is one of the ``networks``, as `netsim.Links` on a graph are.
 
@@ -63,32 +64,33 @@ class Deployment:
     least : float
         The probability from which on two motes are neighbours, in (0, 1).
     weakest_db : float
-        What is received so many dB under the noise floor is left out. At 10 dB it raises the noise by 0.4 dB. More is
-        more exact, and takes more memory and time.
+        Signals this number of dB below the noise floor are neglected. A signal 10 dB below raises the noise by 0.4 dB.
+        Larger values are more exact, and take more memory and time.
     moves : iterable of Move
         `netsim.faults.Move`, as from `netsim.mobility`. Shadowing belongs to a pair of motes and stays as they move.
     roaming : sequence
-        The motes that `netsim.Network.move` may put anywhere. Ways that are known before are better given as ``moves``:
-        what a roaming mote broadcasts is a link message to every other mote, and `lost` where it is out of range.
+        The motes that `netsim.Network.move` may place anywhere. Give movements that are known in advance as ``moves``,
+        which costs less: each broadcast of a roaming mote is a link message to every other mote, and `lost` at motes
+        out of range.
     power_dbm : mapping
         {node: dBm}: the transmit powers that differ from the phy's.
     interferers : mapping
-        {name: Interferer} of `netsim.interferers`: what else is on the air. They are nodes of the network, but
-        no motes: nobody is their neighbour, each run makes their agents, and its results leave them out.
+        {name: Interferer} of `netsim.interferers`: other sources on the air. They are nodes of the network, but not
+        motes: they have no neighbours, each run creates their agents, and its results leave them out.
     start : float or mapping
-        When motes are switched on, in seconds: {node: time}, or one number, up to which each mote's time is drawn.
+        The time (s) at which motes are switched on: {node: time}, or the upper limit of times drawn uniformly.
     warm_up : float
         For how long (s) a network starts up before it is measured, for scripts and studies.
     roles : mapping
         {node: role}, for scripts. The network treats all alike.
     drift_ppm, offset : float or mapping
-        How wrong clocks are, as `netsim.faults.ClockSkew` has it: so many parts in a million slow (negative: fast), and
-        so many seconds behind; {node: value}, or one number: each mote's drift is drawn uniformly from ±``drift_ppm``,
+        Errors of the clocks, as in `netsim.faults.ClockSkew`: the drift in parts per million (positive: slow), and the
+        seconds behind. Either {node: value}, or one number: each mote's drift is drawn uniformly from ±``drift_ppm``,
         its offset from 0 to ``offset``.
     connected : bool
-        Whether all motes must be connected. With False motes may hear nobody, or only some others.
+        Whether all motes must be connected. With False, the network may have several parts.
     seed : int
-        Of shadowing and clocks: one seed is one site, on which the network's seeds are runs.
+        The seed of shadowing and clocks. One seed is one site; the network's seeds are runs on it.
 
     Raises
     ------
@@ -192,10 +194,10 @@ class Deployment:
 
     @classmethod
     def read(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":
-        """Read where motes stand, or a whole site, from a file; ``options`` are arguments in place of its own.
+        """Read positions of motes, or a whole site, from a file; ``options`` replace settings of the file.
 
-        A site is a TOML file, ``.toml``, with these tables, each of which may be left out but for the motes
-        (docs/sites.md has an example):
+        A site is a TOML file, ``.toml``, with these tables, all optional except the motes (docs/sites.md has an
+        example):
 
         - seed, least, weakest_db, connected, start, warm_up: the arguments of that name; preset: "ieee802154",
           "bluetooth_low_energy", "lora" or "wifi"
@@ -229,7 +231,7 @@ class Deployment:
         Raises
         ------
         BadInput
-            If the file is missing, or has what it cannot have, in one line with the file's name and line.
+            If the file is missing or invalid; the message has the file's name and line.
         """
         site = Site(path, changes or {})
         with site.at(""):
@@ -239,12 +241,13 @@ class Deployment:
 
     @property
     def sink(self) -> Any:
-        """The sink; raises BadInput unless there is one, and only one."""
+        """The sink; raises BadInput unless there is exactly one."""
         if len(self.sinks) != 1:
             raise check.refuse("sinks", self.sinks, "one mote")
         return self.sinks[0]
 
-    # What follows from the fields is not written into them: `dataclasses.replace` would take it for given.
+    # These values are derived from the fields, but not stored in fields: `dataclasses.replace` would take stored ones
+    # as given.
     @cached_property
     def _phy(self) -> Phy:
         radio = self.preset.radio
@@ -263,18 +266,18 @@ class Deployment:
 
     @cached_property
     def _more_db(self) -> dict[Any, float]:
-        """By how many dB nodes send stronger than the phy says, of those of which that is not 0."""
+        """The power (dB) by which nodes exceed the phy's, for nodes where the difference is not 0."""
         own = {**self.power_dbm, **{name: each.in_band_dbm(self._phy) for name, each in self.interferers.items()}}
         more = {node: power - self._phy.transmit_dbm for node, power in own.items()}
         return {node: each for node, each in more.items() if each}
 
     def _powers_above(self, level: float, places: Mapping[Any, Place]) -> Powers:
-        """Return both powers (dBm) of each pair that reaches a level in one direction, with the powers of their own."""
+        """Return both powers (dBm) of each pair that exceeds a level one way, with each node's transmit power."""
         usual = {node: at for node, at in places.items() if node not in self._more_db}
         found = self._model.powers_above(usual, level, seed=self.seed) if len(usual) > 1 else {}
         if len(usual) == len(places):
             return found
-        # Of the other nodes, which are few, all pairs.
+        # For the few nodes with their own power, take all pairs.
         others = [node for node in places if node in self._more_db]
         pairs = {ends: None for one in others for node in places if node != one for ends in ((one, node), (node, one))}
         powers = self._powers_between(pairs, places)
@@ -291,7 +294,7 @@ class Deployment:
 
     @cached_property
     def powers(self) -> Powers:
-        """{(sender, receiver): dBm}, as motes begin: of pairs of which one direction matters, and of neighbours."""
+        """{(sender, receiver): dBm} at the start: for neighbours, and pairs that matter in one direction."""
         if len(self.places) < 2:
             return {}
         found = self._powers_above(self._weakest, self.places)
@@ -301,7 +304,7 @@ class Deployment:
         return found | {ends: max(power, -MOST_DBM) for ends, power in more.items()}
 
     def reception(self, bits: int = REFERENCE) -> dict[tuple[Any, Any], float]:
-        """Return the probability that a frame of so many bits on the air is received if nobody else sends.
+        """Return the probability that a frame of ``bits`` on the air is received without interference.
 
         {(sender, receiver): probability} of all neighbours, as motes begin.
         """
@@ -312,7 +315,7 @@ class Deployment:
 
     @cached_property
     def graph(self) -> "nx.Graph[Any]":
-        """The neighbours, with ``pos`` of each node; of motes that move those of all times, of roaming ones all."""
+        """The graph of neighbours, with each node's ``pos``; motes that move are linked to all they ever meet."""
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:
@@ -336,7 +339,7 @@ class Deployment:
         return min(self._phy.noise_dbm - self.weakest_db, self.hears_dbm)
 
     def powers_of(self, node: Hashable, places: Mapping[Any, Place]) -> Powers:
-        """Return the powers (dBm) between a node and the others at some places, both ways, without what is too weak."""
+        """Return the powers (dBm) between a node and others at some positions, both ways, if not negligible."""
         at, names = list(places.values()), list(places)
         there, back = self._model.powers_of(self._numbers[node], at, self._keys, seed=self.seed)
         if self._more_db:
@@ -352,7 +355,7 @@ class Deployment:
         return found
 
     def must_be_neighbours(self, powers: Powers) -> None:
-        """Raise BadInput if one receives another that is not its neighbour, with these powers (dBm)."""
+        """Raise BadInput if, with these powers (dBm), a mote receives another that is not its neighbour."""
         for ends, power in powers.items():
             if power >= self.hears_dbm and not self.graph.has_edge(*ends) and self.interferers.keys().isdisjoint(ends):
                 raise BadInput(
@@ -361,7 +364,7 @@ class Deployment:
                 )
 
     def place(self, position: object, before: Place) -> Place:
-        """Return a position, checked, with the height from ``before`` where it has none."""
+        """Return a checked position; a missing height is taken from ``before``."""
         values = check.finite_array("position", position)
         if values.shape not in ((2,), (len(before),)):
             raise check.refuse("position", position, f"{len(before)} numbers in metres, as Deployment's positions are")
@@ -373,7 +376,7 @@ class Deployment:
         Raises
         ------
         BadInput
-            If there is no such mote.
+            If the mote is unknown.
         """
         if node in self.interferers:
             return self.places[node]
@@ -391,7 +394,7 @@ class Deployment:
         """Yield pairs that come into range on their ways."""
         names, number = list(self.positions), self._numbers
         now = np.array(list(self.positions.values()))
-        # Of each that moves, whom it has not met yet.
+        # For each moving mote, the motes that it has not met yet.
         unmet = {number[move.agent]: np.ones(len(names), dtype=bool) for move in self.moves}
         for node, others in unmet.items():
             others[[node, *(number[other] for other in graph[names[node]])]] = False
@@ -417,7 +420,7 @@ class Deployment:
 
     @staticmethod
     def _steps(node: int, place: Place, moves: list[Move]) -> Iterator[tuple[float, int, Place]]:
-        """Yield when (s) a node is where; a later move ends an earlier one."""
+        """Yield the times (s) and positions of a moving node; a later move ends an earlier one."""
         ends = [after.at for _, after in pairwise(moves)] + [math.inf]
         for move, end in zip(moves, ends, strict=True):
             for time, there in move.way_from(place):
@@ -430,7 +433,7 @@ class Deployment:
 
     @property
     def clocks(self) -> list[ClockSkew]:
-        """The clocks of the motes that are wrong."""
+        """The clocks of the motes whose clocks are wrong."""
         offsets = (drawn("offset", self.offset, node, self.seed) for node in self.positions)
         drifts = (drawn("drift_ppm", self.drift_ppm, node, self.seed) / 1e6 for node in self.positions)
         found = map(ClockSkew, self.positions, offsets, drifts)
@@ -445,7 +448,7 @@ class Deployment:
             Another radio than the preset's, as `dataclasses.replace` makes it (a duty cycle, batteries). Its powers
             and its phy are those of the deployment.
         faults : iterable of Fault
-            What else happens, as `netsim.faults.Join` for a mote that is switched on later.
+            Further faults, such as `netsim.faults.Join` for a mote that is switched on later.
         **options
             The other arguments of `Network`, such as ``seed``.
 
@@ -472,7 +475,7 @@ class Deployment:
         if self.interferers:
             graph = graph.copy()
             graph.add_nodes_from((name, {"pos": self.places[name]}) for name in self.interferers)
-            # Of motes only.
+            # Interferers have no battery and no duty cycle.
             medium = replace(medium, energy=self._of_motes(radio.energy), duty_cycle=self._of_motes(radio.duty_cycle))
         given = {"link": self.preset.link, **options}
         network = Network(graph, medium=medium, faults=happens, connected=False, **given)
@@ -485,13 +488,13 @@ class Deployment:
 
     @property
     def joins(self) -> list[Join]:
-        """When motes are switched on that are not there from the beginning."""
+        """The times at which motes are switched on that are absent at the start."""
         at = {node: drawn("start", self.start, node, self.seed) for node in self.positions}
         return [Join(node, time) for node, time in at.items() if time > 0.0]
 
 
 def _doubt_places(places: list[Place]) -> None:
-    """Warn of motes that all stand on a square metre, far from where x and y are 0: of degrees taken for metres."""
+    """Warn if all motes are within a square metre far from the origin: degrees were probably taken for metres."""
     x, y = np.array([place[:2] for place in places], dtype=float).T
     side = max(np.ptp(x), np.ptp(y))
     if 0.0 < side < _LEAST_SIDE and min(np.abs(x).max(), np.abs(y).max()) >= _FAR * side:
@@ -500,7 +503,7 @@ def _doubt_places(places: list[Place]) -> None:
 
 
 def _place(name: str, position: object, size: int) -> Place:
-    """Return a place of so many coordinates, checked."""
+    """Return a checked position with the given number of coordinates."""
     values = check.finite_array(name, position)
     if values.shape != (size,):
         raise check.refuse(name, position, f"{size} numbers in metres, as the others are")

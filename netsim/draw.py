@@ -1,7 +1,8 @@
-"""How watched states of agents are drawn in replays: declared by a class (`netsim.Agent.draw`), or for one network.
+"""How replays draw the watched states of agents: declared by a class (`netsim.Agent.draw`), or for one network.
 
-``draw = {"role": Role(usual="follower"), "log": Strip(committed="commit")}`` on an agent's class names a state by the
-attribute, or gives a function of the agent. The states are watched in runs that keep a trace or are shown live.
+``draw = {"role": Role(usual="follower"), "log": Strip(committed="commit")}`` on an agent's class maps a state's name to
+its drawing; the state is the attribute of this name, or the result of a function of the agent. States are watched in
+runs that keep a trace or are shown live.
 """
 
 import math
@@ -44,7 +45,7 @@ _FLAGS = {"True", "False"}
 
 @dataclass(frozen=True)
 class Drawn:
-    """Base of what a state can be drawn as.
+    """Base of the ways to draw a state.
 
     Parameters
     ----------
@@ -53,20 +54,20 @@ class Drawn:
     """
 
     state: State = None
-    # The classes of values that it takes, or of numbers the least and the greatest; and words for them in a refusal.
+    # The accepted classes of values, or the least and the greatest number; and a text for refusals.
     _classes: ClassVar[Any] = object
     _limits: ClassVar[tuple[float, float] | None] = None
     _allowed: ClassVar[str] = ""
 
     def check(self, value: Any) -> bool:
-        """Return whether a value of the state can be drawn so."""
+        """Return whether this way can draw a value."""
         if self._limits is None:
             return isinstance(value, self._classes)
         number = check.measured(value)
         return number is not None and self._limits[0] <= number <= self._limits[1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a page reads: ``as``, the name of the class in small letters, and how it is drawn."""
+        """Return the page's form: ``as``, the class's name in lower case, and its settings."""
         read = ("state", "committed")
         more = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in read}
         return {"as": type(self).__name__.lower()} | {name: value for name, value in more.items() if value is not None}
@@ -74,14 +75,15 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Edge(Drawn):
-    """An arrow to the agent that the state names, as wide as what hangs on it; depth in the tree is the colour.
+    """An arrow to the agent that the state names, as wide as its subtree; the tree's depth gives the colour.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     colour : bool, optional
-        Whether the depth colours agents; by default that of the first edge does. At most one may.
+        Whether agents are coloured by their depth along this edge; at most one edge can colour them, by default the
+        first.
     """
 
     colour: bool | None = None
@@ -98,7 +100,7 @@ class Star(Drawn):
 
 @dataclass(frozen=True)
 class Token(Star):
-    """A coin beside the agent, where a flag is set: what wanders."""
+    """A coin beside the agent while a flag is set, for tokens that move between agents."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,12 @@ class Role(Drawn):
 
 @dataclass(frozen=True)
 class Badge(Drawn):
-    """A word or number below the agent, behind its role."""
+    """A word or number below the agent, after its role."""
 
 
 @dataclass(frozen=True)
 class Number(Drawn):
-    """A number as colour; written below the agent where it is short.
+    """A number as colour; a short one is also written below the agent.
 
     Parameters
     ----------
@@ -137,13 +139,13 @@ class Number(Drawn):
     _allowed = "a number"
 
     def check(self, value: Any) -> bool:
-        """Return whether it is a number."""
+        """Return whether the value is a number."""
         return check.measured(value) is not None
 
 
 @dataclass(frozen=True)
 class Stack(Drawn):
-    """A count as a pile at the agent's right; from 7 on its number."""
+    """A count as a pile at the agent's right; from 7 on the number is written."""
 
     _limits = 0.0, math.inf
     _allowed = "a count of at least 0"
@@ -164,7 +166,7 @@ class Dim(Star):
 
 @dataclass(frozen=True)
 class Arc(Drawn):
-    """The time (s) at which something is due, as a ring that runs out; infinity is never."""
+    """The time (s) of a coming event, as a shrinking ring; infinity means never."""
 
     _limits = -math.inf, math.inf
     _allowed = "a time (s)"
@@ -172,16 +174,16 @@ class Arc(Drawn):
 
 @dataclass(frozen=True)
 class Strip(Drawn):
-    """A list as a row of cells, index below index; of a pair the first, a term, is the cell's colour.
+    """A list as a row of cells, aligned by index; in a pair the first element, a term, gives the cell's colour.
 
-    Shown are the last 64 entries, each with at most 12 characters.
+    The last 64 entries are shown, each with at most 12 characters.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     committed : str or callable, optional
-        How many of the first entries stand for ever: they are solid, the others dashed.
+        The number of first entries that are committed: they are drawn solid, the others dashed.
     """
 
     committed: str | Callable[[Any], Any] | None = None
@@ -191,7 +193,7 @@ class Strip(Drawn):
 
 @dataclass(frozen=True)
 class Kind(Drawn):
-    """No state, but a kind of message: the word for it, where what travels is a letter.
+    """Not a state, but a kind of message: its name, for kinds that are single letters.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ class Kind(Drawn):
     """
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a page reads; see `Drawn`."""
+        """Return the page's form; see `Drawn`."""
         return {"as": "kind", "word": self.state}
 
 
@@ -211,7 +213,7 @@ _SHOWN, _LONGEST = 64, 12
 
 
 def check_draw(draw: Any) -> dict[str, Drawn | None]:
-    """Return declarations; raises BadInput if some are none, or two edges both give the colour."""
+    """Return declarations; raises BadInput if one is invalid, or two edges both give the colour."""
     if not isinstance(draw, Mapping) or not all(isinstance(each, Drawn | None) for each in draw.values()):
         raise check.refuse("draw", draw, "{state: how it is drawn}, as {'role': Role()}; None for not at all")
     colours = [name for name, each in draw.items() if isinstance(each, Edge) and each.colour]
@@ -221,9 +223,9 @@ def check_draw(draw: Any) -> dict[str, Drawn | None]:
 
 
 def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
-    """Return how the agents' classes draw their states, and the function of each; of a mote's parts by dotted names.
+    """Return the drawings that agents' classes declare, and their functions; parts of motes have dotted names.
 
-    A function gives None for an agent whose class does not declare the state.
+    A function returns None for an agent whose class does not declare the state.
     """
     found: dict[str, Drawn] = {}
     functions: dict[str, dict[type, Callable[[Any], Any]]] = {}
@@ -242,7 +244,7 @@ def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], An
 
 
 class DeclaredState:
-    """Reads a state of an agent as the agent's class, or that of its part, declares it; None for any other class.
+    """Reads a state as the class of an agent, or of its part, declares it; None for any other class.
 
     Parameters
     ----------
@@ -263,7 +265,7 @@ class DeclaredState:
         return type(self._member(agent)) in self._functions
 
     def __call__(self, agent: Any) -> Any:
-        """Return the state; raise AttributeError, with the agent as its object, if the agent does not have it yet."""
+        """Return the state; raise AttributeError, with the agent as its object, if the agent lacks it so far."""
         member = self._member(agent)
         function = self._functions.get(type(member))
         try:
@@ -275,16 +277,16 @@ class DeclaredState:
 
 
 def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
-    """Return how the nodes of a `netsim.Radio` are drawn without a declaration: asleep, and what the battery has left.
+    """Return the default drawings of a `netsim.Radio`'s nodes: asleep, and the battery's charge.
 
-    Both are read when an agent's code runs, which also is what switches its radio.
+    Both are read when an agent's code runs, because only that code switches its radio.
     """
     if isinstance(medium, str):
         return {}
     switched: set[Hashable] = set()
 
     def is_asleep(agent: Any) -> bool | None:
-        # None until an agent has switched its radio off, so that others have no such state.
+        # None until an agent has switched its radio off, so that other runs have no such state.
         context = agent._netsim
         is_off = context.radio is not None and context.radio.is_off
         if is_off:
@@ -298,14 +300,14 @@ def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]
 
 
 def _battery(agent: Any) -> float | None:
-    """Return the share of the energy that a battery has left, in steps of 2 %; None on mains."""
+    """Return the share of energy left in a battery, in steps of 2 %; None on mains."""
     account = agent._netsim.energy
     whole = None if account is None else account.whole
     return None if whole is None else round(50 * account.left / whole) / 50
 
 
 def source_of(name: str, drawn: Drawn) -> Callable[[Any], Any]:
-    """Return the function that reads a state, as `Drawn` says; ``name`` is its column."""
+    """Return the function that reads a state, as `Drawn` describes; ``name`` is its column."""
     state = name if drawn.state is None else drawn.state
     read = operator.attrgetter(state) if isinstance(state, str) else state
     if not isinstance(drawn, Strip):
@@ -316,16 +318,16 @@ def source_of(name: str, drawn: Drawn) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True)
 class Cells:
-    """A strip's entries at one time, and how many of them stand for ever (None: that is not told)."""
+    """A strip's entries at one time, and the number that are committed (None: unknown)."""
 
     entries: Any
     committed: Any = None
 
 
 def cells_text(drawn: Strip, cells: Cells) -> str | None:
-    """Return a strip's entries as text; None if they are no list.
+    """Return a strip's entries as text; None if they are not a list.
 
-    Each is ``term|entry``, with ``!`` before one that is committed; entries are separated by spaces.
+    Each is ``term|entry``, with ``!`` before a committed one; entries are separated by spaces.
 
     Raises
     ------
@@ -349,14 +351,14 @@ def cells_text(drawn: Strip, cells: Cells) -> str | None:
 
 
 def named_kinds(kinds: Iterable[str], draw: Mapping[str, Any]) -> list[str]:
-    """Return kinds of message by their words (`Kind`), of what is declared; a word that is another's is not used."""
+    """Return declared kinds of message keyed by their names (`Kind`); a name that another kind has is dropped."""
     words = {name.rpartition(".")[2]: each["word"] for name, each in draw.items() if each and each["as"] == "kind"}
     named = {kind: words.get(kind, kind) for kind in kinds}
     return [word if [*named.values()].count(word) == 1 else kind for kind, word in named.items()]
 
 
 def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how each state of a page is drawn, by column, as JSON has it.
+    """Return the drawing of each state of a page, keyed by column, as JSON data.
 
     Parameters
     ----------
@@ -365,7 +367,8 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
     agents : sequence
         The agents' names as text.
     given : mapping
-        What is declared: ``as_dict`` of a `Drawn`, or None for not at all. The others get what fits their values.
+        The declarations: ``as_dict`` of a `Drawn`, or None for states not to draw. Other states are drawn according to
+        their values.
     """
     names = set(agents)
     found = {}
@@ -384,7 +387,7 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
         if (beside := next(rest, None)) is not None:
             found[beside] = {"as": "badge"}
     edges = [each for each in found.values() if each["as"] == "edge"]
-    # That which is said to, or else the first of which nothing is said.
+    # The edge declared to give the colour, or else the first one without a declaration.
     chosen = next((each for said in (True, None) for each in edges if each.get("colour") is said), None)
     for each in edges:
         each["colour"] = each is chosen
@@ -392,14 +395,14 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
 
 
 def values_of(column: Any) -> list[Any]:
-    """Return a state's values, of numbers or of ``words`` and ``codes``, one for each change: words, numbers, None."""
+    """Return a state's value at each change, from numbers or from ``words`` and ``codes``: words, numbers, None."""
     if isinstance(column, Mapping):
         return [column["words"][code] if code >= 0 else None for code in column["codes"]]
     return [None if each is None or not math.isfinite(each) else float(each) for each in column]
 
 
 def _usual(values: list[Any], changed: Sequence[int], names: set[Hashable], agents: int) -> dict[str, Any] | None:
-    """Return how a state is drawn of which nothing is declared; None if it has no value."""
+    """Return the default drawing of an undeclared state; None if it has no value."""
     found = {each for each in values if each is not None}
     if not found:
         return None
@@ -416,12 +419,12 @@ def _usual(values: list[Any], changed: Sequence[int], names: set[Hashable], agen
         ever = [each for each in had.values() if "True" in each]
         if len(ever) == 1 and agents > 1 and ever[0] == {"True"}:
             return {"as": "star"}
-        # A token wanders: at most one agent at a time has it.
+        # At most one agent at a time has a token, and it moves.
         return {"as": "token" if len(ever) > 1 and at_once == 1 else "role"}
     return {"as": "edge" if len(found) > 1 and found <= names else "role"}
 
 
 def _is_short(drawn: Mapping[str, Any], values: list[Any]) -> bool:
-    """Return whether a state's words, or whole numbers, can stand beside a role."""
+    """Return whether a state's words, or whole numbers, are short enough to stand beside a role."""
     is_whole = (each is None or (each == int(each) and abs(each) < 1e4) for each in values)
     return drawn["as"] == "role" or (drawn["as"] == "number" and all(is_whole))

@@ -35,11 +35,11 @@ class AgentError(NetsimError):
 
 
 class RunOver(AgentError):  # noqa: N818
-    """An agent sent a message after the run's end. It need not catch this error, which does not make the run fail."""
+    """An agent sent a message after the run's end; an uncaught one does not make the run fail."""
 
 
 class Stalled(NetsimError):  # noqa: N818
-    """Time cannot advance, for example as every task waits for an event that can never come. The message names them."""
+    """Time cannot advance, for example because every task waits for an event that can never come."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -52,7 +52,7 @@ def one_line(error: BaseException) -> str:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, its cause, and so on."""
+    """Yield an error, then its cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,7 +1,7 @@
-"""What is on the air besides motes: Wi-Fi, jammers, networks on other channels. Each has a place and a habit.
+"""Interference sources beside motes: Wi-Fi, jammers, networks on other channels.
 
-An interferer emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it disturbs what they
-receive, but its signals are no frames. It does not hear motes, but for `ReactiveJammer`.
+An interferer has a position, and emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it
+disturbs their reception, but its signals are not frames. It does not hear motes, except for `ReactiveJammer`.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from netsim.util import check, tables
 __all__ = ["BusyPeriods", "Interference", "Interferer", "Jammer", "NearbyNetwork", "ReactiveJammer", "WiFi"]
 
 _TU = 1024e-6
-# By how many dB a receiver rejects a network that is so many channels of 5 MHz away; farther: the last.
-# Source: Atmel, AT86RF231 data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
+# Rejection (dB) of a network by its distance in channels of 5 MHz; beyond the last, the last. Source: Atmel, AT86RF231
+# data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
 _REJECTED = (0.0, 32.0, 48.0, 54.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interferer:
-    """A source of interference that emits all the time, or for a share of each ``period``. Base class of the others.
+    """Base class of interference sources; it emits all the time, or for a share of each ``period``.
 
-    Of its power only that part counts which falls into the motes' band, ``Phy.bandwidth`` wide: 20 MHz into 2 MHz take
+    Only the part of its power counts that falls into the motes' band, ``Phy.bandwidth`` wide: 20 MHz into 2 MHz loses
     10 dB.
 
     Parameters
@@ -66,11 +66,11 @@ class Interferer:
         check.fields(self, check.number, "until", above=self.at)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return the power (dBm) with which it disturbs motes of this kind."""
+        """Return the power (dBm) with which it disturbs motes with this phy."""
         return self.power_dbm - max(0.0, 10.0 * math.log10(self.bandwidth / phy.bandwidth))
 
     async def act(self, agent: "Interference") -> None:
-        """Emit, for ever: the agent's run ends it."""
+        """Emit, without end: the agent's run ends it."""
         raise NotImplementedError
 
 
@@ -91,7 +91,7 @@ class Interference(Agent):
             ) as limit:
                 await self.source.act(self)
         except TimeoutError:
-            # That of the interferer's own code is an error as any other.
+            # A TimeoutError of the interferer's own code is an error like any other.
             if not limit.expired():
                 raise
 
@@ -130,14 +130,14 @@ class Jammer(Interferer):
 
 @dataclass(frozen=True, kw_only=True)
 class ReactiveJammer(Interferer):
-    """A jammer that emits once it senses others.
+    """A jammer that emits once it senses a carrier.
 
     Parameters
     ----------
     burst : float
         Seconds for which it emits.
     poll : float
-        Seconds from one assessment of the channel to the next: what it may be late.
+        Seconds from one assessment of the channel to the next, which bounds the delay of a reaction.
     """
 
     burst: float = 5e-3
@@ -153,13 +153,13 @@ class ReactiveJammer(Interferer):
             await asyncio.sleep(self.poll)
             if agent.radio.busy():
                 await agent.emit(self.burst)
-                # Its radio turns back first: while it turns it takes the channel for busy.
+                # Its radio first turns around; during the turnaround it senses a busy channel.
                 await asyncio.sleep(self.poll)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearbyNetwork(Interferer):
-    """Another network of motes, on a channel near by: frames as a Poisson process, seen from one place.
+    """Another network of motes on a nearby channel: frames as a Poisson process, from one position.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ class NearbyNetwork(Interferer):
     frame : float
         Seconds of a frame; by default the longest of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
     channels_off : int
-        By how many channels of 5 MHz its own differs; its power is rejected by 0, 32, 48 and, from 3 on, 54 dB, as an
-        AT86RF231 does.
+        The distance of its channel in channels of 5 MHz. Its power is attenuated by 0, 32, 48 and, from distance 3, 54
+        dB, as in an AT86RF231.
     """
 
     frames_per_s: float = 10.0
@@ -182,7 +182,7 @@ class NearbyNetwork(Interferer):
         check.fields(self, check.integer, "channels_off", low=0)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return what is left of its power behind the motes' filters."""
+        """Return its power after the motes' filters."""
         return super().in_band_dbm(phy) - _REJECTED[min(self.channels_off, len(_REJECTED) - 1)]
 
     async def act(self, agent: Interference) -> None:
@@ -202,22 +202,22 @@ _TRAFFIC = {
     "10 %": (128, 1536, 0.35, 4.0, 0.0),
     "5 %": (128, 1536, 0.2, 6.5, 0.0),
 }
-# Of 802.11g: Mbit/s, the header's bits, SIFS, the fixed part of an ACK and its bits, the mean contention window (us),
-# and the longest silence (s) of a network with traffic.
+# Constants of 802.11g: Mbit/s, the header's bits, SIFS, the fixed part of an ACK and its bits, the mean contention
+# window (us), and the longest silence (s) of a network with traffic.
 _RATE, _HEADER, _SIFS, _ACK, _ACK_BITS, _WINDOW, _LONGEST = 54.0, 160, 16.0, 21.5, 135, 67.5, 200e-3
 _DIFS = 2 * _SIFS + 2 * 9
 
 
 @dataclass(frozen=True, kw_only=True)
 class WiFi(Interferer):
-    """A Wi-Fi access point: its beacons, or its network's traffic, on a channel over that of the motes.
+    """A Wi-Fi access point: its beacons, or its network's traffic, on a channel overlapping the motes'.
 
-    "beacons": a beacon of ``beacon`` s each 100 TU of 1.024 ms, the usual interval of IEEE 802.11. All else is a
-    network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgement; the next follows at once with
-    probability p, or after a silence from a generalised Pareto distribution. "voip", "video" and "download" have the
-    parameters of such traffic, "5 %" to "50 %" of one device that uses as much of the capacity. Source of model and
-    parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit 9cb6d8e7, src/WLAN_actmod_main.c and
-    src/WLAN_actmod_argparse.c.
+    "beacons": a beacon of ``beacon`` s every 100 TU of 1.024 ms, the usual interval of IEEE 802.11. The other values
+    model a network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgement; the next follows at
+    once with probability p, or after a silence from a generalised Pareto distribution. "voip", "video" and "download"
+    have the parameters of these kinds of traffic, "5 %" to "50 %" those of a device that uses this share of the
+    capacity. Source of model and parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit 9cb6d8e7,
+    src/WLAN_actmod_main.c and src/WLAN_actmod_argparse.c.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _pareto(shape: float, uniform: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class BusyPeriods(Interferer):
-    """Interference as it was recorded: a csv file of busy periods with the columns begin and end, in seconds.
+    """Recorded interference: a csv file of busy periods with the columns begin and end, in seconds.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class BusyPeriods(Interferer):
     Raises
     ------
     BadInput
-        If the file is missing, or a row is no such period; the error names its line.
+        If the file is missing, or a row is not a valid period; the error names its line.
     """
 
     file: str | Path

@@ -1,9 +1,9 @@
-"""Agents that share nothing: each of a class from a module of its own, as if each had a process of its own.
+"""Isolated agents: each agent's class comes from a separate module, as if each had a process.
 
-Agents of one process can reach each other by a variable of their module, an attribute of their class, a default
+Agents of one process can reach each other through a variable of their module, an attribute of their class, a default
 argument, or an object that `make` gave to several of them. Isolated agents cannot, so a run with them is the same to
-the byte only if the agents did not depend on it. It is no wall against code that means harm: what `sys.modules` or the
-garbage collector lead to is still there.
+the byte only if the agents did not depend on sharing. Isolation does not stop malicious code, which can still use
+`sys.modules` or the garbage collector.
 """
 
 import io
@@ -30,12 +30,12 @@ _A = TypeVar("_A", bound=Agent)
 _N = TypeVar("_N", bound=Hashable)
 
 _NUMBERS = itertools.count()
-# The files that are being executed: one that isolates agents as it is executed would never come to an end.
+# The files being executed: a file that isolates agents during its own execution would recurse without end.
 _EXECUTED: set[str] = set()
 _LIBRARIES = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-# What copies share, as `copy.deepcopy` has it: these have no state of their own, or none that can be copied.
+# Types of objects that copies share, as in `copy.deepcopy`: they have no state, or none that can be copied.
 _SHARED = (type, FunctionType, BuiltinFunctionType, ModuleType, weakref.ref)
 
 
@@ -44,7 +44,7 @@ def isolated(agents: type[_A]) -> Callable[..., _A]: ...
 @overload
 def isolated(agents: Mapping[_N, _A]) -> dict[_N, _A]: ...
 def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N, _A]:
-    """Return agents of which each has a module of its own, executed anew from the file of its class.
+    """Return agents that each have a separate module, executed anew from the file of their class.
 
     Modules of netsim, of Python and of installed packages are shared, and so are other modules that the file imports.
 
@@ -52,8 +52,8 @@ def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N,
     ----------
     agents : mapping or class
         ``{node: agent}`` of agents that have not run: they are copied, and what they share is copied for each. Or a
-        class: the result makes agents of it, called with its arguments, so that they do not meet in ``__init__``
-        either.
+        class: then agents are created when the result is called, with its arguments, so that they share no state from
+        ``__init__`` either.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def _own_file(kind: type) -> str | None:
 
 
 def _found(module: ModuleType | None, name: str) -> Any:
-    """Return what a module has under a name with dots, or None."""
+    """Return a module's object with a dotted name, or None."""
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -108,7 +108,7 @@ def _executed(path: str, kind: type) -> ModuleType:
         raise BadInput(f'agents: {path} isolates them as it is executed; let it do so under if __name__ == "__main__"')
     module = ModuleType(f"{kind.__module__}__{next(_NUMBERS)}")
     module.__file__, module.__package__ = path, sys.modules[kind.__module__].__package__
-    # Dataclasses and pickle look a module up by its name.
+    # Dataclasses and pickle look modules up by name.
     sys.modules[module.__name__] = module
     _EXECUTED.add(path)
     try:
@@ -122,7 +122,7 @@ def _executed(path: str, kind: type) -> ModuleType:
 
 
 def _kept(module: ModuleType, make: Callable[[], _A]) -> _A:
-    """Return the agent that is made, with which its module is forgotten."""
+    """Return the new agent; its module is removed together with it."""
     try:
         agent = make()
     except BaseException:
@@ -150,14 +150,14 @@ def _copied(name: Hashable, agent: _A) -> _A:
 
 
 class _Writer(pickle.Pickler):
-    """Writes an agent; what its module defines by name, and what is not copied by place."""
+    """Writes an agent: objects of its module by name, and shared objects by index."""
 
     def __init__(self, file: io.BytesIO, module: str | None, shared: list[Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._name, self._shared = module, shared
 
     def persistent_id(self, value: Any) -> str | int | None:
-        """Return the name of what the module defines, the place of what is not copied, or None."""
+        """Return the name of a module's object, the index of a shared one, or None."""
         if not isinstance(value, _SHARED):
             return None
         if self._name is not None and getattr(value, "__module__", None) == self._name:
@@ -169,14 +169,14 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what a `_Writer` has written, with the names of another module."""
+    """Reads the output of a `_Writer`, with names looked up in another module."""
 
     def __init__(self, file: io.BytesIO, module: ModuleType, shared: list[Any]) -> None:
         super().__init__(file)
         self._module, self._shared = module, shared
 
     def persistent_load(self, written: str | int) -> Any:
-        """Return what a name or a place stands for."""
+        """Return the object for a name or an index."""
         if isinstance(written, int):
             return self._shared[written]
         return operator.attrgetter(written)(self._module)

@@ -1,4 +1,4 @@
-"""What a lesson asks its reader: a guess, before a run tells.
+"""Questions of a lesson: the reader guesses before a run shows the answer.
 
 ``guess("q1", "How many leaders?", ["none", "one", "two"], right=2)`` at the end of a cell shows the question. On the
 site of the documentation a click answers it, and the cells whose metadata are ``{"reveal": "q1"}`` open then.
@@ -21,11 +21,11 @@ class Guess:
     Attributes
     ----------
     name : str
-        What the metadata of cells call it by.
+        The name in the metadata of cells.
     question : str
-        What is asked.
+        The text of the question.
     options : tuple of str
-        What can be chosen.
+        The choices.
     right : int
         The index of the right option.
     """
@@ -57,11 +57,11 @@ def guess(name: str, question: str, options: Sequence[str], *, right: int) -> Gu
     name : str
         A word; cells with the metadata ``{"reveal": name}`` are those that the answer opens.
     question : str
-        What is asked.
+        The text of the question.
     options : sequence of str
-        Two to eight answers, of which the reader chooses one.
+        The two to eight choices.
     right : int
-        The index of the right one.
+        The index of the correct choice.
 
     Raises
     ------

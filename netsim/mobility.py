@@ -28,11 +28,11 @@ def random_waypoint(
 ) -> list[Move]:
     """Return the moves of the random waypoint model.
 
-    A node goes straight to a place that is uniform on the area, at a speed that is uniform between two bounds, stays
-    there for a time that is uniform between two others, and goes on. Slow ways last longer: the mean speed over time
-    is less than the middle of the bounds, (high − low)/ln(high/low) without pauses, once the start is forgotten.
-    Sources: Johnson, Maltz, "Dynamic Source Routing in Ad Hoc Wireless Networks", 1996; Yoon, Liu, Noble, "Random
-    Waypoint Considered Harmful", INFOCOM 2003, for the mean speed, and for why the lower bound must be above 0.
+    A node moves straight to a position that is uniform on the area, at a speed that is uniform between two bounds,
+    stays there for a time that is uniform between two others, and continues. Slow legs last longer: without pauses the
+    long-run mean speed, (high − low)/ln(high/low), is below the middle of the bounds. Sources: Johnson, Maltz, "Dynamic
+    Source Routing in Ad Hoc Wireless Networks", 1996; Yoon, Liu, Noble, "Random Waypoint Considered Harmful", INFOCOM
+    2003, for the mean speed, and for why the lower bound must be above 0.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def random_waypoint(
     speed : tuple
         (low, high) in metres a second, above 0.
     until : float
-        The nodes stand from this time (s) on.
+        The time (s) from which nodes no longer move.
     pause : tuple
         (low, high) in seconds.
     step : float
-        That of `netsim.faults.Move`.
+        As in `netsim.faults.Move`.
     seed : int
         Each node's way is a function of the seed and its name.
 
@@ -121,7 +121,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
 
 
 def _ordered(name: str, values: Any, count: int) -> list[float]:
-    """Return numbers of which the first half are the lower bounds of the others."""
+    """Return numbers whose first half are the lower bounds of the second half."""
     found: list[float] = np.atleast_1d(check.finite_array(name, values)).tolist()
     if len(found) != count or any(
         low > high for low, high in zip(found[: count // 2], found[count // 2 :], strict=True)

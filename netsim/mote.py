@@ -32,19 +32,20 @@ MAC = "mac"
 
 
 class Part(Agent):
-    """Base of agents of your own that are made to be parts of a `Mote`.
+    """Base of users' agents that are only used as parts of a `Mote`.
 
     Attributes
     ----------
     kinds : collection of str
-        Of the class: the kinds of the frames that the part gets; by default none.
+        Class attribute: the kinds of frames delivered to the part; by default none.
     switches_radio : bool
-        Of the class: whether the part switches the radio on and off, or sets its channel. A mote has one such part.
+        Class attribute: whether the part switches the radio on and off, or sets its channel. A mote has at most one
+        part of this sort.
     uses_radio : bool
-        Of the class: whether the part uses the radio itself, as ``radio.transmit`` does, and therefore cannot stand
-        above a MAC layer.
+        Class attribute: whether the part uses the radio directly, as with ``radio.transmit``, and so cannot run above a
+        MAC layer.
     on_ipv6 : type, optional
-        Of the class: how its messages stand in packets of IPv6 (`netsim.ipv6.Packets`); by default as any others do.
+        Class attribute: the form of its messages in IPv6 packets (`netsim.ipv6.Packets`); by default the general form.
     mote : Mote
         The whole, with the other parts: ``self.mote.routing.report(21.5)``.
     """
@@ -59,20 +60,20 @@ class Part(Agent):
 
 
 class MacLayer(Protocol):
-    """What a mote needs of a MAC layer, such as `netsim.agents.ContikiMAC`, besides what it needs of every part."""
+    """The methods that a mote needs of a MAC layer, such as `netsim.agents.ContikiMAC`, beyond those of a part."""
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
-        """Send a value to a neighbour, and return what became of it."""
+        """Send a value to a neighbour, and return the outcome."""
 
     async def announce(self, value: Any) -> bool:
         """Send a value to all neighbours."""
 
     def take(self, sender: Hashable, value: Any) -> None:
-        """Take a value that arrived; the mote puts a function of its own in place of this."""
+        """Handle a received value; the mote replaces this method."""
 
 
 class Message(NamedTuple):
-    """What arrives over a MAC layer of an agent's in place of a frame."""
+    """The equivalent of a frame that arrives through an agent's own MAC layer."""
 
     sender: Hashable
     kind: str
@@ -80,9 +81,10 @@ class Message(NamedTuple):
 
 
 class _PartContext:
-    """A mote's context as one part has it: with its own inbox, random numbers, radio handle and outbox.
+    """A mote's context as one part sees it: with its own inbox, random numbers, radio handle and outbox.
 
-    All else, such as the name, the neighbours and the battery, is the mote's; an attribute that is set is the mote's.
+    All other attributes, such as the name, the neighbours and the battery, are read from and written to the mote's
+    context.
     """
 
     _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "parts", "radio", "rng", "task"})
@@ -96,7 +98,7 @@ class _PartContext:
         self.inbox = PartInbox(part, base.inbox)
         self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
         self.outbox: Any = base.outbox
-        # A part has no parts. What runs it; None before.
+        # A part has no parts. `task` runs it; None before its start.
         self.parts: None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -127,7 +129,7 @@ class _MacOutbox:
         return getattr(self._context.outbox, name)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """Have the MAC layer send a message to all neighbours; return how many there are."""
+        """Send a message to all neighbours through the MAC layer; return the number of neighbours."""
         begun = self._begin(self._layer.announce(self._message(kind, payload, raw_data, None)))
         return len(self._context.neighbors) if begun else 0
 
@@ -153,7 +155,7 @@ class _MacOutbox:
         raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
 
     def _begin(self, sends: Coroutine[Any, Any, Any]) -> bool:
-        """Begin to send, and return True; False if the mote has ended or its node is down."""
+        """Begin to send, and return True; return False if the mote has ended or its node is down."""
         try:
             task = self._group.create_task(sends)
         except RuntimeError:
@@ -169,7 +171,7 @@ class _MacOutbox:
             outcome.set_result(result)
 
     def _message(self, kind: str, payload: Any, raw_data: bool, request: int | None) -> list[Any]:
-        """Return what the MAC layer sends later, whatever becomes of the payload; raise if it cannot be sent."""
+        """Return a copy of the message for the MAC layer, unaffected by later changes; raise if it cannot be sent."""
         what = "raw data is not counted" if raw_data else "there are no requests" if request is not None else ""
         if what:
             raise AgentError(f"agent {self._context.name!r}: above a MAC part {what}")
@@ -182,16 +184,16 @@ class _MacOutbox:
 class Mote(Agent):
     """An agent of several parts: ``Mote(time=FTSP(), routing=CTP(), app=Sampler())``.
 
-    Each part is an agent of its own: it has its tasks, its stream of random numbers, and an inbox with the frames of
-    its ``kinds`` only. Name, neighbours, clock, radio, battery and faults are the mote's. A part that returns has
-    ended, and the others go on; the mote ends with the last. A part that raises fails the mote. After a
-    `netsim.faults.Crash` all parts begin again.
+    Each part is a separate agent: it has its tasks, its stream of random numbers, and an inbox with frames of its
+    ``kinds`` only. Name, neighbours, clock, radio, battery and faults belong to the mote. A part that returns has
+    ended, and the others continue; the mote ends with the last. A part that raises fails the mote. After a
+    `netsim.faults.Crash` all parts restart.
 
     Parameters
     ----------
     mac : MAC layer, optional
-        The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the radio's. Parts above it use
-        `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and get a `Message` in place of each frame.
+        The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the MAC layer of the radio. Parts above
+        it use `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and get a `Message` in place of each frame.
     **parts : Agent
         The parts by name, each of which becomes an attribute of the mote.
 
@@ -207,8 +209,8 @@ class Mote(Agent):
     Raises
     ------
     BadInput
-        If there is no part, one is no agent or has no ``kinds``, its name is one of the mote's own, it needs rounds or
-        answers requests, two own the same kind, or two switch the radio.
+        If there are no parts, two parts have the same kind, or two parts switch the radio. Also if a part is not an
+        agent, has no ``kinds``, uses a reserved name, needs rounds, or answers requests.
 
     Notes
     -----
@@ -220,7 +222,7 @@ class Mote(Agent):
             raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
         self.mac, self.parts = mac, parts
         self.foreign: Counter[str] = Counter()
-        # By kind, the part that owns it.
+        # {kind: the part that owns it}.
         self._owners: dict[str, str] = {}
         for name, part in self._members().items():
             _check_part(name, part, has_mac=mac is not None)
@@ -270,7 +272,7 @@ class Mote(Agent):
     # --- the run ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run all parts until they have ended, and hand out frames meanwhile."""
+        """Run all parts until they have ended, and meanwhile distribute frames to them."""
         async with asyncio.TaskGroup() as group:
             sending = set[asyncio.Task[Any]]()
             if self.mac is not None:
@@ -285,7 +287,7 @@ class Mote(Agent):
             if self.mac is not None:
                 below.append(group.create_task(_named(MAC, self.mac)))
             waiting = list[asyncio.Task[Any]]()
-            # Those that only call others begin last, when the others are ready.
+            # Parts that own no kinds only call others, so they start last, when the others are ready.
             for name, part in sorted(self.parts.items(), key=lambda each: not each[1].kinds):
                 context = part._netsim
                 context.task = group.create_task(_named(name, part))
@@ -295,7 +297,7 @@ class Mote(Agent):
                     done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
                         if task.cancelled():
-                            # A part that was cancelled while the run goes on ends the mote, as it would end an agent.
+                            # A part cancelled during the run ends the mote, as it would end an agent.
                             task.result()
             for task in below:
                 task.cancel()
@@ -305,20 +307,20 @@ class Mote(Agent):
         while True:
             while not inbox._settled():
                 if not await inbox._block():
-                    # What parts iterate over ends; others may still send.
+                    # Iterations of parts over their inboxes end; other parts may still send.
                     for part in self._members().values():
                         part._netsim.inbox.end_iteration()
             self.hand_out(inbox._next())
 
     def _take(self, sender: Hashable, value: Any) -> None:
-        """Take what arrived over the MAC layer; anything may arrive."""
+        """Handle a payload received over the MAC layer; it may be of any form."""
         if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str):
             self.hand_out(Message(sender, *value))
         else:
             self.foreign["(message)"] += 1
 
     def hand_out(self, frame: Frame | Message) -> None:
-        """Give what arrived to the part that owns its kind."""
+        """Give a frame to the part that owns its kind."""
         owner = self._owners.get(frame.kind)
         if owner is None:
             self.foreign[frame.kind] += 1
@@ -327,7 +329,7 @@ class Mote(Agent):
 
 
 def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
-    """Raise BadInput unless an agent can be the part of this name."""
+    """Raise BadInput unless an agent can be a part with this name."""
     kind = type(part).__name__
     check.instance(f"Mote: {name}", part, Agent, "an agent")
     is_layer = hasattr(part, "post") and hasattr(part, "announce")
@@ -352,7 +354,7 @@ def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
 
 
 async def _named(name: str, part: Agent) -> None:
-    """Run a part, and note its name on an error of its."""
+    """Run a part, and add its name as a note to its errors."""
     try:
         await part.run()
     except RunOver:

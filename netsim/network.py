@@ -56,7 +56,7 @@ _BYTES_PER_AGENT, _BYTES_PER_LINK = 4_000, 150
 
 _BY_NAME = operator.attrgetter("name")
 
-# Numbers that msgpack writes in one byte.
+# Numbers that msgpack encodes in one byte.
 _MOST_KINDS = 128
 
 # The most links that `repr` shows.
@@ -90,20 +90,20 @@ class Network:
     inbox_limit : int, optional
         Maximum number of frames in an inbox; frames beyond it are dropped.
     seed : int or (int, int)
-        The seed of every random stream. Of two the second is that of what the links and the radio draw (losses, delays,
-        back-offs, fading), and the first that of all others.
+        The seed of every random stream. If two are given, the second is for the links and the radio (losses, delays,
+        back-offs, fading), and the first for everything else.
     faults : iterable of Fault, optional
         Faults injected at fixed times in every run; see `netsim.faults`.
     connected : bool
         Whether the graph must be connected (a DiGraph strongly: each agent reaches every other one). With False it may
         have several parts, and nodes without neighbours.
     compute : float, time model or mapping, optional
-        How long the nodes compute: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes. A
-        round lasts longer by the time of its slowest node, and an agent takes its own time as the round opens.
-        `Agent.compute` waits for the next of them. Default: nothing takes time.
+        The compute time of the nodes: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes.
+        Each round is extended by the time of its slowest node, and an agent spends its own time at the start of the
+        round. `Agent.compute` waits for the next compute time. Default: nothing takes time.
     kinds : sequence of str, optional
-        Kinds of message that all nodes know beforehand, at most 128: a frame has their number, one byte, in place of
-        their name. Other kinds may be sent, too.
+        Kinds of message that all nodes know beforehand, at most 128: frames contain a kind's number, one byte, instead
+        of its name. Other kinds can be sent, too.
     stack : SixLowpan, optional
         `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
     uplink, downlink : float, mapping or path, optional
@@ -111,22 +111,22 @@ class Network:
         {node: number}, or a csv file with the columns node and uplink, or downlink (`netsim.Profile`). A node that is
         left out has no limit. The ``rate`` of a link limits that link besides. Only on wires.
     sharing : {"fair", "fifo"}
-        Whether the frames under way share a node's capacity max-min fairly, or each, in the order in which they were
-        sent, takes all that earlier ones leave.
+        Whether the frames in flight share a node's capacity max-min fairly; otherwise each frame, in the order of
+        sending, gets all the capacity that earlier frames leave.
     routing : str or mapping, optional
-        Messages to nodes that are no neighbours are forwarded by the nodes between. "shortest": over the fewest links;
-        the name of an edge attribute: over the least sum of it; {node: {destination: neighbour}}: by these tables. Of
-        routes that are as good, each node takes the neighbour that is first in the graph. Default: only neighbours can
-        be sent to. Not on a `Radio`, for which `netsim.agents` has protocols.
+        How messages to nodes that are not neighbours are forwarded. "shortest": over the fewest links; the name of an
+        edge attribute: over the path with the least sum; {node: {destination: neighbour}}: by these tables. Among
+        equally good routes, each node chooses the neighbour that is first in the graph. Default: only neighbours can be
+        sent to. Not on a `Radio`, for which `netsim.agents` has protocols.
     hop_limit : int, optional
-        How many links a message may cross with ``routing``. Default: one less than there are nodes.
+        The maximal number of links that a message crosses with ``routing``. Default: the number of nodes minus one.
 
     Attributes
     ----------
     deployment : Deployment or None
-        Where its nodes are, if `netsim.Deployment.network` made it.
+        The positions of the nodes, if `netsim.Deployment.network` created the network.
     scenery : dict
-        {node: function} of the nodes whose agents each run makes itself: the interferers of the deployment.
+        {node: function} that creates the agent of the node in each run: the interferers of the deployment.
 
     Raises
     ------
@@ -211,7 +211,7 @@ class Network:
         self._scheduled: list[tuple[float, Callable[[], None]]] = []
 
     def _check_one_way(self) -> None:
-        """Raise BadInput if receivers are to answer over a link that has none back."""
+        """Raise BadInput if receivers must answer over a link that has no reverse link."""
         link = one_way_link(self.graph)
         if link is None:
             return
@@ -224,7 +224,7 @@ class Network:
             )
 
     def _checked_compute(self, compute: Compute) -> dict[Hashable, Latency]:
-        """Return each node's time model; raise BadInput for what cannot go with rounds of unequal length."""
+        """Return each node's time model; raise BadInput for settings inconsistent with rounds of unequal length."""
         if any(isinstance(fault, ClockSkew) for fault in self.faults):
             raise check.refuse(
                 "compute", compute, "left out with a ClockSkew, by which agents have rounds of their own"
@@ -246,7 +246,7 @@ class Network:
     def _checked_capacity(
         self, uplink: Capacities | None, downlink: Capacities | None, sharing: str
     ) -> Capacity | None:
-        """Return the nodes' capacities; raise BadInput for a medium or a rate with which they cannot be shared."""
+        """Return the nodes' capacities; raise BadInput for a medium or a rate inconsistent with them."""
         capacity = Capacity.of(self.graph, limits_of("uplink", uplink), limits_of("downlink", downlink), sharing)
         if capacity is None:
             return None
@@ -259,7 +259,7 @@ class Network:
         return capacity
 
     def _checked_routes(self, routing: Routing | None, hop_limit: int | None) -> Routes | None:
-        """Return the routes; raise BadInput on a medium whose own protocols forward."""
+        """Return the routes; raise BadInput on a medium whose protocols forward by themselves."""
         if routing is not None and isinstance(self.medium, Radio):
             what = "left out on a netsim.Radio, where a protocol of netsim.agents, such as Rpl, forwards messages"
             raise check.refuse("routing", routing, what)
@@ -351,10 +351,10 @@ class Network:
         corrupt: float | None = None,
         crc: bool | None = None,
     ) -> None:
-        """Cut or restore the link between two agents while the network runs, hold it, or give it other settings.
+        """During a run, cut, restore or hold the link between two agents, or change its settings.
 
-        None leaves unchanged what it is. ``docs/links.md`` tells what a change does to frames under way, and what the
-        link draws afterwards.
+        None leaves a property unchanged. ``docs/links.md`` describes the effect on frames in flight, and on the link's
+        later draws.
 
         Parameters
         ----------
@@ -376,8 +376,8 @@ class Network:
         Raises
         ------
         BadInput
-            If the graph has no such edge, nothing is changed, a value is outside its range, or the link cannot change
-            so: on a `netsim.Radio` and on real links it can only be cut.
+            If the graph has no such edge, nothing is changed, a value is outside its range, or the link does not
+            support the change: on a `netsim.Radio`, and if real, a link can only be cut.
         """
         runtime, one_way = self._runtime(), check.flag("one_way", one_way)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
@@ -413,7 +413,7 @@ class Network:
         Raises
         ------
         BadInput
-            If the network has no routing, or the graph no such node.
+            If the network has no routing, or the graph lacks the node.
         """
         if self.routes is None:
             raise BadInput("route: must go with Network(…, routing=…)")
@@ -430,9 +430,9 @@ class Network:
         runtime.injector.set_receiver(agent, up)
 
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
-        """Put an agent's node to another place while the network runs; it ends a `netsim.faults.Move` under way.
+        """Move an agent's node to another position during a run; this ends a `netsim.faults.Move` in progress.
 
-        Who hears, senses and disturbs whom is worked out anew. What is on the air keeps its powers.
+        Reception, carrier sensing and interference are recomputed. Signals on the air keep their powers.
 
         Parameters
         ----------
@@ -444,8 +444,8 @@ class Network:
         Raises
         ------
         BadInput
-            If the network is none of a `netsim.Deployment`, or the node would receive, or be received by, one that is
-            not its neighbour: give the Deployment its ``moves``, or the node among its ``roaming``.
+            If the network does not come from a `netsim.Deployment`, or the node would move into the range of a node
+            that is not its neighbour: give the Deployment its ``moves``, or the node among its ``roaming``.
         """
         runtime = self._runtime()
         if agent not in self.graph:
@@ -464,7 +464,7 @@ class Network:
         states : mapping or sequence
             {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. It is
             a number, or one of up to 1,000 words: True or False, text, a member of an enum, or a set, list, tuple or
-            dict of such; None for none. An agent that lacks the attribute has none, for agents may be of several
+            dict of these; None: no value. An agent that lacks the attribute has none, for agents may be of several
             classes; one that no agent has by the first row, or the end, is refused. It is read before each message and
             with each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
             `Run.rounds`. Reading a state does not affect the agent.
@@ -517,7 +517,7 @@ class Network:
         Parameters
         ----------
         agents : mapping
-            {node: Agent}, with one newly created agent for each node of the graph. Agents that have run are refused,
+            {node: Agent}, with one newly created agent for each node of the graph. Agents that have run are rejected,
             because they would continue from their last state. To continue from that state, pass deep copies
             (`copy.deepcopy`).
         probes : sequence of callables
@@ -546,10 +546,11 @@ class Network:
             counts only the frames that this process saw.
         workers : int
             The number of processes over which the run is spread, in virtual time. The results are the same, and each
-            process holds its share of the links. ``docs/scale.md`` tells when it pays, and what cannot be split.
+            process holds its share of the links. ``docs/scale.md`` describes when workers save time, and which runs
+            cannot be split.
         dask : str, optional
-            The address of a Dask scheduler, ``tcp://host:8786``, whose workers these processes are; default: processes
-            of this machine.
+            The address of a Dask scheduler, ``tcp://host:8786``, whose workers run these processes; default: processes
+            on this machine.
         clock : {"virtual", "wall"}
             "virtual" advances simulated time from event to event; "wall" runs it ``pace`` times as fast as real time.
         pace : float
@@ -558,10 +559,10 @@ class Network:
             Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
             many models may cost more than their rounds. Default: 1.
         order : int or Order, optional
-            What an agent does first of all that it could do at one instant: drawn from this seed, or as a
-            `netsim.testing.Order` tells. Default: what became ready first.
+            The order of an agent's steps at equal times: drawn from this seed, or given by a `netsim.testing.Order`.
+            Default: the order in which they became ready.
         deliveries : bool
-            Keep what each agent hears (`Run.deliveries`), with payloads.
+            Whether to record the messages that each agent receives (`Run.deliveries`), with payloads.
 
         Raises
         ------
@@ -709,11 +710,11 @@ class Network:
         return Run({node: agents[node] for node in self.graph}, probes, progress, watched)
 
     def _watch_drawn(self, settings: Settings, result: Run) -> None:
-        """Watch what classes and the medium draw, too, if the run keeps a trace or is shown live."""
+        """Also watch the states drawn by agents' classes and the medium, if the run keeps a trace or is shown live."""
         if not settings.trace and settings.viewer is None:
             return
         drawn = {**drawn_by_radio(settings.medium), **declared(result.agents.values())}
-        # A function of the user's may be of another meaning than the state that a class declares by the same name.
+        # A user's function may differ in meaning from a class's state of the same name, so it is kept.
         new = {
             name: found
             for name, found in drawn.items()
@@ -785,7 +786,7 @@ def refined_by(refine: Refine) -> Iterator[None]:
 
 @contextmanager
 def unscheduled(network: Network) -> Iterator[None]:
-    """Forget, at the end, the actions that were scheduled (`Network.at`) and the states watched inside the context."""
+    """Discard, at the end, actions (`Network.at`) and watched states that were added inside the context."""
     before = list(network._scheduled), network._watched, network._draw
     try:
         yield
@@ -795,7 +796,7 @@ def unscheduled(network: Network) -> Iterator[None]:
 
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
-    """Let ``backend`` run the networks inside the context; None: the simulation."""
+    """Make ``backend`` run the networks inside the context; None: the simulation."""
     token = BACKEND.set(backend)
     try:
         yield
@@ -805,7 +806,7 @@ def played_by(backend: Backend | None) -> Iterator[None]:
 
 @contextmanager
 def spread(workers: int, dask: str | None = None) -> Iterator[None]:
-    """Spread all runs inside the context over several workers; one worker without Dask changes nothing."""
+    """Spread all runs inside the context over several workers; one worker without Dask has no effect."""
     if workers == 1 and dask is None:
         yield
         return
@@ -814,14 +815,14 @@ def spread(workers: int, dask: str | None = None) -> Iterator[None]:
 
 
 def _changed(link: Link) -> str:
-    """Return a link with the arguments that are not the usual ones."""
+    """Return a link with the arguments that differ from the defaults."""
     own = [(each.name, getattr(link, each.name)) for each in fields(link)]
     usual = Link()
     return f"Link({', '.join(f'{name}={value!r}' for name, value in own if value != getattr(usual, name))})"
 
 
 def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the seeds of agents and of links; one number is both."""
+    """Return the seeds of agents and of links; a single number is used for both."""
     if not isinstance(seed, tuple):
         return (checked := check.integer("seed", seed, low=0)), checked
     if len(seed) != 2:
@@ -831,10 +832,10 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
-    """Return capacities, those in a file as numbers."""
+    """Return capacities as numbers, reading those given as a file."""
     if not isinstance(value, str | Path):
         return value
-    # Few networks have one.
+    # Imported here, because few networks have a profile.
     from netsim.profile import Profile
 
     found = getattr(Profile.read(value), name)
@@ -847,7 +848,7 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 def _time_model(name: str, value: float | Latency) -> Latency:
     """Return a time model; a number means that many seconds, always."""
     if isinstance(value, latency.Correlated):
-        # Steps of compute times are drawn in any order, and by each worker that asks.
+        # Workers draw compute times in any order, and several draw the same, so times must not depend on earlier ones.
         raise check.refuse(name, value, "a model whose times do not depend on one another")
     return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 

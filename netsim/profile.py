@@ -1,4 +1,4 @@
-"""Profiles of devices: how fast each computes, sends and receives, and when it is online, from a csv file."""
+"""Profiles of devices: computing, sending and receiving speeds, and online times, from a csv file."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Times = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Profile:
-    """What devices can do and when they are there, by node; the key None stands for all nodes.
+    """Speeds and online times of devices, keyed by node; the key None stands for all nodes.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class Profile:
         Raises
         ------
         BadInput
-            If the file is missing, has no column but ``node``, an unknown one or one of two that say the same, or a
-            cell cannot be used, or two rows give a node different capacities.
+            If the file is missing, has only the column ``node``, an unknown column, or two columns of the same meaning;
+            or if a cell is invalid, or two rows give different capacities of a node.
         """
         found: tuple[dict[Hashable, Any], ...] = ({}, {}, {}, {})
         uplink, downlink, seconds, online = found
@@ -75,10 +75,10 @@ class Profile:
         return cls(*found)
 
     def of(self, graph: Iterable[Hashable]) -> dict[str, Any]:
-        """Return what it says as arguments of `netsim.Network`: ``uplink``, ``downlink``, ``compute`` and ``faults``.
+        """Return the profile as arguments of `netsim.Network`: ``uplink``, ``downlink``, ``compute`` and ``faults``.
 
-        A node of which it has no times computes in no time. One that is offline is down (`netsim.faults.Crash`), and
-        keeps its state.
+        A node without compute times computes in zero time. An offline node is down (`netsim.faults.Crash`), and keeps
+        its state.
         """
         found: dict[str, Any] = {}
         for name, limits in (("uplink", self.uplink), ("downlink", self.downlink)):

@@ -1,6 +1,6 @@
-"""The pytest plugin: options for tests under `netsim.testing.simulate`, and which of them is running.
+"""The pytest plugin: options for tests under `netsim.testing.simulate`, and the test that is running.
 
-pytest imports it at each start, whether a test uses netsim or not. So it imports nothing of netsim.
+pytest imports the plugin at each start, even if no test uses netsim, so it imports nothing of netsim.
 """
 
 import os
@@ -15,18 +15,18 @@ __all__ = ["CALL", "Call"]
 
 
 class Call(NamedTuple):
-    """A test that pytest runs, and what its options ask of it.
+    """A test that pytest runs, and the options for it.
 
     Attributes
     ----------
     node : str
-        The test, as the command line takes it.
+        The test's identifier on the command line.
     seed : int or None
         The only seed to try; None: those of the test.
     at, order : str or None
-        Faults and order in words, in place of drawn ones; None: those are drawn.
+        Faults and order as text; None: they are drawn.
     folder : Path or None
-        Where replays are written; None: nowhere.
+        The folder for replays; None: replays are not written.
     """
 
     node: str
@@ -54,7 +54,7 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
 
 
 def pytest_configure(config: "pytest.Config") -> None:
-    """Refuse options that do not go together."""
+    """Refuse inconsistent options."""
     seed = config.getoption("--netsim-seed")
     if seed is not None and seed < 0:
         raise _refused(f"--netsim-seed = {seed}: must be a whole number >= 0")
@@ -84,7 +84,7 @@ def pytest_runtest_teardown() -> None:
 
 
 def _folder(config: "pytest.Config") -> Path | None:
-    """Return the folder of replays, which need not exist; None without an option if pytest has no cache."""
+    """Return the folder of replays, which need not exist; None if neither an option nor pytest's cache gives one."""
     folder: str | None = config.getoption("--netsim-replays")
     if folder is not None:
         return Path(config.invocation_params.dir, folder)

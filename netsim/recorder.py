@@ -1,4 +1,4 @@
-"""Rows of an agent's own, in a file that is whole even if the process is killed."""
+"""Record an agent's rows in a file that stays valid even if the process is killed."""
 
 import json
 import os
@@ -17,11 +17,10 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Appends rows to a file as they come: a line of JSON for each, written at once.
+    """Appends each row to a file at once, as a line of JSON.
 
-    A process that is killed leaves every row that was recorded. (What survives if the machine itself goes down is up to
-    its file system.) Agents may share a recorder, and it does not affect the run. An agent that returns from a `Crash`
-    without its state still has it.
+    A killed process leaves every recorded row. (If the machine crashes, its file system decides.) Agents may share a
+    recorder, and it does not affect the run. An agent that returns from a `Crash` without its state keeps its recorder.
 
     Parameters
     ----------
@@ -59,18 +58,18 @@ class Recorder:
         except (TypeError, ValueError) as error:
             raise BadInput(f"row = {row!r}: must be of numbers, texts, lists and arrays ({one_line(error)})") from None
         try:
-            # One call, so that no kill can come between the parts of a line.
+            # One call, so that a kill cannot split a line.
             written = os.write(self._file, line)
         except OSError as error:
             raise NetsimError(f"recorder {str(self.path)!r}: could not be written ({error.strerror})") from error
         if written < len(line):
-            # A disk may have room again later: the next row must not follow half of this one.
+            # The disk may have room later, so remove the partial row: the next one must not follow it.
             with suppress(OSError):
                 os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise NetsimError(f"recorder {str(self.path)!r}: could not be written (the disk is full)")
 
     def close(self) -> None:
-        """Close the file; ``with Recorder(path) as recorder`` does it, too."""
+        """Close the file; leaving ``with Recorder(path) as recorder`` closes it, too."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -89,7 +88,7 @@ class Recorder:
 
     @staticmethod
     def read(path: str | Path) -> "pd.DataFrame":
-        """Return the rows of a file, in the order in which they were recorded; a last line without an end is left out.
+        """Return the rows of a file, in the order of recording; an incomplete last line is left out.
 
         Raises
         ------
@@ -114,7 +113,7 @@ class Recorder:
 
 
 def _plain(value: Any) -> Any:
-    """Return an array or a numpy number as JSON has it; raises TypeError for what it has not."""
+    """Return an array or a numpy number as JSON data; raises TypeError for any other type."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not one")

@@ -1,4 +1,4 @@
-"""Agents that do the same in each round: say something as it opens, and hear the others as it closes."""
+"""Agents that act alike in each round: broadcast as it opens, and process frames as it closes."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ Call = Callable[..., Any]
 
 
 class RoundAgent(Agent):
-    """Base of agents that do the same in each of ``count`` rounds: subclass it and write `say` and `hear`.
+    """Base of agents that act alike in each of ``count`` rounds: subclass it and write `say` and `hear`.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class RoundAgent(Agent):
     count: int
 
     async def run(self) -> None:
-        """Run all rounds: `begin`; then in each round `say`, collect and `hear`."""
+        """Run all rounds: first `begin`, then `say`, `collect` and `hear` in each round."""
         self.begin()
         async for k in self.rounds(self.count):
             await self.say(k)
@@ -43,7 +43,7 @@ class RoundAgent(Agent):
         """Prepare for the first round; does nothing by default."""
 
     async def say(self, k: int) -> None:
-        """Send what is to be sent in round k; called as the round opens."""
+        """Send the messages of round k; called as the round opens."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def say(self, k)")
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
@@ -52,9 +52,10 @@ class RoundAgent(Agent):
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> "BatchRounds | None":
-        """Return what takes agents of this class through their rounds at once; None: each does so in its own task.
+        """Return an object that batches the rounds of this class's agents; None: each agent runs in its own task.
 
-        A user's `say` may wait, and so needs a task. Those of netsim never do where the network takes agents at once.
+        A user's `say` may wait, and so needs a task. The `say` of netsim's agents never waits on a network that batches
+        rounds.
         """
         if any(not definer(cls, name).__module__.startswith("netsim.") for name in ("say", "hear")):
             return None
@@ -62,7 +63,7 @@ class RoundAgent(Agent):
 
 
 class BatchRounds:
-    """Takes agents of one class through their rounds at once, with the results of the `say` and `hear` of each.
+    """Runs the rounds of a batch of agents of one class, with the same results as each agent's `say` and `hear`.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ class BatchRounds:
         self._own_ways: list[int] = []
 
     def own_ways(self) -> list[int]:
-        """Return the places of agents that must go on in their own tasks: of another class now, or with own methods."""
+        """Return the indices of agents that must run in their own tasks: of another class now, or with own methods."""
         seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
         if seen != self._seen:
             self._seen = seen
@@ -90,18 +91,18 @@ class BatchRounds:
         return self._own_ways
 
     def say(self, k: int, call: Call, failed: Failed) -> None:
-        """Say what the agents say as round k opens, in their order."""
+        """Send the agents' messages as round k opens, in their order."""
         for place, agent in enumerate(self._agents):
             call(place, complete, agent.say, k)
 
     def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
-        """Let the agents hear, in their order, the frames of round k, which arrived before ``until`` (s)."""
+        """Process the frames of round k, which arrived before ``until`` (s), for the agents in their order."""
         for place, agent in enumerate(self._agents):
             call(place, _hear, agent, until, k)
 
 
 def complete(say: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> None:
-    """Run the `say` of an agent or of its sharing, which does not wait, to its end."""
+    """Run the `say` of an agent, or of its sharing, to its end; it never waits."""
     saying = say(*values)
     try:
         while True:
@@ -115,22 +116,22 @@ def _hear(agent: RoundAgent, until: float, k: int) -> None:
 
 
 def has_own_method(agent: object) -> bool:
-    """Return whether an agent has an attribute in place of a method of its class."""
+    """Return whether an agent has an attribute that replaces a method of its class."""
     kind = type(agent)
     return any(callable(getattr(kind, name, None)) for name in vars(agent))
 
 
 def definer(kind: type, name: str) -> type:
-    """Return the class in whose body a class finds a method; `object` if there is none."""
+    """Return the class that defines a class's method; `object` if none does."""
     return next((each for each in kind.__mro__ if name in vars(each)), object)
 
 
 def overrides(kind: type, base: type) -> bool:
-    """Return whether a class, or one between it and ``base``, has something else in place of a method or property."""
+    """Return whether a class, or one between it and ``base``, overrides a method or property."""
     fields = vars(base).get("__dataclass_fields__", ())
     for each in kind.__mro__[: kind.__mro__.index(base)]:
         for name, value in vars(each).items():
-            # A plain value may stand in place of another, as a default, but not of a property.
+            # A plain value may override another, as a default, but not a property.
             is_code = callable(value) or hasattr(type(value), "__get__")
             is_code = is_code or isinstance(vars(definer(base, name)).get(name), property)
             if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):
@@ -139,7 +140,7 @@ def overrides(kind: type, base: type) -> bool:
 
 
 class HeardByAll(list[Heard]):
-    """What each agent of a batch heard in a round, in the agents' order: a `Heard` for each, and the same as arrays.
+    """The frames heard by each agent of a batch in a round, in the agents' order: a `Heard` each, and as arrays.
 
     Attributes
     ----------
@@ -156,16 +157,16 @@ class HeardByAll(list[Heard]):
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many frames each agent heard, shape (agents, 1, …) with as many axes as the states of all."""
+        """The number of frames that each agent heard, shape (agents, 1, …) with as many axes as the states."""
         return np.array([len(each) for each in self]).reshape(-1, *[1] * len(self._shape))
 
     def sum(self) -> NDArray[np.float64]:
-        """Return `Heard.sum` of each agent, in the shape of the states of all; zeros where nothing was heard.
+        """Return `Heard.sum` of each agent, in the shape of all states; zeros for agents that heard nothing.
 
         Raises
         ------
         AgentError
-            If an agent heard something else than arrays of the shape of its state.
+            If an agent received anything but arrays of the shape of its state.
         """
         total = np.zeros((len(self), *self._shape))
         for place, each in enumerate(self):
@@ -182,10 +183,10 @@ class HeardByAll(list[Heard]):
 
 
 class StateAgent(RoundAgent):
-    """Base of agents that share a state: subclass it and write `step`, and `step_all` if many agents shall be fast.
+    """Base of agents that share a state: subclass it and write `step`, and `step_all` for speed with many agents.
 
-    In each of ``count`` rounds an agent broadcasts its state as a message "state", and steps to a new one from what it
-    heard.
+    In each of ``count`` rounds an agent broadcasts its state as a message "state", and computes a new one from the
+    frames heard.
 
     Attributes
     ----------
@@ -217,17 +218,17 @@ class StateAgent(RoundAgent):
 
     @classmethod
     def step_all(cls, states: NDArray[np.float64], heard: HeardByAll) -> Any:
-        """Return the new states of several agents at once, with the very bytes that `step` returns for each.
+        """Return the new states of several agents at once, equal to the byte to the results of `step`.
 
-        Optional: `step` defines the result, and is called where this returns None, as by default, where the states
-        are not float64 of one shape, or where a run needs a task for each agent (faults, a radio, watched states, …).
+        Optional: `step` defines the result. It is called if `step_all` returns None, as by default, if the states are
+        not float64 of one shape, or if a run needs a task for each agent (faults, a radio, watched states, …).
 
         Parameters
         ----------
         states : float64 array, shape (agents, …)
             The states, a new array, which may be changed in place.
         heard : HeardByAll
-            What each agent heard.
+            The messages that each agent received.
 
         Returns
         -------
@@ -237,7 +238,7 @@ class StateAgent(RoundAgent):
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
-        """Return what takes agents of this class through their rounds at once."""
+        """Return an object that batches the rounds of this class's agents."""
         if definer(cls, "say") is not StateAgent or definer(cls, "hear") is not StateAgent:
             return super().batch(agents)
         is_changed = overrides(cls, definer(cls, "step_all"))
@@ -245,7 +246,7 @@ class StateAgent(RoundAgent):
 
 
 class _StateRounds(BatchRounds):
-    """Takes agents with a state through their rounds, by their `StateAgent.step_all` where that is possible."""
+    """Runs the rounds of a batch of agents with a state, with `StateAgent.step_all` where possible."""
 
     def __init__(self, agents: Sequence[Any], step_all: Callable[[NDArray[np.float64], HeardByAll], Any]) -> None:
         super().__init__(agents)
@@ -294,5 +295,5 @@ class _StateRounds(BatchRounds):
                 f"{self._kind.__name__}.step_all() returned shape {np.shape(found)}, but must return that of the "
                 f"states, {(len(agents), *shape)}"
             )
-        # A copy: rows that share memory would change with one another.
+        # Copy, because rows that share memory would change together.
         return list(np.array(found))

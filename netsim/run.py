@@ -48,11 +48,11 @@ class Run:
     watch : Watch or None
         Keeps `states`.
     costs : list of dict
-        Of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for the
-        others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
+        The costs of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for
+        the others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
     hash_seed : int or None
         Python's hash seed, on which the order of a set of texts depends (``PYTHONHASHSEED``); None if it was not fixed,
-        so that a program that sends in the order of such a set does not repeat.
+        so that a program that sends in the order of such a set is not reproducible.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Run:
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
-        # Which rounds have a row, how many rounds there were, and the last one if it has none.
+        # The interval of rounds with a row, the number of rounds, and the last round if it has no row.
         self.every, self._ended = 1, 0
         self._without_row: tuple[int, float, tuple[int, ...]] | None = None
 
     def report_to(self, progress: Progress) -> None:
-        """Call ``progress`` with the number of each row, unless the run has a callback of its own."""
+        """Call ``progress`` with the number of each row, unless the run has its own callback."""
         self._progress = self._progress or progress
 
     def add_row(
@@ -102,7 +102,7 @@ class Run:
             self._progress(number)
 
     def complete(self) -> None:
-        """Add the row of the last round, if ``every`` has left it out, and drop states of which no agent had any."""
+        """Add the row of the last round if ``every`` left it out, and drop states that no agent had."""
         if self._without_row is not None:
             self._add(*self._without_row)
             self._without_row = None
@@ -172,7 +172,7 @@ class Run:
         return "sample" if self.sampled else "round"
 
     def probe_error(self, probe: Probe, number: int, error: Exception) -> NetsimError:
-        """Return the error that ends a run in which a probe raised one after a round."""
+        """Return the error that ends a run because a probe raised one after a round."""
         how = f"raised {type(error).__name__} after {self.unit} {number}"
         return NetsimError(f"probe {_probe_name(probe)} {how}: {one_line(error)}")
 
@@ -191,7 +191,7 @@ class Run:
 
     @property
     def history(self) -> "pd.DataFrame":
-        """The operations that agents recorded by `netsim.checkers.invoke`, one row for each, in the order of the calls.
+        """The operations recorded by agents with `netsim.checkers.invoke`, one row each, in the order of the calls.
 
         Columns: agent, operation, key, value, result; outcome, "ok", "failed" or "unknown"; began_s, ended_s (s;
         infinite if the outcome is unknown).
@@ -199,15 +199,15 @@ class Run:
         return history(self.agents)
 
     def deliveries(self) -> "pd.DataFrame":
-        """Return what each agent heard: one row for each frame that its code was given, in order of time.
+        """Return the frames that agents' code received, one row each, in order of time.
 
-        A frame is given to its receiver by `netsim.Agent.collect`, ``inbox``, `netsim.Agent.request` (a reply) or
-        `netsim.Agent.answer` (a request). What was lost, came late or met a node that was down is not among them, nor
-        what the agent has not read. The table is the same with any number of workers.
+        An agent receives a frame by `netsim.Agent.collect`, ``inbox``, `netsim.Agent.request` (a reply) or
+        `netsim.Agent.answer` (a request). Frames that were lost, late, sent to a node that was down, or not read, are
+        not included. The table does not depend on the number of workers.
 
-        Columns: time_s, when it was given (s): in rounds, when the round closed; receiver; sender; kind; round, of the
-        sender (0: outside rounds); payload, decoded; sent_s, when it was sent (s). Rows of one time are in the order of
-        the receivers in the graph; those of one receiver in the order in which it was given them.
+        Columns: time_s, when the agent received it (s): in rounds, when the round closed; receiver; sender; kind;
+        round, of the sender (0: outside rounds); payload, decoded; sent_s, when it was sent (s). Rows of one time are
+        ordered by the receivers in the graph, then by the receiver's own order.
 
         Raises
         ------
@@ -280,10 +280,10 @@ class Run:
         most : int
             Maximum number of frames shown; the page reports the omitted frames and counts all frames.
         draw : mapping, optional
-            {watched state: how it is drawn}, of `netsim.draw`; None: not at all. It precedes what was declared before.
+            {watched state: how it is drawn}, of `netsim.draw`; None: not drawn. It overrides earlier declarations.
         follow : str, optional
             A word of frames' labels, such as a reading ("12:3") or a command, or a kind of message, such as a token:
-            the film goes where it goes, and its path is lit.
+            the film follows these frames, and highlights their path.
 
         Raises
         ------
@@ -320,9 +320,9 @@ class Run:
         view : str, optional
             "map" or "spacetime"; by default a film shows the map, a picture the space–time diagram.
         begin, end : float, optional
-            From when until when (s); a map as a picture is that of ``begin``. A film of the map shows all between them
-            if that takes at most 24 s, else the moments of most weight. A diagram shows by default a run of at most
-            400 frames (with few agents 100), of another the beginning.
+            The begin and end (s). A still map shows the time ``begin``. A film of the map shows the whole interval if
+            that takes at most 24 s, otherwise the most important moments. By default a diagram shows a whole run of at
+            most 400 frames (100 with few agents), and otherwise its beginning.
         theme : str, optional
             "light" or "dark"; by default light, and an SVG follows its reader's colour scheme.
         size : (int, int), optional
@@ -351,7 +351,7 @@ class Run:
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
         """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
 
-        Of a `netsim.Radio` the frames are those on the air, as IEEE 802.15.4.
+        For a `netsim.Radio` the frames are those on the air, as IEEE 802.15.4.
 
         Parameters
         ----------
@@ -466,7 +466,7 @@ class Run:
 
     def __repr__(self) -> str:
         if not hasattr(self, "ledger"):
-            # Of a network that was refused as it was built; a debugger or a traceback may show it.
+            # The network was refused during its construction; a debugger or a traceback may show this run.
             return f"<Run of {len(self.agents)} agents, not begun>"
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
         rows = f"{len(self._rows)} {self.unit}s, " if self._rows else ""

@@ -1,10 +1,10 @@
-"""Searching for a seed, faults and an order that break an invariant; shrinking faults and order to what is needed.
+"""Search for a seed, faults and an order that violate an invariant; shrink faults and order to the needed ones.
 
-A run is a function of its seed, its faults and the order of what an agent could do at one instant, so a finding is
-these three, and whoever repeats it sees it again. The draws of links and agents are keyed: leaving one fault out
-changes nothing in the run but what the fault did. A choice of the order is named by agent, time and number. So a script
-and an order are shrunk by trying the run without some of their parts, again and again, until none can be left out
-(Zeller, Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
+A run is a function of its seed, its faults and the order of steps within instants, so a finding consists of these
+three, which repeat the violation. The draws of links and agents are keyed: removing a fault changes only that fault's
+effects. A choice of the order is identified by agent, time and number. So a script and an order are shrunk by running
+without some of their parts, until no part can be removed (Zeller, Hildebrandt 2002, "Simplifying and isolating
+failure-inducing input").
 """
 
 import dataclasses
@@ -47,28 +47,29 @@ Change: TypeAlias = Choice | Deferral
 
 _T = TypeVar("_T")
 
-# What `make` may ask of `Network.run`: a search runs in virtual time, in this process, and keeps what it needs itself.
+# Arguments of `Network.run` that `make` may set: a search runs in virtual time, in this process, and sets the others
+# itself.
 _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
-# The arguments of `Faults.draw` that are no kinds of faults, but for the graph and the seed, which the search gives.
+# The arguments of `Faults.draw` other than kinds of faults, without the graph and the seed, which the search sets.
 _OF_DRAW = tuple(inspect.signature(Faults.draw).parameters.keys() - {"graph", "seed", "counts"})
-# Real seconds before a terminal is told how far it is.
+# Real seconds before a terminal shows progress.
 _PROGRESS_DELAY_S = 2.0
 # Fields of faults that are delays (s), or losses.
 _SIZES = ("delay", "most", "loss")
-# The most decimals of a number that is tried in place of a longer one.
+# The most decimals of a number tried in place of a longer one.
 _MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A run that breaks an invariant; ``print(finding)`` tells in a few lines what happened and how to repeat it.
+    """A run that violates an invariant; ``print(finding)`` shows the events and how to repeat the run.
 
     Attributes
     ----------
     seed : int
         The seed of the run.
     faults : Faults
-        The faults that it takes, beside those of the network itself: none can be left out.
+        The necessary faults, in addition to the network's own faults.
     drawn : Faults
         The faults with which the violation was first seen.
     time : float
@@ -85,7 +86,7 @@ class Finding:
     tried, runs : int
         How many seeds were tried, and how many runs the shrinking took.
     again : str
-        The command of the shell that repeats the run; if ``make`` is not in a file of its own, its call.
+        The command of the shell that repeats the run; if ``make`` is not in a file, the Python call.
     error : BaseException or None
         What was raised; None if the invariant returned False.
     order : tuple of Choice or Deferral
@@ -111,7 +112,7 @@ class Finding:
 
     @property
     def schedule(self) -> Order:
-        """The order of the run, as `netsim.Network.run` takes it; written into a file, as ``--order`` does."""
+        """The order of the run, as `netsim.Network.run` takes it, in the form of a file for ``--order``."""
         return Order(schedule=self.order)
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "") -> Path:
@@ -120,7 +121,7 @@ class Finding:
 
     @property
     def story(self) -> str:
-        """What ``print`` shows below the message: the seed, the faults and the order, and how to repeat the run."""
+        """The text that ``print`` shows below the message: seed, faults, order, and how to repeat the run."""
         needed = [f"  {each}" for each in (*self.faults, *self.order)]
         seeds, runs = _counted(self.tried, "seed"), _counted(self.runs, "run")
         parts = [f"{len(self.faults)} of {len(self.drawn)} faults"] if self.drawn else []
@@ -135,7 +136,7 @@ class Finding:
 
 
 def quoted(words: str) -> str:
-    """Return words as the shell takes them, in one line; in double quotes, unless a node's name has what these read."""
+    """Return words quoted for a shell, in one line; in double quotes, unless special characters forbid it."""
     words = " ".join(words.split())
     return shlex.quote(words) if set(words) & set('"$`\\!') else f'"{words}"'
 
@@ -152,11 +153,11 @@ def search(
     faults: Drawn = None,
     order: bool | Method = False,
 ) -> Finding | None:
-    """Return the first run that breaks an invariant, with as few and as simple faults as do it; None if there is none.
+    """Return the first run that violates an invariant, with its faults shrunk; None if there is none.
 
-    The invariant is called with the agents at the end of each instant at which something happens, when no state is
-    half changed any more, and at the end of the run. The run ends at the first violation. An error of an agent's code,
-    or a deadlock, is a violation, too.
+    The invariant is called with the agents at the end of each instant with events, when every change of state is
+    complete, and at the end of the run. The run ends at the first violation. An error of an agent's code, or a
+    deadlock, is a violation, too.
 
     Parameters
     ----------
@@ -165,23 +166,22 @@ def search(
         `netsim.Network.run`, such as ``{"until": 5.0}``, as ``netsim lab`` takes it. It is called for each run.
     invariant : callable or class
         ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose first
-        line is kept; if it returns None or True, it holds. Of a class each run has an object of its own, which may
-        remember; if it has a method ``at_end(agents)``, that is called in the same way when the run is over.
+        line is kept; if it returns None or True, it holds. If it is a class, each run gets a new object, which may keep
+        state; its method ``at_end(agents)``, if any, is called in the same way when the run is over.
     seeds : iterable of int
         The seeds to try, in this order.
     faults : mapping, callable or iterable of Fault, optional
-        What happens beside the network's own faults: arguments of `Faults.draw`, ``dict(until=5.0, crashes=2)``, whose
+        Faults in addition to the network's own: arguments of `Faults.draw`, ``dict(until=5.0, crashes=2)``, whose
         seed is that of the run; a function of graph and seed that returns faults; or the same faults for all seeds.
         Default: none.
     order : bool or {"random", "priorities"}
-        Whether the order of what an agent could do at one instant is drawn, too, with the seed of the run, and how
-        (`netsim.testing.Order`); True: the one or the other, by the seed. The first seed is tried in asyncio's order
-        before.
+        Whether and how (`netsim.testing.Order`) the order of an agent's steps at equal times is also drawn, with the
+        seed of the run. True: the seed selects the way. The first seed is first tried in asyncio's order.
 
     Raises
     ------
     BadInput
-        If an argument cannot be used; also if a run refuses what ``make`` returns, or the faults.
+        If an argument is invalid, or a run rejects the faults or the result of ``make``.
     NetsimError
         If the invariant raises another error, or the run of a seed does not repeat.
     """
@@ -220,21 +220,21 @@ def _found(trials: "Trials", seed: int, broken: "_Broken", tried: int) -> Findin
 
 
 class Program(Protocol):
-    """What makes and runs one network for each seed.
+    """A function that makes and runs one network for each seed.
 
     Attributes
     ----------
     name : str
-        What errors call it.
+        The name in errors.
     """
 
     name: str
 
     def play(self, seed: int, refine: Refine) -> BaseException | None:
-        """Run the network of a seed with refined settings; return the error that is a violation, if there is one."""
+        """Run the network of a seed with refined settings; return the error that is a violation, or None."""
 
     def again(self, seed: int, words: str | None, order: Sequence[Change]) -> str:
-        """Return the command that repeats a run with faults, in words if they have such, and an order."""
+        """Return the command that repeats a run with faults, as text where possible, and an order."""
 
 
 class _Made:
@@ -265,7 +265,7 @@ class _Made:
 
 
 def _command(make: Make, seed: int) -> str:
-    """Return the command that runs the file of ``make``; "" if there is none."""
+    """Return the command that runs the file of ``make``; "" without a file."""
     settings: dict[str, Any] = {}
     if isinstance(make, partial) and not make.args:
         settings, make = make.keywords, make.func
@@ -288,7 +288,7 @@ def _command(make: Make, seed: int) -> str:
 
 @dataclass(frozen=True)
 class _Broken:
-    """A run that broke the invariant, or ended in an error; ``kind`` tells one such reason from another."""
+    """A run that violated the invariant or raised; ``kind`` identifies the reason."""
 
     kind: tuple[str, ...]
     time: float
@@ -300,7 +300,7 @@ class _Broken:
     error: BaseException | None
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """Return what is the same in each repetition."""
+        """Return the part that is equal in each repetition."""
         return self.kind, self.time, self.message, self.run.trace_hash
 
 
@@ -347,7 +347,7 @@ class Trials:
         return _found(self, seed, broken, tried)
 
     def repeat(self, seed: int, order: Order) -> Finding | None:
-        """Return what one run breaks that is to be repeated as it was, or None."""
+        """Return the violation of a run repeated without changes, or None."""
         order.records = True
         broken = self.run(seed, Faults(), True, order)
         if broken is None:
@@ -359,18 +359,18 @@ class Trials:
     def run(
         self, seed: int, faults: Faults | None = None, trace: bool = False, order: Order | None = None
     ) -> _Broken | None:
-        """Run with a seed, an order and faults, by default those that belong to the seed; return what broke, if any."""
+        """Run with a seed, an order and faults, by default those of the seed; return the violation, or None."""
         self.count += 1
         guard = _Guard(self._invariant, seed)
         if order is not None:
-            # Only the words of the last run are ever read.
+            # Only the last run's choices are read as text.
             order.tells = trace
         own = {"inspect": guard, "order": order, "trace": trace}
         trial = _Trial(own, lambda graph: self._faults_of(graph, seed) if faults is None else faults)
         error = self.program.play(seed, trial.refine)
         run = trial.run
         if run is None:
-            # It failed before it ran a network, or has run none.
+            # The function raised before it ran a network, or ran none.
             raise error or BadInput(f"{self.program.name}: must run a network")
         changes = () if order is None else order.again().schedule
         about = trial.faults, trial.graph, run, changes
@@ -392,7 +392,7 @@ class Trials:
 
 
 class _Trial:
-    """One run of a search: it takes the settings of the run that the program makes, and keeps its result."""
+    """One run of a search: it refines the settings of the program's run, and keeps its result."""
 
     def __init__(self, own: Mapping[str, Any], faults_of: Callable[["nx.Graph[Any]"], Faults]) -> None:
         self._own, self._faults_of = own, faults_of
@@ -407,7 +407,7 @@ class _Trial:
             if OWNER.get() is None:
                 raise BadInput("network: must be the only one that runs in a simulated test")
             return settings
-        # Runs that the agents start are theirs.
+        # Runs that the agents start are not part of the search.
         BACKEND.set(self._before)
         self.graph = network.graph
         self.faults = self._faults_of(network.graph)
@@ -416,7 +416,7 @@ class _Trial:
 
 
 class _Guard:
-    """Calls an invariant until it is broken.
+    """Calls an invariant until it is violated.
 
     Attributes
     ----------
@@ -425,7 +425,7 @@ class _Guard:
     time : float
         When it was called last, in seconds.
     error : AssertionError or None
-        What it raised.
+        The raised error.
     """
 
     def __init__(self, invariant: Invariant | type[Any], seed: int) -> None:
@@ -440,7 +440,7 @@ class _Guard:
     def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
         """Return whether the run is to end; raises NetsimError for another error of the invariant."""
         self.time = time
-        # It is the network's own.
+        # This mapping is the network's own, so pass a read-only view.
         agents = MappingProxyType(agents)
         if self._is_broken(self._holds, agents, time):
             return True
@@ -468,12 +468,12 @@ class _Guard:
 
 
 def _text_of(error: AssertionError) -> str:
-    """Return the first line of the text; in the others pytest explains. Addresses differ from run to run."""
+    """Return the first line of the text, without addresses, which differ between runs; pytest's details follow it."""
     return re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).strip().partition("\n")[0].split()))
 
 
 def _together(own: Faults, more: Faults, network: Network) -> Faults:
-    """Return a network's own faults and more; raises BadInput as the network does."""
+    """Return a network's own faults with additional ones; raises BadInput as the network does."""
     both = own + more
     both.must_fit(network.graph)
     for fault in both:
@@ -489,7 +489,7 @@ def _together(own: Faults, more: Faults, network: Network) -> Faults:
 
 @dataclass(frozen=True)
 class Explored:
-    """What `explore` tried without finding a violation; ``print(explored)`` tells it in a line.
+    """The orders that `explore` tried without a violation; ``print(explored)`` summarises them.
 
     Attributes
     ----------
@@ -520,11 +520,11 @@ def explore(
     deviations: int | None = None,
     limit: int = 10_000,
 ) -> Finding | Explored:
-    """Try every order of what an agent could do at one instant, for one seed, until an invariant breaks.
+    """Try every order of agents' steps within instants, for one seed, until an invariant is violated.
 
-    First each task and each link alone comes last at an instant, which shows most mistakes in few runs. Then come all
-    orders, each once: those with fewer changes of asyncio's order first and, among these, those that change what one
-    agent does.
+    First each task and each link in turn comes last at an instant, which finds most mistakes in few runs. Then all
+    orders follow, each once: by the number of changes to asyncio's order and then by the number of agents whose steps
+    change.
 
     Parameters
     ----------
@@ -535,7 +535,7 @@ def explore(
     deviations : int, optional
         The most changes of asyncio's order in a run. Default: any number.
     limit : int
-        The most runs, without those that shrink what is found.
+        The maximal number of runs, without those that shrink a finding.
 
     Raises
     ------
@@ -552,7 +552,7 @@ def explore(
     waiting: dict[tuple[Any, ...], Deferral] = {}
     for each in usual if deviations != 0 else ():
         for thing in each.things:
-            # An agent that waits for all others is one hold, whoever has the turn.
+            # An agent held back behind all others is one hold, whichever agent has the turn.
             key = each.time, thing, None if each.kind == "agent" else each.agent
             waiting.setdefault(key, Deferral(each.agent, each.time, thing))
     holds = [Order(schedule=[hold], records=True) for hold in waiting.values()]
@@ -561,7 +561,7 @@ def explore(
     level: list[tuple[tuple[Choice, ...], list[Choice]]] = [((), usual)]
     done = 0
     while broken is None and level and (deviations is None or done < deviations):
-        # Each order once: a further change comes after the last one, in the order of the run.
+        # To try each order once, a further change must come after the last one in the order of the run.
         further = [
             (*taken, choice._replace(taken=which))
             for taken, choices in level
@@ -581,7 +581,7 @@ def explore(
 
 
 def _after(taken: Sequence[Choice], choices: Sequence[Choice]) -> int:
-    """Return the place of the first choice after the last that was ``taken``."""
+    """Return the index of the first choice after the last one ``taken``."""
     return 1 + max((place for place, each in enumerate(choices) if taken and each.place == taken[-1].place), default=-1)
 
 
@@ -591,16 +591,16 @@ _Breaks: TypeAlias = Callable[[Sequence[Fault]], bool]
 
 
 def _shrunk(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
-    """Return faults that still break, of which none can be left out or made simpler."""
+    """Return faults that still violate, none of which can be removed or simplified."""
     faults = _simplest(_fewest(faults, breaks), breaks)
-    # With simpler ones another may be needless.
+    # After simplification another fault may be needless.
     while len(faults) > 1 and len(fewer := _fewest(faults, breaks)) < len(faults):
         faults = _simplest(fewer, breaks)
     return faults
 
 
 def _fewest(parts: list[_T], breaks: Callable[[list[_T]], bool]) -> list[_T]:
-    """Return those that are needed: halves are left out, then quarters, then single ones, until none can be."""
+    """Return the needed faults: remove halves, then quarters, then single ones, until none can be removed."""
     if not parts or breaks([]):
         return []
     size = (len(parts) + 1) // 2
@@ -616,9 +616,9 @@ def _fewest(parts: list[_T], breaks: Callable[[list[_T]], bool]) -> list[_T]:
 
 
 def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], bool]) -> list[Change]:
-    """Return changes of order that still break, of which none can be left out; one hold in place of several, if can be.
+    """Return changes of order that still violate, none of which can be removed, with one hold for several if possible.
 
-    Something that is overtaken by twelve steps is twelve choices, of which none can be left out, and one hold.
+    A step overtaken by twelve others takes twelve choices, none of which can be removed, or a single hold.
     """
     left = _fewest(list(changes), breaks)
     for place, change in enumerate(left):
@@ -636,7 +636,7 @@ def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], 
 
 
 def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
-    """Return them with each in the simplest form in which they still break."""
+    """Return the faults, each in the simplest form that still violates."""
     for place in range(len(faults)):
         found: Fault | None = faults[place]
         while found is not None:
@@ -647,7 +647,7 @@ def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
 
 
 def _simpler(fault: Fault) -> Iterator[Fault]:
-    """Yield simpler forms of a fault: one that does not end, spares the disk, has fewer nodes, or rounder numbers."""
+    """Yield simpler forms of a fault: without an end, keeping the state, with fewer nodes, or with rounder numbers."""
     if isinstance(fault, Crash) and fault.until is not None:
         yield dataclasses.replace(fault, until=None, keeps_state=False)
         if not fault.keeps_state:
@@ -673,12 +673,12 @@ def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
         if rounded == value:
             return
         if name in _SIZES and rounded > value:
-            # A fault that is larger is no simpler one.
+            # A larger number is not simpler.
             rounded = round(rounded - 10.0**-decimals, decimals)
         try:
             yield dataclasses.replace(fault, **{name: rounded})
         except BadInput:
-            # It would end as it begins, or delay nothing.
+            # The fault would end as it begins, or delay nothing.
             continue
 
 
@@ -733,13 +733,13 @@ def _object_of(invariant: type[Any]) -> Invariant:
 
 
 def _takes(function: Callable[..., Any], *values: Any, **arguments: Any) -> bool:
-    """Return whether a function can be called with these arguments."""
+    """Return whether a function accepts these arguments."""
     try:
         inspect.signature(function).bind(*values, **arguments)
     except TypeError:
         return False
     except ValueError:
-        # One of C tells nothing.
+        # A function in C has no signature.
         return True
     return True
 
@@ -776,7 +776,7 @@ def _checked_faults(faults: Drawn) -> Drawn:
 
 @contextmanager
 def _progress(seeds: Any) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is called with the number of seeds tried; it tells a terminal, if the search takes long."""
+    """Yield a function that shows the number of seeds tried on a terminal, if the search takes long."""
     due = time.monotonic() + _PROGRESS_DELAY_S
     shown: Callable[[int], None] | None = None
     with ExitStack() as bar:

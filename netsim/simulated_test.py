@@ -30,7 +30,7 @@ __all__ = ["simulate"]
 
 Test = Callable[..., Any]
 
-# netsim's own code, and asyncio's: a traceback begins after them.
+# The folders of netsim and asyncio: a traceback begins after their frames.
 _FOLDERS = os.path.dirname(__file__), os.path.dirname(asyncio.__file__)
 
 
@@ -41,7 +41,7 @@ def simulate(
     order: bool | Method = False,
     invariant: Invariant | type[Any] | None = None,
 ) -> Callable[[Test], Callable[..., None]]:
-    """Make a test of a function that runs a network: it runs once for each seed, until it fails.
+    """Make a test of a function that runs a network: the test runs it once per seed, until it fails.
 
     ::
 
@@ -51,16 +51,16 @@ def simulate(
             await network.run_async(tills, until=10.0)
             assert tills[0].total == 2
 
-    The function runs in virtual time. The one network that it runs (`netsim.Network.run_async`, in the same time as the
-    function's own sleeps and tasks, or `netsim.Network.run`) has the seed of the moment in place of its own, and beside
-    its own faults those that are drawn. Arguments are fixtures, as of any test; one that is called ``seed`` is the
-    seed. A network among them forgets after each run what the test has scheduled or watched.
+    The function runs in virtual time. It must run one network, with `netsim.Network.run_async`, on the same clock as
+    the function's own sleeps and tasks, or with `netsim.Network.run`. The network gets the present seed in place of its
+    own, and the drawn faults in addition to its own. Arguments are fixtures, as of any test; one named ``seed`` is the
+    seed. After each run, actions and watched states that the test added to a network from a fixture are removed.
 
-    If the function raises, if an agent does, or if the network deadlocks, faults and order are shrunk to what is needed
-    (`netsim.testing.search`), and the test fails with the error of the shrunk run. A note to the error has seed, faults
-    and order in words, and the command that repeats that run alone, by the options of netsim's pytest plugin:
+    If the function or an agent raises, or if the network deadlocks, faults and order are shrunk to the needed ones
+    (`netsim.testing.search`), and the test fails with the error of the shrunk run. A note on the error has seed, faults
+    and order as text, and the command that repeats only that run, with the options of netsim's pytest plugin:
     ``--netsim-seed``, ``--netsim-at``, ``--netsim-order``. The replay is written into pytest's cache, or the folder of
-    ``--netsim-replays``. The result is no coroutine function: plugins for asyncio leave it alone.
+    ``--netsim-replays``. The result is no coroutine function, so plugins for asyncio ignore it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def simulate(
     order : bool or {"random", "priorities"}
         As for `netsim.testing.search`.
     invariant : callable or class, optional
-        What must hold at each instant, as for `netsim.testing.search`, such as those of `netsim.checkers`.
+        The property to check at each instant, as for `netsim.testing.search`, such as those of `netsim.checkers`.
 
     Raises
     ------
@@ -161,29 +161,29 @@ class _Body:
         if call.at is not None or call.order is not None:
             words, told = call.at or "", call.order or ""
         if words is None:
-            # Faults that no words tell are drawn, and shrunk, again.
+            # Faults that have no text are drawn, and shrunk, again.
             return command
         return f"{command} --netsim-at {quoted(words)} --netsim-order {quoted(told)}"
 
 
 def _alone(error: BaseException) -> BaseException:
-    """Return the only error of a group, as of a TaskGroup with one; else the error itself."""
+    """Return the only error of a group, as of a TaskGroup with one error; else the error itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Return whether an error says that a test fails; not one that says that netsim was used wrongly, nor a skip."""
+    """Return whether an error means that a test failed, rather than a misuse of netsim or a skip."""
     if isinstance(error, Exception):
         return not isinstance(error, NetsimError) or isinstance(error, AgentError | Stalled)
-    # `pytest.fail`, and `pytest.raises` where nothing is raised.
+    # `pytest.fail`, or a `pytest.raises` without an error, raised it.
     pytest = sys.modules.get("pytest")
     return pytest is not None and isinstance(error, pytest.fail.Exception)
 
 
 def _told(found: Finding, call: Call | None) -> BaseException:
-    """Return the error of a finding with a note of how to repeat it, after its replay was written."""
+    """Return the error of a finding with a note on how to repeat it, after writing its replay."""
     notes = [found.story]
     if call is not None and call.folder is not None:
         name = re.sub(r"\W+", "-", call.node.rpartition("/")[2].replace(".py::", "-")).strip("-")
@@ -191,7 +191,7 @@ def _told(found: Finding, call: Call | None) -> BaseException:
     error = found.error
     trace = None if error is None else _own(error.__traceback__)
     if trace is None and call is not None and getattr(error, "__cause__", None) is None:
-        # From an invariant of netsim, or a run in a task of its own: pytest would show netsim's code only.
+        # The error comes from an invariant of netsim or a separate task, so that pytest would show only netsim's code.
         import pytest
 
         return pytest.fail.Exception("\n".join([found.message, *notes]), pytrace=False)
@@ -214,7 +214,7 @@ def _cut(trace: TracebackType | None) -> None:
 
 
 def _replay(found: Finding, path: Path) -> str:
-    """Write a finding's replay, and return a line that says where it is, or why there is none."""
+    """Write a finding's replay, and return a line with its path, or with the reason for its absence."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return f"replay: {found.replay(path)}"
@@ -223,7 +223,7 @@ def _replay(found: Finding, path: Path) -> str:
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the first frame on that is neither netsim's nor asyncio's; None if there is none."""
+    """Return a traceback from the first frame outside netsim and asyncio on; None if there is none."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_FOLDERS):
         trace = trace.tb_next
     return trace

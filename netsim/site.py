@@ -1,6 +1,6 @@
-"""Site files: a place, its motes and what disturbs them, in TOML, with csv files beside it for long lists.
+"""Site files: positions of motes and sources of interference, in TOML, with csv files for long lists.
 
-See `netsim.Deployment.read` for what they hold.
+See `netsim.Deployment.read` for their content.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from netsim.util import check, draws, toml
 
 __all__ = ["Site", "motes_in", "motes_of"]
 
-# What each mote may have of its own, or drawn: under which name, and from which share of the one for all.
+# Attributes that each mote may set or draw: the name of the draw, and the lower end as a multiple of the common value.
 _DRAWN = {"drift_ppm": ("clock drift", -1.0), "offset": ("clock offset", 0.0), "start": ("start", 0.0)}
 _PRESETS = ("ieee802154", "bluetooth_low_energy", "lora", "wifi")
 _PLAIN = ("seed", "least", "weakest_db", "connected", "start", "warm_up", "preset")
 _TABLES = ("radio", "phy", "path_loss", "building", "clocks", "motes", "interferers", "mobility")
-# What is no plain value, or has a table of its own.
+# Fields that are not plain values, or have a separate table.
 _NOT_OF_RADIO = ("phy", "powers", "power_dbm", "energy", "duty_cycle", "airtime", "sensing", "interference")
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 
@@ -45,7 +45,7 @@ def _change(site: dict[str, Any], path: str, value: Any) -> None:
 
 
 def drawn(name: str, given: float | Mapping[Any, float], node: Hashable, seed: int) -> float:
-    """Return a mote's value of `_DRAWN`: its own, or drawn up to the one for all."""
+    """Return a mote's value for `_DRAWN`: its own, or drawn up to the common one."""
     if isinstance(given, Mapping):
         return float(given.get(node, 0.0))
     what, low = _DRAWN[name]
@@ -53,7 +53,7 @@ def drawn(name: str, given: float | Mapping[Any, float], node: Hashable, seed: i
 
 
 def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the arguments of `netsim.Deployment` of motes, given {mote: what is known of it}."""
+    """Return the `netsim.Deployment` arguments of motes, given {mote: its attributes}."""
     given: dict[str, Any] = {"positions": {}, "sinks": [], "roaming": [], "roles": {}, **{key: {} for key in NUMBERS}}
     for node, mote in found.items():
         given["positions"][node] = mote["position"]
@@ -75,7 +75,7 @@ def motes_in(file: str | Path) -> dict[Hashable, dict[str, Any]]:
 
 
 class Site:
-    """Reads a site file; errors name the line. ``changes`` are values in place of the file's, by their paths."""
+    """Reads a site file; errors name the line. ``changes`` replace values of the file, keyed by path."""
 
     def __init__(self, file: str | Path, changes: Mapping[str, Any]) -> None:
         if Path(file).suffix == ".toml":
@@ -90,7 +90,7 @@ class Site:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Tell where in the file an error is: in the line of the key that it begins with, or of its table."""
+        """Add to an error its line in the file: that of the key named first, or of its table."""
         try:
             yield
         except (BadInput, TypeError) as error:
@@ -232,7 +232,7 @@ class Site:
 
 
 def _named(name: str) -> Hashable:
-    """Return the node's name that a key is: an int if it is a whole number, as in csv files."""
+    """Return the node's name for a key: an int if it is a whole number, as in csv files."""
     return int(name) if _WHOLE.fullmatch(name) else name
 
 
@@ -243,7 +243,7 @@ def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
 
 
 def _check_keys(given: Mapping[str, Any], of: Any, without: tuple[str, ...], more: Iterable[str] = ()) -> None:
-    """Raise BadInput for a key that is no field that may be set, and none of ``more``, which were taken before."""
+    """Raise BadInput for a key that is neither a settable field nor in ``more``, the keys handled before."""
     allowed = dict.fromkeys([*more, *(each.name for each in dataclasses.fields(of) if each.name not in without)])
     for key in given:
         check.one_of("key", key, list(allowed))

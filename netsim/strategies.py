@@ -1,4 +1,4 @@
-"""Strategies of hypothesis for networks and faults, which a failing test shrinks: small graphs, ideal links, no faults.
+"""Hypothesis strategies for networks and faults that shrink to small graphs, ideal links and no faults.
 
 >>> from functools import partial
 >>> from hypothesis import given
@@ -7,7 +7,7 @@
 ... def test_all_hear(network):
 ...     ...
 
-They take the package hypothesis, which is imported when one is called.
+They need the package hypothesis, which is imported when a strategy is called.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def networks(
     faults: "Callable[[nx.Graph[Any]], SearchStrategy[Faults]] | None" = None,
     **settings: Any,
 ) -> "SearchStrategy[Network]":
-    """Return a strategy for networks of 2 to ``most_nodes`` nodes 0, 1, …: a connected graph, links alike, a seed.
+    """Return a strategy for networks of 2 to ``most_nodes`` nodes 0, 1, …: a connected graph, equal links, a seed.
 
     A link has a latency of 0 to 0.5 s, loses up to half of its frames, and may duplicate and reorder them.
 
@@ -46,7 +46,7 @@ def networks(
     faults : callable, optional
         Returns the strategy of the faults of a graph, such as ``partial(faults, until=5.0)``; by default none.
     settings : object
-        Further arguments of `netsim.Network`; one that is given, such as ``link``, is not drawn.
+        Further arguments of `netsim.Network`; given settings, such as ``link``, are not drawn.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def faults(graph: "nx.Graph[Any]", *, until: float, most: int = 3) -> "SearchStr
     @st.composite
     def fault(draw: "DrawFn") -> Fault:
         begin = draw(st.integers(0, last - 1))
-        # None comes first, and so do simple faults: hypothesis shrinks towards them.
+        # None comes first, and simple faults before complex ones, because hypothesis shrinks towards the first.
         end = draw(st.none() | st.integers(begin + 1, last))
         at, to = begin / 10, None if end is None else end / 10
         kind = draw(st.sampled_from((Lose, LinkDown, Crash, Straggler, Partition)))

@@ -95,7 +95,7 @@ class Replier(Actor):
     Parameters
     ----------
     script : callable, optional
-        What the agent also runs, as for `Actor`.
+        A script that the agent also runs, as for `Actor`.
     reply : callable
         Maps a request's payload to the reply's; default: the same payload.
     """
@@ -250,14 +250,14 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
 
 
 class KnowsUnheard(AssertionError):  # noqa: N818  named after the event
-    """An agent knew what it could not have heard: it has another way than frames to learn of other agents."""
+    """An agent knew something that it could not have heard, so information reached it other than by frames."""
 
 
 def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
-    """Return since when (s) each agent could know what one knew from the start, by the frames that were delivered.
+    """Return the times (s) from which on each agent could know a fact that one agent knew initially.
 
-    An agent could know it once it was delivered a frame that left an agent which could know it by then. Agents that
-    never could are left out.
+    An agent can know the fact once it received a frame sent by an agent that could know it by then. Agents that never
+    could are left out.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
     Raises
     ------
     BadInput
-        If the run has no trace, or no such agent.
+        If the run has no trace, or lacks the agent.
     """
     if source not in run.agents:
         raise check.refuse("source", source, "the name of an agent of the run")
@@ -286,7 +286,7 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
     known: dict[Hashable, float] = {source: 0.0}
     before: dict[Hashable, float] = {}
     while known != before:
-        # Over again, because frames that take no time may be listed in another order than they follow from each other.
+        # Repeat until stable, because frames without delay may be listed in any order.
         before = dict(known)
         for time, receiver, sender, began in frames:
             if known.get(sender, math.inf) <= began:
@@ -317,7 +317,7 @@ def check_heard(run: Run, state: str, *, source: Hashable) -> None:
     if state not in run.states.columns:
         raise check.refuse("state", state, "one that the network watched")
     for agent, time, value in zip(run.states["agent"], run.states["time_s"], run.states[state], strict=True):
-        # Not a number is none, too.
+        # NaN counts as not knowing, too.
         if value is None or value != value or not value:
             continue
         if time < since.get(agent, math.inf):
@@ -379,11 +379,10 @@ def sized(size: int, kind: str = "m") -> bytes:
 
 
 def check_same(make: Callable[..., Any], *, seed: int = 1, workers: int = 1) -> None:
-    """Run what a function makes again under what it must not depend on, and compare every event, row and count.
+    """Repeat a function's run under conditions that must not matter, and compare every event, row and count.
 
-    The runs have other hash seeds of Python (on which the order of a set of texts depends), the other core, and another
-    number of workers. Each is made in a process of its own, so that what a module remembers does not count, and all
-    share one seed.
+    The runs have other hash seeds of Python (which determine the order of a set of strings), the other core, and
+    another number of workers. Each runs in a new process, so that no module keeps state, and all share one seed.
 
     Parameters
     ----------
@@ -417,7 +416,7 @@ def check_same(make: Callable[..., Any], *, seed: int = 1, workers: int = 1) -> 
 @dataclass(frozen=True)
 class _Losing:
     numbers: frozenset[int]
-    # Not 0: links do not call a model whose mean is 0.
+    # Not 0, because links do not call a model whose mean is 0.
     mean: float = math.ulp(0.0)
 
     def on_link(self, u: float) -> Decide:
@@ -432,5 +431,5 @@ class _Losing:
 
 
 def losing(*numbers: int) -> Loss:
-    """Lose these frames of each link and no others: ``Link(loss=losing(0, 3))`` loses its first and its fourth."""
+    """Lose the given frames of each link: ``Link(loss=losing(0, 3))`` loses its first and its fourth."""
     return _Losing(frozenset(check.integer("number", number, low=0) for number in numbers))

@@ -20,10 +20,10 @@ from netsim.files.places import place_nodes
 from netsim.util import check
 
 _MAX_DRAWS = 1_000
-# Up to so many agents it takes longer to import a search tree than to compare all pairs.
+# Up to this number of agents, comparing all pairs is faster than importing a search tree.
 _FEW = 500
 
-# Lower bounds for the bytes of a node and an edge in networkx; measured were 500, and 140 to 250.
+# Lower bounds for the bytes of a node and an edge in networkx; measurements gave 500, and 140 to 250.
 _NODE, _EDGE = 300, 130
 
 
@@ -161,7 +161,7 @@ def directed_ring(agents: int, hops: Sequence[int] = (1,)) -> "nx.DiGraph[int]":
     Raises
     ------
     BadInput
-        If a hop is not from 1 to n − 1, there are two equal ones, or some agent cannot reach another.
+        If a hop is not from 1 to n − 1, two hops are equal, or an agent cannot reach another.
     """
     count = _checked_count(agents, low=2)
     steps = [check.integer("hops", hop, low=1, high=count - 1) for hop in hops]
@@ -189,10 +189,10 @@ def directed_random(agents: int, p: float, *, seed: int = 0) -> "nx.DiGraph[int]
 
 
 def one_peer_exponential(agents: int) -> "list[nx.DiGraph[int]]":
-    """Return the graphs of successive rounds in which agent i sends to one other: i + 1, then i + 2, i + 4, … modulo n.
+    """Return the graphs of successive rounds in which agent i sends only to i + 1, then i + 2, i + 4, … modulo n.
 
-    They make a `netsim.faults.Rewire` of a network on their `union` (Assran, Loizou, Ballas and Rabbat 2019, §4). With
-    n a power of 2 push-sum averages exactly in log₂ n rounds.
+    Use them in a `netsim.faults.Rewire`, on a network whose graph is their `union` (Assran, Loizou, Ballas and Rabbat
+    2019, §4). If n is a power of 2, push-sum averages exactly in log₂ n rounds.
     """
     count = _checked_count(agents, low=2)
     return [_ring(count, [2**power]) for power in range((count - 1).bit_length())]
@@ -214,18 +214,18 @@ def random_geometric(agents: int, radius: float, *, seed: int = 0) -> "nx.Graph[
     """Place agents at random in the unit square, link them within ``radius``; drawn until connected, with ``pos``."""
     agents = _checked_count(agents)
     reach = check.finite("radius", radius, above=0)
-    # An agent in a corner has the fewest neighbours; half of their mean number as above.
+    # An agent in a corner has the fewest neighbours; as above, take half of their mean number.
     _check_memory("radius", reach, np.pi * min(reach, 1.0) ** 2 / 4 * agents * (agents - 1) / 4)
     what = f"radius = {radius:g}"
     return _until_connected(lambda rng: _geometric(rng.random((agents, 2)), reach), seed, what)
 
 
 def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
-    """Return networkx's random geometric graph of these places, shape (n, 2); a small one without its search tree."""
+    """Return networkx's random geometric graph of these positions, shape (n, 2), without a search tree if small."""
     pos = dict(enumerate(places.tolist()))
     if len(places) <= _FEW:
         squares = ((places[:, None] - places) ** 2).sum(axis=2)
-        # The tree's rounding decides on pairs that are exactly so far apart.
+        # For pairs at exactly this distance, the search tree's rounding decides.
         if not np.isclose(squares, reach**2, rtol=1e-9, atol=0.0).any():
             graph: nx.Graph[int] = nx.empty_graph(len(places))
             nx.set_node_attributes(graph, pos, "pos")
@@ -236,7 +236,7 @@ def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
 
 
 def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
-    """Read a graph from a file of any of these formats, which is recognised by its content (docs/files.md).
+    """Read a graph from a file in any of these formats, recognised by content (docs/files.md).
 
     * GraphML and GEXF; GML, as the Internet Topology Zoo's, with nodes named by id where labels repeat; Pajek, LEDA,
       graph6 and sparse6
@@ -285,7 +285,7 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         notes.append(
             f"took the largest of {len(parts)} parts, {len(parts[0])} of {len(graph)} nodes (connected=False takes all)"
         )
-        # A copy: a subgraph's view has its nodes in the order of the graph.
+        # Copy, because a subgraph's view has its nodes in another order.
         graph = nx.Graph(graph.subgraph(parts[0]))
     notes += place_nodes(data for _, data in graph.nodes(data=True))
     if notes:
@@ -319,7 +319,7 @@ def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def column_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the weights of push-sum, shape (n, n), nodes in order: row i has what i takes of each agent's state.
+    """Return push-sum weights, shape (n, n), with nodes in order: row i weights each agent's state at agent i.
 
     Agent j gives 1/(1 + out-degree of j) to itself and to each agent that it sends to, so each column sums to 1.
     """
@@ -329,10 +329,9 @@ def column_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the weights of a plain mean, shape (n, n), nodes in order: row i has what i takes of each agent's state.
+    """Return the weights of a plain mean, shape (n, n), with nodes in order: row i weights each agent's state at i.
 
-    Agent i takes 1/(1 + in-degree of i) of its own state and of that of each agent that it hears, so each row sums to
-    1.
+    Agent i weights its own state and that of each agent that it hears by 1/(1 + in-degree of i), so each row sums to 1.
     """
     received = adjacency(graph).T + np.eye(len(graph))
     found: NDArray[np.float64] = received / received.sum(axis=1, keepdims=True)

@@ -45,7 +45,7 @@ class _Column:
 
     def __init__(self, name: str, function: Callable[[Any], Any], drawn: Drawn | None = None) -> None:
         self.name, self.function, self.drawn = name, function, drawn
-        # A log has as many states as it has had entries.
+        # The limit of a log's states, one for each number of entries, is higher than that of other states.
         self.most = STRIPS if isinstance(drawn, Strip | Edge) else MOST_WORDS
         self.words: dict[str, int] | None = None
         # Whether its words are those of True and False.
@@ -113,8 +113,7 @@ class Watch:
     agents : iterable
         The names of all agents.
     draw : mapping, optional
-        How states are drawn, by column; None for one that is not. Agents need not have a state that ``watched`` names
-        and this draws.
+        How states are drawn, by column; None for a state that is not drawn. Agents may lack a watched state.
     asked : collection of str, optional
         The columns that the user watches, beside those that are only drawn; by default all.
 
@@ -123,7 +122,7 @@ class Watch:
     draw : dict
         As given.
     recoded : int
-        How often a column of numbers became one of words, so that the values before are others now.
+        The number of times that a column of numbers became a column of texts, which changes its earlier values.
 
     Raises
     ------

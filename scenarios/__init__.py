@@ -1,7 +1,7 @@
 """Studies that run from the command line: data, a network, agents, and what to measure.
 
-A study that is more than a file is a room: ``study.py`` is its entry, the others are what it needs. `tasks` holds what
-several studies measure and set, `data` where samples come from, `published` what the papers print.
+A larger study is a package: ``study.py`` is its entry, beside its other modules. `tasks` holds measures and settings
+shared by several studies, `data` the sources of samples, `published` the papers' printed results.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ def _group(group: str, **titles: str) -> dict[str, Entry]:
 SHELF = Registry(
     _group(
         "sensor networks",
-        convergecast="Motes sample and report to a sink over a tree: what arrives, how late, and what it costs.",
+        convergecast="Motes sample and report to a sink over a tree: delivery, delay, and cost.",
         intel_lab="DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and "
         "energy.",
         lifetime="Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.",
@@ -35,21 +35,19 @@ SHELF = Registry(
         "packet loss",
         bench="A fixed suite for any method: bits and time to a target error, and survival, on lossy and real links.",
         bench_case="One case of the benchmark: some methods on one of its problems and networks, at given settings.",
-        packet_loss="What lost frames do to each family of algorithms, what each remedy makes of it, and what it "
-        "costs.",
+        packet_loss="The effects of lost frames on families of algorithms, and of remedies, with their costs.",
         pushsum="Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.",
     )
     | _group(
         "neural networks",
-        neural="A neural network learned by D-PSGD or other methods from samples that may differ from agent to agent.",
+        neural="A neural network learned by D-PSGD or other methods from samples that may differ between agents.",
     )
     | _group(
         "teaching",
         aloha="The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.",
         averaging="Gossip averaging on a random geometric graph of sensors.",
-        election="Leader election on a ring, with each message sent once, and again until it is acknowledged.",
-        flooding="Flooding, its spanning tree, and the tree with acknowledgements: who hears the news, and what it "
-        "costs.",
+        election="Leader election on a ring, with each message sent once, and with repetition until acknowledgement.",
+        flooding="Flooding, its spanning tree, and the tree with acknowledgements: the agents reached, and the cost.",
         generals="Two generals who attack together or not at all: how often one attacks alone, by the number of "
         "messages.",
     )
@@ -65,7 +63,7 @@ SHELF = Registry(
         online="Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).",
         papers="What the papers report, ours beside theirs: every table and figure that the data at hand allow.",
         polk="Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).",
-        privacy="What each algorithm gives away: model bits, raw-data bits and test error of all of them, on one task.",
+        privacy="Information revealed by algorithms: model bits, raw-data bits and test error of each, on one task.",
         projections="Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and "
         "Poor).",
         theory="Every theorem of the papers beside runs on small problems: holds, tight, vacuous, or as printed it "

@@ -47,7 +47,7 @@ class Station(netsim.Agent):
 
 
 class Sink(netsim.Agent):
-    """Counts the frames that it hears, by sender."""
+    """Counts received frames, by sender."""
 
     draw: ClassVar = {"is_sink": Star(lambda a: True)}
 
@@ -90,7 +90,7 @@ class _Rooms:
 
 
 class _OnSite(_Rooms):
-    """The motes of a site that its sink may hear."""
+    """The motes of a site that can reach its sink."""
 
     def __init__(self, site: netsim.Deployment, agents: int, rooms: int) -> None:
         OwnSite.check_left_out(agents=(agents, 31), rooms=(rooms, 1))
@@ -122,20 +122,21 @@ def aloha(
 ) -> None:
     """The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.
 
-    Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s. The figure has what is
-    carried at loads from 0.1 to 2, and at the given one. On a site of your own the sink is its sink, the stations are
-    the motes that the sink may hear, and received powers decide who senses and who is received.
+    Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s. The figure has the
+    throughput at loads from 0.1 to 2, and at the given one. On a site of your own the stations are the motes that its
+    sink can receive, and received powers decide carrier sensing and reception.
 
     Parameters
     ----------
     agents : int
         Number of agents.
     load : float
-        Frames that all stations together begin in the time of one frame, on average.
+        Mean number of frames that all stations together start per frame time.
     rooms : int
-        The stations are in this many rooms, and sense those of their own only; from room to room they are hidden.
+        The stations are in this many rooms, and sense only the stations in the same room; stations in different rooms
+        are hidden from each other.
     duration : float
-        For how long stations speak, in seconds.
+        The time during which stations send, in seconds.
     seed : int
         Seed of everything random.
     """
@@ -157,7 +158,7 @@ def aloha(
     rows: list[dict[str, Any]] = []
     for name, radio in accesses.items():
         network, sink = place.network(radio, seed), Sink()
-        # The share of a station's frames that were heard; None for the sink, and for a station that sent nothing.
+        # The share of a station's frames that were received; None for the sink, and for a station without frames.
         shares = {"arrived": lambda agent, sink=sink: sink.heard[agent.name] / agent.sent if _spoke(agent) else None}
         run = study.run(name, network, team(load, sink), [], _ROWS, sample=duration / _ROWS, watch=shares)
         ends = run.ledger.table()[["offered", "delivered", "collided", "access_failed"]].sum()
@@ -184,7 +185,7 @@ def aloha(
             for offered in loads:
                 part = place.network(radio, seed).run(team(offered, Sink()))
                 ends = part.ledger.table()[["offered", "delivered"]].sum()
-                # What waits when the stations fall silent is sent later: the channel carries it in a longer time.
+                # Frames that wait when the stations stop are sent later, so the channel's time is longer.
                 seconds = {"offered": duration, "delivered": max(duration, part.ended_at)}
                 points.append({"access": name, "load": offered, **_AIRTIME * ends / pd.Series(seconds)})
                 progress(len(points))

@@ -16,7 +16,7 @@ from netsim.studies.seeds import GraphSeeds
 
 
 class Average(netsim.Agent):
-    """Replaces its value by the mean of its own value and those it hears."""
+    """Replaces its value by the mean of its own and the received values."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -50,7 +50,7 @@ def averaging(
 ) -> None:
     """Gossip averaging on a random geometric graph of sensors.
 
-    Each agent starts with its number; the spread of the values falls, round by round, although frames are lost.
+    Each agent starts with its number; the spread of the values falls round by round in spite of lost frames.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def averaging(
     loss : float
         Probability that a frame is lost.
     latency : float
-        Mean time under way in seconds; each frame draws between half and one and a half of it.
+        Mean latency in seconds; each frame's is uniform from half to one and a half times the mean.
     rate : float
         Bits per second of each link.
     """

@@ -64,7 +64,7 @@ class CokeFeatures(Features):
 
 @dataclass(frozen=True, kw_only=True)
 class CokeMethods(OwnProblem, Wanted, Published):
-    """What the study compares, and on which problem; unset fields come from settings.csv.
+    """The methods to compare, and their problem; unset fields come from settings.csv.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class CokeMethods(OwnProblem, Wanted, Published):
     unheard: str = "kept"
 
     def methods(self, rho: float, censor: Geometric) -> tuple[dict[str, Method], list[str]]:
-        """Return the methods to run, with nothing left open, and notes; raises BadInput as `wanted` does."""
+        """Return the methods to run, fully specified, and notes; raises BadInput as `wanted` does."""
         eta = check.finite("eta", self.eta, above=0.0)
         # R_i is the squared error itself, whose gradient has the factor 2.
         step = eta * check.finite("gradient", self.gradient, above=0.0) / 2.0
@@ -116,8 +116,8 @@ def experiment(
 ) -> Experiment:
     """Batch kernel learning: CTA, DKLA and COKE on one network (Xu, Wang, Chen and Tian 2021).
 
-    --algorithms takes the baselines, too: D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, R-ADMM, LT-ADMM, SGP, Push-DIGing,
-    AD-PSGD, and over a star EF21, EF21-P, FedAvg, SCAFFOLD and SCAFFOLD-states.
+    --algorithms also accepts the baselines: D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, R-ADMM, LT-ADMM, SGP,
+    Push-DIGing, AD-PSGD, and over a star EF21, EF21-P, FedAvg, SCAFFOLD and SCAFFOLD-states.
 
     Unset parameters take the paper's values for the data set. Values that the paper does not state are chosen to
     come close to its tables (scenarios/published/settings.csv).
@@ -231,7 +231,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
 
 
 def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> None:
-    """Answer what COKE saved on the way to the errors that it reached as DKLA did; else which algorithm ended best."""
+    """Answer what COKE saved until it reached DKLA's errors; else name the algorithm with the least final error."""
     levels = ladder(rounds, error.column, best, FINE)
     saved = cost_to_reach(rounds, error.column, levels, saves={"saved": ("DKLA", "COKE")})
     known = saved.dropna(subset=["saved"]) if "saved" in saved else saved[:0]

@@ -1,4 +1,4 @@
-"""DDKL, CoDDKL, QDDKL and QC-DDKL on streams whose truth moves, or may move; the bits of the quantizer compared."""
+"""DDKL, CoDDKL, QDDKL and QC-DDKL on streams whose truth may move, with several numbers of quantizer bits."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ _PLAIN = ("DDKL", "CoDDKL", "QDDKL", "QC-DDKL")
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicStream(TableStream):
-    """What the agents see.
+    """The agents' samples.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class DynamicStream(TableStream):
     noise: float = 0.1
 
     def moving(self, kind: Kind, agents: int, phi: FeatureMap, seed: int) -> MovingTruth:
-        """Return streams whose truth moves; raises BadInput for arguments outside their ranges."""
+        """Return streams with a moving truth; raises BadInput for arguments outside their ranges."""
         every = max(round(5 / check.finite("speed", self.speed, above=0.0)), 1)
         rounds = 3000 if self.rounds is None else check.integer("rounds", self.rounds, low=1)
         return MovingTruth(kind, agents, phi, rounds, noise=self.noise, seed=seed, rate=self.speed, every=every)
@@ -80,7 +80,7 @@ class DynamicSteps(OnlineSteps):
 
     TABLE = "dynamic_settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
-    # Of tomshardware the best of a grid, on a shuffle that no study runs on.
+    # For tomshardware, the best of a grid, on a shuffle that no study uses.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "rho": {"tomshardware": 0.3, "other": 1.0},
         "eta": {"tomshardware": 1.0, "other": 2.0},
@@ -93,7 +93,7 @@ class DynamicSteps(OnlineSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSetting(Setting):
-    """The size of the network and of the model; what is left open is as in the dissertation's ch. 4."""
+    """The size of the network and of the model; values left open follow the dissertation's ch. 4."""
 
     TABLE = "dynamic_settings"
     USUAL_CONVENTIONS = TABLES
@@ -101,7 +101,7 @@ class DynamicSetting(Setting):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicCompared(Wanted):
-    """What the study compares.
+    """The methods to compare.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class DynamicCompared(Wanted):
 
 @dataclass(frozen=True, kw_only=True)
 class MovingRegression(OnlineRegression):
-    """Least squares on random features of synthetic streams whose truth moves and is known.
+    """Least squares on random features of synthetic streams with a known moving truth.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ def experiment(
 ) -> Experiment:
     """Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).
 
-    On "drift", "switch" and "rotate" the truth is known, so the tracking error is, too. What is left open is set as the
-    dissertation has it (scenarios/published/dynamic_settings.csv). ODKLA and QC-ODKLA are known, too.
+    On "drift", "switch" and "rotate" the truth is known, and so is the tracking error. Values left open follow the
+    dissertation (scenarios/published/dynamic_settings.csv). ODKLA and QC-ODKLA are also available.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Leader election on a ring, and what a lost message does to it."""
+"""Leader election on a ring, and the effect of a lost message."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from netsim.util import check
 
 
 class Candidate(netsim.Agent):
-    """Passes on numbers larger than its own, and leads if its own comes back (Chang and Roberts 1979)."""
+    """Forwards numbers larger than its own, and leads if its own returns (Chang and Roberts 1979)."""
 
     draw: ClassVar = {
         "role": Role(lambda a: role(a), usual="candidate"),
@@ -34,7 +34,7 @@ class Candidate(netsim.Agent):
         self.seen: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
-        """Take part until no frame is under way."""
+        """Take part until no frame is in flight."""
         async with asyncio.TaskGroup() as telling:
             telling.create_task(self.tell("candidate", self.number))
             async for frame in self.inbox:
@@ -45,7 +45,7 @@ class Candidate(netsim.Agent):
                     self.take_in(frame.kind, frame.payload, telling)
 
     def take_in(self, kind: str, number: int, telling: asyncio.TaskGroup) -> None:
-        """React to a number that is heard for the first time."""
+        """Handle a number received for the first time."""
         if kind == "candidate" and number > self.number:
             telling.create_task(self.tell("candidate", number))
         elif (kind == "candidate" and number == self.number) or (kind == "leader" and self.leader is None):
@@ -53,7 +53,7 @@ class Candidate(netsim.Agent):
             telling.create_task(self.tell("leader", number))
 
     async def tell(self, kind: str, number: int) -> None:
-        """Send a number on: once, or again until it is acknowledged."""
+        """Forward a number: once, or repeatedly until it is acknowledged."""
         if self.timeout is None:
             await self.send(self.onward, kind, number)
         else:
@@ -61,7 +61,7 @@ class Candidate(netsim.Agent):
 
 
 def role(agent: Candidate) -> str:
-    """Return what an agent is: a candidate until it knows a leader, and then one that follows, or leads."""
+    """Return an agent's role: candidate until it knows a leader, then follower or leader."""
     if agent.leader is None:
         return "candidate"
     return "leader" if agent.leader == agent.number else "follower"
@@ -80,9 +80,9 @@ def election(
     latency: float = 0.01,
     seeds: DataSeeds = DataSeeds(seed=1),
 ) -> None:
-    """Leader election on a ring, with each message sent once, and again until it is acknowledged.
+    """Leader election on a ring, with each message sent once, and with repetition until acknowledgement.
 
-    Each agent has a number, and sends to the next one only. The largest number is to win.
+    Each agent has a number, and sends only to the next agent. The largest number should win.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def election(
     loss : float
         Probability that a frame is lost.
     latency : float
-        Mean time under way in seconds; each frame draws between half and one and a half of it.
+        Mean latency in seconds; each frame's is uniform from half to one and a half times the mean.
     """
     graph = topology.ring(agents)
     numbers = np.random.default_rng(seeds.data).permutation(agents).tolist()

@@ -1,4 +1,4 @@
-"""Flooding, the spanning tree that it leaves, and how both do when frames are lost."""
+"""Flooding, its spanning tree, and the effect of lost frames on both."""
 
 import asyncio
 from collections.abc import Hashable, Mapping
@@ -18,7 +18,7 @@ from netsim.util import check
 
 
 async def ask(agent: netsim.Agent, to: Hashable, kind: str, payload: Any, *, timeout: float, attempts: int) -> bool:
-    """Send a request until a neighbour replies, at most ``attempts`` times, ``timeout`` s each; return if it did."""
+    """Send a request until a neighbour replies, at most ``attempts`` times, ``timeout`` s each; return success."""
     for _ in range(attempts):
         try:
             await agent.request(to, kind, payload, timeout=timeout)
@@ -29,7 +29,7 @@ async def ask(agent: netsim.Agent, to: Hashable, kind: str, payload: Any, *, tim
 
 
 class Flood(netsim.Agent):
-    """Passes the news on when it first hears it: to its children, or to all neighbours but its parent."""
+    """Forwards the news when it first hears it: to its children, or to all neighbours but its parent."""
 
     draw: ClassVar = {"hops": Number(), "parent": Edge(), "first": Star(lambda a: a.hops == 0)}
 
@@ -39,15 +39,15 @@ class Flood(netsim.Agent):
         self.children = children
 
     def onward(self) -> list[Any]:
-        """Return the neighbours that it tells."""
+        """Return the neighbours to which it forwards."""
         return [each for each in self.neighbors if each != self.parent] if self.children is None else self.children
 
     async def tell(self, to: Any) -> None:
-        """Tell one neighbour."""
+        """Send the news to one neighbour."""
         await self.send(to, "news", self.hops)
 
     async def run(self) -> None:
-        """Take part until no frame is under way."""
+        """Take part until no frame is in flight."""
         async with asyncio.TaskGroup() as telling:
             if self.hops is not None:
                 self.pass_on(telling)
@@ -59,20 +59,20 @@ class Flood(netsim.Agent):
                     self.pass_on(telling)
 
     def pass_on(self, telling: asyncio.TaskGroup) -> None:
-        """Tell all of those neighbours at once."""
+        """Forward to all these neighbours at once."""
         for to in self.onward():
             telling.create_task(self.tell(to))
 
 
 class AskingTree(Flood):
-    """Tells each child again until it answers within ``timeout`` seconds."""
+    """Sends each child the news again until it answers within ``timeout`` seconds."""
 
     def __init__(self, first: bool, children: list[Any], timeout: float) -> None:
         super().__init__(first, children)
         self.timeout = timeout
 
     async def tell(self, to: Any) -> None:
-        """Tell one child."""
+        """Send the news to one child."""
         await ask(self, to, "news", self.hops, timeout=self.timeout, attempts=100)
 
 
@@ -91,10 +91,10 @@ def flooding(
     own: OwnTopology = OwnTopology(),  # noqa: B008 (frozen)
     seeds: GraphSeeds = GraphSeeds(seed=1),
 ) -> None:
-    """Flooding, its spanning tree, and the tree with acknowledgements: who hears the news, and what it costs.
+    """Flooding, its spanning tree, and the tree with acknowledgements: the agents reached, and the cost.
 
-    Agent 0 has news for all. The tree is the one that flooding leaves on links that lose nothing: the parent of an
-    agent is the neighbour from whom it heard first.
+    Agent 0 has news for all. The tree results from flooding on lossless links: the parent of an agent is the neighbour
+    from which it heard first.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def flooding(
     loss : float
         Probability that a frame is lost.
     latency : float
-        Mean time under way in seconds; each frame draws between half and one and a half of it.
+        Mean latency in seconds; each frame's is uniform from half to one and a half times the mean.
     """
     graph = own.graph_of(
         agents, partial(topology.random_geometric, agents, radius, seed=seeds.graph), radius=(radius, 0.3)

@@ -1,4 +1,4 @@
-"""Two generals: what acknowledgements of acknowledgements, and more messengers, are worth."""
+"""Two generals: the value of acknowledging acknowledgements, and of more messengers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ LATENCY = 0.01
 
 
 class General(netsim.Agent):
-    """Answers each message with the next, up to the last, and attacks if it has heard all that it expects."""
+    """Answers each message with the next, up to the last, and attacks after receiving all expected ones."""
 
     draw: ClassVar = {"attacks": Role(usual="False"), "first": Star()}
 
@@ -31,7 +31,7 @@ class General(netsim.Agent):
         self.attacks = False
 
     async def run(self) -> None:
-        """Take part in a war in each round."""
+        """Take part in one war per round."""
         async for _ in self.rounds(self.wars):
             self.attacks = False
             awaited = 2 if self.first else 1
@@ -47,7 +47,7 @@ class General(netsim.Agent):
             await self.collect()
 
     async def say(self, number: int) -> None:
-        """Send a message of this number, if there is one, by each of the messengers."""
+        """Send the message with this number, if it exists, by each messenger."""
         for _ in range(self.messengers if number <= self.messages else 0):
             await self.send(self.neighbors[0], "attack", number)
 
@@ -57,7 +57,7 @@ def generals(
 ) -> None:
     """Two generals who attack together or not at all: how often one attacks alone, by the number of messages.
 
-    The first proposes an attack, the second acknowledges, the first acknowledges that, and so on.
+    The first proposes an attack, the second acknowledges, the first acknowledges the acknowledgement, and so on.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def generals(
 
 
 def _draw(table: pd.DataFrame, wars: int, title: str) -> Figure:
-    """Draw the shares of the wars by the number of messages, with two standard errors, beside the expected ones."""
+    """Draw the shares of wars by number of messages, with two standard errors, beside the expected shares."""
     figure, panel = drawing(6.5, 4.4, title=title)
     count = table["messages"]
     for colour, mark, outcome, label in (("C0", "o", "both", "both attack"), ("C3", "s", "alone", "one attacks alone")):

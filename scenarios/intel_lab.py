@@ -1,4 +1,4 @@
-"""DKLA and COKE over measured links: what losses do to learning, what remedies bring back, and what that costs."""
+"""DKLA and COKE over measured links: effects of losses on learning, and of remedies, with their costs."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from netsim.util import check
 
 @dataclass(frozen=True, kw_only=True)
 class LabModel:
-    """What is learned, and in which steps.
+    """The model to learn, and the step sizes.
 
     Parameters
     ----------
@@ -82,22 +82,22 @@ class Motes:
     min_be: int = 8
 
     def link_and_radio(self) -> tuple[Link, Radio]:
-        """Return those of a CC2420 of IEEE 802.15.4; raises BadInput for what it cannot be."""
+        """Return the link and radio of a CC2420 (IEEE 802.15.4); raises BadInput for invalid settings."""
         check.one_of("medium", self.medium, ("matrix", "fragments", "csma"))
         link, radio, _ = cc2420(self.power_dbm)
         min_be = check.integer("min_be", self.min_be, low=0, high=20)
-        # A message that is heard or lost as a whole has one header, and its slot leaves it time enough.
+        # A message that is received or lost as a whole has one header, and its slot is long enough.
         link = Link(header_bits=link.header_bits) if self.medium == "matrix" else link
         return link, dataclasses.replace(radio, min_be=min_be, max_be=max(min_be, radio.max_be))
 
     def energy(self) -> tuple[Energy, float]:
-        """Return what a radio spends in its states, and its bits per second."""
+        """Return a radio's powers in its states, and its bits per second."""
         link, _, energy = cc2420(self.power_dbm)
         return energy, check.finite("rate", link.rate, above=0)
 
     @property
     def real(self) -> str:
-        """What runs over the lossy links are called: "real" only if these were measured."""
+        """The name of runs over the lossy links: "real" only if these were measured."""
         return "real" if check.one_of("links", self.links, ("measured", "synthetic")) == "measured" else "synthetic"
 
     def measured(self) -> LinkedGraph:
@@ -127,11 +127,11 @@ class LabLinks(Motes):
 
     @property
     def title(self) -> str:
-        """What figures' titles say of it."""
+        """The part of figures' titles on the network."""
         return "" if self.real == "real" else ", synthetic links"
 
     def topology(self, setup: Setup) -> "nx.Graph[int]":
-        """Return the graph of the motes that hear each other."""
+        """Return the graph of motes that hear each other."""
         return self.measured().graph
 
     def network(self, setup: Setup) -> Network:
@@ -139,7 +139,7 @@ class LabLinks(Motes):
         measured, (link, radio) = self.measured(), self.link_and_radio()
         link = dataclasses.replace(link, reliability=self.reliability)
         losses = {} if self.lossless else {ends: each.loss for ends, each in measured.links.items()}
-        # As on the lab's own plan, and in floor_plan.png: y grows downwards, in a replay, too.
+        # As on the lab's plan, and in floor_plan.png: y grows downwards, also in a replay.
         graph = measured.graph.copy()
         for place in graph.nodes.values():
             x, y = place["pos"]
@@ -167,9 +167,9 @@ def experiment(
 ) -> Experiment:
     """DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.
 
-    One seed is one draw of who has which samples, of the features and of the losses: sweep --seed for intervals.
-    Reception is that of the data set intel_connectivity; radios are CC2420 of IEEE 802.15.4. Without data sets it runs
-    with --data synthetic --links synthetic, on what netsim made.
+    A seed determines the division of samples, the features and the losses: sweep --seed for intervals. Reception is
+    that of the data set intel_connectivity; radios are CC2420 of IEEE 802.15.4. Without data sets it runs with --data
+    synthetic --links synthetic.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 
 def _answer(study: Study, table: pd.DataFrame, lossy: str) -> None:
-    """Answer what the first method loses over the lossy links, and with the remedy by which it loses least."""
+    """Answer what the first method loses over the lossy links, and with the remedy that loses least."""
     method = str(table.index[0]).split()[0]
     own = table[[name.split()[0] == method for name in table.index]]
     known = own[np.isfinite(own["MSE / ideal"])].drop(index=f"{method} ideal")
@@ -275,7 +275,7 @@ def _answer(study: Study, table: pd.DataFrame, lossy: str) -> None:
 
 
 def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return what the map shows: the first method without a remedy, and with the remedy that spends least."""
+    """Return the map's two runs: the first method without a remedy, and with the remedy that spends least."""
     method = next(iter(used)).split()[0]
     lossy = [name for name in used if name.split()[0] == method and not name.endswith(" ideal")]
     least = min(lossy, key=lambda name: float(used[name]["used_j"].mean()))
@@ -339,7 +339,7 @@ def floor_plan(measured: LinkedGraph, used: Mapping[str, pd.DataFrame]) -> Figur
     segments = [places[[a, b]] for a, b in ends]
     figure, panels = drawing(7.5 * len(used), 5.8, len(used), grid="")
     joules = np.concatenate([table["used_j"] for table in used.values()])
-    # One scale for all panels, logarithmic because a remedy may spend a tenth.
+    # One scale for all panels, logarithmic because a remedy may spend only a tenth.
     scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())
     for panel, (title, table) in zip(panels, used.items(), strict=True):
         lines = LineCollection(segments, linewidths=0.5 + 4.0 * heard**2, cmap="Greys", zorder=1)
@@ -350,7 +350,7 @@ def floor_plan(measured: LinkedGraph, used: Mapping[str, pd.DataFrame]) -> Figur
         for node, (x, y), shade in zip(graph, places, scale(table["used_j"].to_numpy()), strict=True):
             colour = "black" if shade > 0.5 else "white"
             panel.annotate(str(graph.nodes[node]["mote"]), (x, y), ha="center", va="center", fontsize=7, color=colour)
-        # As on the lab's own plan: y grows downwards.
+        # As on the lab's plan: y grows downwards.
         panel.invert_yaxis()
         panel.set(aspect="equal", title=title, xlabel="x (m)")
     panels[0].set_ylabel("y (m)")

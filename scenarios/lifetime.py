@@ -1,4 +1,4 @@
-"""Lifetime: rounds until batteries are empty, by algorithm, for radios that always listen and radios that sleep."""
+"""Lifetime: rounds until batteries are empty, by algorithm, with radios that always listen and with duty cycles."""
 
 import dataclasses
 import math
@@ -40,7 +40,7 @@ _ALWAYS, _SLEEPS = "listens always", "sleeps"
 
 @dataclass(frozen=True, kw_only=True)
 class Batteries:
-    """What nodes live on.
+    """The energy supply of nodes.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Batteries:
             raise check.refuse("spread", self.spread, "a number in [0, 1)")
 
     def energies(self, nodes: Collection[Any], energy: Energy, seed: int) -> dict[Any, Energy]:
-        """Return what each node's radio spends, and what its battery holds."""
+        """Return each node's radio powers, and its battery's energy."""
         shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, len(nodes))
         batteries = zip(nodes, shares, strict=True)
         return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in batteries}
@@ -88,10 +88,10 @@ def lifetime(
 ) -> None:
     """Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.
 
-    IEEE 802.15.4 at 250 kbit/s; agents send one after the other. Radios that sleep are awake in each round for as long
-    as all turns take, with the longest messages of the algorithm's first 30 rounds. A censor saves frames, but not the
-    turns that are kept for them. All hear each other, and no frame is lost; on a site of your own the agents are its
-    motes, with its links, radio and clocks, and received powers decide who senses and who is received.
+    IEEE 802.15.4 at 250 kbit/s; agents send one after the other. Radios with a duty cycle are awake in each round for
+    the duration of all turns, with the longest messages of the algorithm's first 30 rounds. A censor saves frames, but
+    not the turns reserved for them. All agents hear each other, without losses; on a site of your own the agents are
+    its motes, with its links, radio and clocks, and received powers decide carrier sensing and reception.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def lifetime(
             name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
             turns[name] = len(task.graph) * slot
             network = place.network(slot, sleeps)
-            # Empty batteries end a run: a larger number of rounds only asks that nothing else does.
+            # Empty batteries end a run: the number of rounds is large, so that runs do not end earlier.
             how: dict[str, Any] = {"rounds": min(rounds, _SHOWN), "watch": task.watch}
             played(study, name, method, task, network, [task.measure], rounds, **how)
     study.centralised = task.optimum()
@@ -132,7 +132,7 @@ def lifetime(
 
 
 def _placed(site: OwnSite, setting: Setting) -> Deployment:
-    """Return the site of a run; raises BadInput for what it cannot have here."""
+    """Return the site of a run; raises BadInput for settings that this study excludes."""
     site.check_left_out(agents=(setting.agents, 10), edges=(setting.edges, None), topology=(setting.topology, None))
     found = site.deployment(collects=False)
     if found.warm_up:
@@ -146,7 +146,7 @@ def _placed(site: OwnSite, setting: Setting) -> Deployment:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where agents are: on a graph on which all hear each other, or on a site."""
+    """The agents' place: a graph on which all hear each other, or a site."""
 
     graph: "nx.Graph[Any]"
     batteries: Batteries
@@ -177,7 +177,7 @@ class _Place:
         return float(seconds.sum().max() + seconds.size().max() * access + _SPARE)
 
     def network(self, slot: float, sleeps: bool) -> Network:
-        """Return a network in which each agent has its turn; raises BadInput if a round is too short for all turns."""
+        """Return a network in which each agent has a turn; raises BadInput if a round is too short for all turns."""
         awake, period = len(self.graph) * slot, self.batteries.period
         if awake > period:
             raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
@@ -195,7 +195,7 @@ class _Place:
 
 
 def deaths(run: Run, period: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the round in which each battery was empty, in order; infinite for those that were not."""
+    """Return the rounds in which batteries ran out, in order; infinite for those that did not."""
     return np.sort(np.ceil(run.energy["died_at_s"].to_numpy() / period))
 
 
@@ -219,7 +219,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
 
 
 def _answer(study: Study, table: pd.DataFrame, agents: int, rounds: int) -> None:
-    """Answer when the first battery is empty, for radios that listen always and that sleep; nothing if none is."""
+    """Answer when the first battery is empty, with and without a duty cycle; nothing if none is."""
     study.ask("How many rounds of learning does a battery last, and what does sleep change?")
     parts, fields = [], dict[str, Any]()
     for k, (radio, part) in enumerate(table.groupby("radio", sort=False)):
@@ -267,14 +267,14 @@ def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> 
         "train_mse": float(before["train_mse"].iloc[-1]) if len(before) else math.nan,
     }
     for state in STATES:
-        # Seconds of sleep are the rest of the time; for a radio that never sleeps they are a rounding error.
+        # Seconds of sleep are the remaining time; for a radio that never sleeps they are a rounding error.
         row[f"{state}_mj"] = round(1e3 * energy[f"{state}_j"].sum() / lived, 9)
     joules = 1e-3 * sum(row[f"{state}_mj"] for state in STATES)
     return row | {"mah_a_day": milliampere_hours(joules) * _DAY / period}
 
 
 def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
-    """Yield what the energy goes into, and which batteries outlast the rounds."""
+    """Yield notes on the uses of energy, and on batteries that outlast the rounds."""
     for radio, part in table.groupby("radio", sort=False):
         spent = part[[f"{state}_mj" for state in STATES]]
         shares = 100 * part["listen_mj"] / spent.sum(axis=1)
@@ -290,7 +290,7 @@ def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
 
 
 def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> Figure:
-    """Draw how many batteries are not empty, by rounds, from the `deaths` of each run "algorithm, radio"."""
+    """Draw the number of live batteries by rounds, from the `deaths` of each run "algorithm, radio"."""
     from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]
@@ -304,7 +304,7 @@ def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> Figure:
             count, dead = len(all_ends), all_ends[np.isfinite(all_ends)]
             steps = np.concatenate([[1.0], dead, [dead[-1] if len(dead) == count else rounds]])
             alive = np.concatenate([count - np.arange(len(dead) + 1), [count - len(dead)]])
-            # Shifted a little, so that curves that coincide can be seen.
+            # Shifted slightly, so that coincident curves are visible.
             shifted = alive + _APART * (number - len(methods) / 2)
             style: dict[str, Any] = {"color": f"C{number}", "linestyle": ("-", "--", "-.", ":")[number % 4]}
             panel.step(steps, shifted, where="post", label=method, linewidth=1.6, **style)

@@ -1,4 +1,4 @@
-"""Bits an element against frames: fragments, what of them arrives, the energy, and the error that is reached."""
+"""Bits per element against frames: fragments, their delivery, the energy, and the error reached."""
 
 import dataclasses
 import math
@@ -28,16 +28,16 @@ from netsim.studies.figures import Axes, Figure, drawing
 from netsim.studies.outcome import may_diverge
 from netsim.util import check
 
-# The most patient CSMA-CA that IEEE 802.15.4 allows, for acknowledgements of one message all come at once.
+# The most patient CSMA-CA that IEEE 802.15.4 allows, because acknowledgements of one message coincide.
 _MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5
-# What it waits before a frame on a free channel: 2^5 − 1 units of back-off at most, one assessment, one turnaround.
+# The longest access to a free channel: 2^5 − 1 units of back-off, one assessment, one turnaround.
 _ACCESS = (2**_MIN_BE - 1) * 320e-6 + 128e-6 + 192e-6
 _IDLE = 18.8e-3 * 3.0  # W
 
 
 @dataclass(frozen=True, kw_only=True)
 class Air:
-    """What frames meet.
+    """The conditions on the air.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def mtu(
 ) -> None:
     """Bits an element against frames: why three bits fit one IEEE 802.15.4 frame and 64 do not.
 
-    Agents send one after the other, and each senses all others, so that --loss alone loses frames. Each number of bits
-    runs twice: as it is, and with a remedy that sends lost frames again.
+    Agents send one after the other, and each senses all others, so that only --loss loses frames. Each number of bits
+    runs twice: without and with retransmission of lost frames.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def mtu(
 
 
 def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: Seeds) -> tuple[Network, Network]:
-    """Return the plain network and one that repeats lost frames; raises BadInput if a round is too short for all."""
+    """Return the plain network and one with retransmissions; raises BadInput if a round is too short for all turns."""
     access: dict[str, Any] = {"min_be": _MIN_BE, "max_be": _MAX_BE, "max_csma_backoffs": _BACKOFFS}
     link, radio, _ = cc2420(sensing=nx.complete_graph(len(graph)), **access)
     rate, most = link.rate, link.mtu
@@ -170,7 +170,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
 
 
 def _answer(study: Study, table: pd.DataFrame) -> None:
-    """Answer what arrives, for which energy, with the most bits that fit in the fewest frames, and with the most."""
+    """Answer with delivery and energy for the most bits that fit in the fewest frames, and for the most bits."""
     study.ask("How many bits of each element of a model should a frame carry?")
     if len(table) < 2:
         return
@@ -213,7 +213,7 @@ def _row(study: Study, algorithm: str, bits: int, size: int, air: Air) -> dict[s
 
 
 def _millijoules(run: Run) -> float:
-    """Return what an agent spends in a round to send and to hear frames."""
+    """Return an agent's energy (mJ) per round for sending and receiving frames."""
     energy = cc2420()[2]
     spent = run.energy[["transmit_s", "receive_s"]].mean()
     joules = energy.transmit * spent["transmit_s"] + energy.receive * spent["receive_s"]
@@ -221,7 +221,7 @@ def _millijoules(run: Run) -> float:
 
 
 def boundaries(table: pd.DataFrame, size: int) -> list[float]:
-    """Return the bits an element at which a message of ``size`` elements fills 1, 2, … frames, up to the last one."""
+    """Return the bits per element at which a message of ``size`` elements fills 1, 2, … frames, up to the last."""
     most = presets.ieee802154().link.mtu
     assert most is not None
     beside = float((table["message_bytes"] - table["payload_bytes"]).max())
@@ -229,7 +229,7 @@ def boundaries(table: pd.DataFrame, size: int) -> list[float]:
 
 
 def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> Figure:
-    """Draw what arrives, the error and the energy by bits per element; at each grey line another frame begins."""
+    """Draw delivery, error and energy by bits per element; another frame begins at each grey line."""
     figure, panels = drawing(13, 4.4, 3, grid="y")
     ends = boundaries(table, size)
     steps = np.repeat(ends, 2)

@@ -1,4 +1,4 @@
-"""A neural network that agents learn together, by D-PSGD or any method that asks for gradients only."""
+"""A neural network learned jointly by agents, with D-PSGD or any method that only needs gradients."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ _MANY_TIMES = 4.0
 
 
 def gradient_methods() -> Mapping[str, Method]:
-    """Return the baselines that ask a cost for its gradient and for nothing else, by name."""
+    """Return the baselines that need only the gradient of a cost, by name."""
     return {
         name: method
         for name, method in BASELINES.items()
@@ -48,13 +48,13 @@ def experiment(
     channel: PacedChannel = PacedChannel(),
     seeds: Seeds = Seeds(),
 ) -> Experiment:
-    """A neural network learned by D-PSGD or other methods from samples that may differ from agent to agent.
+    """A neural network learned by D-PSGD or other methods from samples that may differ between agents.
 
-    All agents start from the same parameters. Each takes its gradients at minibatches of its own training samples, four
-    fifths of what it has. The others, of all agents together, are what models are tested on.
+    All agents start from the same parameters. Each computes gradients on minibatches of its own training samples, four
+    fifths of its samples. Models are tested on the remaining samples of all agents.
 
-    --algorithms takes D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, LT-ADMM, SGP, Push-DIGing, AD-PSGD, and over a star
-    EF21, EF21-P, FedAvg, SCAFFOLD, SCAFFOLD-states. Each has a step size of its own, not tuned; --eta is that of all.
+    --algorithms accepts D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, LT-ADMM, SGP, Push-DIGing, AD-PSGD, and over a star
+    EF21, EF21-P, FedAvg, SCAFFOLD, SCAFFOLD-states. Each has its own untuned step size; --eta sets that of all.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def experiment(
     """
     methods, notes = wanted(compared, gradient_methods(), {"eta": _USUAL_STEP})
     if model.dtype == "float32":
-        # States travel in float32, too, where a method has a coder and none was chosen.
+        # States are also sent in float32, if a method has a coder and none was chosen.
         whole = [name for name, each in methods.items() if "coder" in each.parameters() and "coder" not in each.given]
         methods |= {name: methods[name].with_given(coder=Float(32)) for name in whole}
     etas = [f"methods.{name}.eta" for name, each in methods.items() if "eta" in each.given]

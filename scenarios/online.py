@@ -46,7 +46,7 @@ class PublishedSteps(OnlineSteps):
     """Step sizes, and QC-ODKLA's censor, as published for the data set."""
 
     TABLE = "online_settings"
-    # Of a grid, the best on a shuffle that no study runs on; those of airquality are what --tune chose, rounded.
+    # The best of a grid, on a shuffle that no study uses; for airquality, the rounded choices of --tune.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "rho": {"airquality": 0.3, "tomshardware": 0.3, "energy": 3.0, "twitter": 0.1, "other": 1.0},
         "eta": {"airquality": 2.0, "tomshardware": 2.0, "energy": 0.3, "twitter": 2.0, "other": 8.0},
@@ -56,7 +56,7 @@ class PublishedSteps(OnlineSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineCompared(OwnProblem, Wanted):
-    """What the study compares, and on which problem.
+    """The methods to compare, and the problem.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def experiment(
 ) -> Experiment:
     """Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).
 
-    Each agent sees one sample a round, predicts it, then learns from it. What is left open is set as the dissertation
-    has it for the data set (scenarios/published/online_settings.csv). DDKL, CoDDKL, QDDKL, QC-DDKL are known, too.
+    Each agent sees one sample a round, predicts it, then learns from it. Values left open follow the dissertation for
+    the data set (scenarios/published/online_settings.csv). DDKL, CoDDKL, QDDKL, QC-DDKL are also available.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 
 def _unlearned(study: Study, task: Any) -> Iterator[str]:
-    """Yield which methods do not learn, where the target's variance is known."""
+    """Yield the methods that do not learn, where the target's variance is known."""
     if not isinstance(task, OnlineTask) or task.streams is None:
         return
     variance = task.streams.variance
@@ -170,7 +170,7 @@ def _unlearned(study: Study, task: Any) -> Iterator[str]:
 
 
 def running_times(data: str, played: Sequence[Played]) -> pd.DataFrame:
-    """Return each algorithm's seconds, of the whole run and of the agents' steps alone, beside the published ones."""
+    """Return each algorithm's seconds, of the whole run and of the local steps, beside the published ones."""
     table = published("online_running_time")
     theirs = table[table["dataset"] == data].set_index("algorithm")["seconds"]
     rows = [(each.name, each.seconds, step_seconds(each)) for each in played if not math.isnan(each.seconds)]

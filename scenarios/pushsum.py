@@ -1,4 +1,4 @@
-"""Averaging over links that lose frames: Metropolis weights, whose mean drifts, and push-sum, which keeps it."""
+"""Averaging over lossy links: Metropolis weights, whose mean drifts, and push-sum, which preserves it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,7 +18,7 @@ from netsim.util import check
 
 
 class Metropolis(netsim.Agent):
-    """Moves towards the neighbours that it hears, by weights that keep the mean as long as all are heard."""
+    """Moves towards received values, with weights that preserve the mean while no frame is lost."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -35,7 +35,7 @@ class Metropolis(netsim.Agent):
 
 
 class PushSum(netsim.Agent):
-    """Hands out equal shares of a sum and a weight; its value is their ratio (Kempe, Dobra and Gehrke 2003)."""
+    """Sends equal shares of a sum and a weight; its value is their ratio (Kempe, Dobra and Gehrke 2003)."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -48,7 +48,7 @@ class PushSum(netsim.Agent):
         return float(self.held[0] / self.held[1])
 
     def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-        """Return what it broadcasts so that each neighbour gets a share."""
+        """Return the payload whose broadcast gives each neighbour a share."""
         return share
 
     def received(self, frame: netsim.Frame) -> Any:
@@ -77,7 +77,7 @@ class RunningPushSum(PushSum):
         return self.sent
 
     def received(self, frame: netsim.Frame) -> Any:
-        """Return what is new in a neighbour's sum."""
+        """Return the increase of a neighbour's sum."""
         before = self.known.get(frame.sender, 0.0)
         self.known[frame.sender] = frame.payload
         return frame.payload - before
@@ -95,7 +95,7 @@ def pushsum(
 ) -> None:
     """Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.
 
-    Each agent starts with its number. Its error is how far its value is from the mean of all numbers.
+    Each agent starts with its number. Its error is the distance of its value from the mean of all numbers.
 
     Parameters
     ----------

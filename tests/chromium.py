@@ -29,28 +29,28 @@ FLAGS = [
     "--disable-extensions",
     "--disable-default-apps",
     "--disable-dev-shm-usage",
-    # No page has anything to ask of another host.
+    # Block requests to other hosts.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--hide-scrollbars",
     "--mute-audio",
     "--remote-debugging-pipe",
 ]
 
-# The browser reads its descriptor 3 and writes to 4; Python's own pipes have other numbers.
+# Chromium reads descriptor 3 and writes to 4; Python's own pipes have other numbers.
 _SHIM = (
     "import os, sys; [os.dup2(int(a), b) for a, b in zip(sys.argv[1:3], (3, 4))]; os.execvp(sys.argv[3], sys.argv[3:])"
 )
 
 
 def program() -> str | None:
-    """Return the path of a Chromium, if there is one that can be driven here."""
+    """Return the path of a Chromium that can be driven here, or None."""
     if sys.platform == "win32":
         return None
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Page:
-    """One tab. ``output`` holds its console output and errors, ``requested`` the addresses that it requested."""
+    """One tab. ``output`` holds its console output and errors, ``requested`` the requested addresses."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read = write, read
@@ -116,19 +116,19 @@ class Page:
         self.run(ready)
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression, once it is there if it is a promise."""
+        """Return the value of an expression; a promise is awaited."""
         done = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in done:
             raise RuntimeError(done["exceptionDetails"].get("exception", {}).get("description", done))
         return done["result"].get("value")
 
     def processor_ms(self) -> float:
-        """Return the processor's time that this page's main thread has had, in milliseconds."""
+        """Return the CPU time of this page's main thread, in milliseconds."""
         metrics = self.call("Performance.getMetrics")["metrics"]
         return 1e3 * next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
-        """Set the window's size (px) and the colours that its user prefers."""
+        """Set the window's size (px) and the preferred colour scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
@@ -138,7 +138,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
-        """Write what is seen, or the whole page, as a PNG."""
+        """Write the visible part, or the whole page, as a PNG."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
 
@@ -160,7 +160,7 @@ def serving(folder: Path) -> Iterator[str]:
 @contextmanager
 def browser() -> Iterator[Page]:
     """Start a Chromium with an empty profile, which ends with the block."""
-    # Windows has none.
+    # Windows has no fcntl.
     import fcntl
 
     found = program()

@@ -1,4 +1,4 @@
-"""The command line, called in this process or in one of its own."""
+"""The command line, called in this process or in a separate one."""
 
 import functools
 import io
@@ -34,12 +34,12 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def shown(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """Print a warning, which pytest would collect."""
+    """Print a warning, because pytest would collect it."""
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def call(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in this process: a new one takes a second to import what it needs."""
+    """Call the command in this process: a new process would import for a second."""
     out, err = io.BytesIO(), io.BytesIO()
     status: Any = 0
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
 
 
 def python(code: str, *words: str, **env: str) -> str:
-    """Run code in a Python of its own, which must end well, and return what it prints; the core is the usual one."""
+    """Run code in a new Python, which must succeed, and return its output; the core is the usual one."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
     command = [sys.executable, "-c", textwrap.dedent(code), *words]
     done = subprocess.run(
@@ -102,7 +102,7 @@ for line in sys.stdin:
 
 @functools.cache
 def _server(core: str) -> "subprocess.Popen[str]":
-    """Start a process on a core, with another hash seed, which runs each line's code in a fork of its own."""
+    """Start a process on a core, with another hash seed, which runs each line's code in a separate fork."""
     variables = os.environ | {"NETSIM_CORE": core, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
     return subprocess.Popen(
         [sys.executable, "-c", _SERVES],
@@ -115,9 +115,10 @@ def _server(core: str) -> "subprocess.Popen[str]":
 
 
 def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple[int, str]:
-    """Run code in another process; return its wait status, and what it prints.
+    """Run code in another process; return its wait status and its output.
 
-    Each is forked from a process that has imported netsim, pandas and pytest, which takes a new one more than a second.
+    Each is forked from a process that has imported netsim, pandas and pytest, because importing them takes more than a
+    second.
     """
     process = _server(of_core)
     assert process.stdin is not None
@@ -129,7 +130,7 @@ def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple
 
 
 def on_the_other_core(code: str) -> str:
-    """Run code in another process, on the core that this one has not, and return what it prints."""
+    """Run code in another process, on the core that this process does not use, and return its output."""
     if not hasattr(os, "fork"):
         return python(code, NETSIM_CORE=OTHER, PYTHONHASHSEED="2")
     status, printed = forked(code, OTHER)
@@ -138,6 +139,6 @@ def on_the_other_core(code: str) -> str:
 
 
 def call_apart(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in a process of its own, for variables that only a new process reads."""
+    """Call the command in a new process, for variables that only a new process reads."""
     command = [sys.executable, "-c", MAIN, *words]
     return subprocess.run(command, cwd=cwd, env=environment(**env), capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and fixtures for all tests."""
 
 import contextlib
 import functools
@@ -19,12 +19,12 @@ from netsim.engine import process
 from tests import chromium
 from tests.command import ROOT
 
-# A picture of one point.
+# A PNG of one pixel.
 DOT = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
     "0000000a49444154789c63f80f0001010100b138f6140000000049454e44ae426082"
 )
-# What somebody fetched on this machine must not make a test pass.
+# Data sets downloaded on this machine must not make a test pass.
 os.environ["NETSIM_CACHE"] = str(ROOT / ".no-cache")
 BEFORE = pytest.StashKey[set[Path]]()
 
@@ -92,15 +92,15 @@ APART = (
 """Tests that share nothing with the others of their file, which would end last as a whole."""
 
 
-# The same examples in each run, so that a failure is the change's; benchmarks.soak draws new ones for as long as asked.
-# What a busy machine does in its time is no failure.
+# Each run tries the same examples, so that a failure comes from the change; benchmarks.soak draws new ones. A busy
+# machine's delay is no failure.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give workers whole files, but single tests of those in `APART`."""
+    """Give whole files to workers, but split the files in `APART` into single tests."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFileOrTest(LoadFileScheduling):
@@ -123,7 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def files() -> set[Path]:
-    """Return the files of the tree, without those of caches, builds and environments, all of which git ignores."""
+    """Return the files of the tree, except caches, builds and environments, which git ignores."""
     found: set[Path] = set()
     for folder, inner, names in os.walk(ROOT):
         inner[:] = [each for each in inner if not each.startswith((".", "__pycache__", "build", "site"))]
@@ -132,17 +132,17 @@ def files() -> set[Path]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Note which files there are before the tests."""
+    """Record the files of the tree before the tests."""
     if not hasattr(session.config, "workerinput"):
         session.config.stash[BEFORE] = files()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail if a test has left a file in the tree: it belongs in a temporary folder."""
-    # pytest collects the garbage ten times before it ends, to hear of what raises there: once will do.
+    # pytest collects garbage ten times before it ends, to report errors raised there: once suffices.
     gc.collect()
     gc.freeze()
-    # Only the process that starts the others looks: no test runs any more when it ends.
+    # Only the controlling process checks, because it ends last.
     if not hasattr(session.config, "workerinput"):
         left = sorted(str(path.relative_to(ROOT)) for path in files() - session.config.stash[BEFORE])
         if left:
@@ -154,7 +154,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes a browser, real data or the extra ``dev`` as slow, and begin with the longest files.
 
-    Whole files go to workers: none should begin when all the others have ended.
+    Workers take whole files: a long one should not begin when all others have ended.
     """
     for item in items:
         reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
@@ -169,13 +169,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @functools.cache
 def may_be_slow(path: Path) -> bool:
-    """Whether a file has slow tests: of the others none need be imported for ``-m slow``, which takes 3 s."""
+    """Return whether a file has slow tests; ``-m slow`` imports no other files, which saves 3 s."""
     text = path.read_text(encoding="utf-8")
     return any(word in text for word in ("slow", "NETSIM_DATA", "browser", "only_with"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files of quick tests only where the slow ones are asked for."""
+    """Leave out files of quick tests if only the slow ones are requested."""
     left_out = config.option.markexpr == "slow" and collection_path.suffix == ".py" and not may_be_slow(collection_path)
     return True if left_out else None
 
@@ -184,14 +184,14 @@ def pytest_collection(session: pytest.Session) -> None:
     """Rewrite the asserts of every n-th file, and find the others' as n - 1 other processes leave them, in 14 s."""
     given = getattr(session.config, "workerinput", None)
     if given is not None:
-        # Nothing that is imported becomes garbage, and to look for it takes an eighth of the time.
+        # Imported modules never become garbage, and scanning them takes an eighth of the time.
         gc.disable()
     if given is not None and session.config.args == session.config.getini("testpaths"):
         number = int(given["workerid"].removeprefix("gw"))
         only_slow = session.config.option.markexpr == "slow"
         paths = [each for each in sorted((ROOT / "tests").rglob("test_*.py")) if not only_slow or may_be_slow(each)]
         for path in paths[number :: given["workercount"]]:
-            # What cannot be imported, or is skipped as a whole, is reported when its tests are collected.
+            # Import errors and skips are reported when the module's tests are collected.
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
@@ -205,7 +205,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a program of a user: `netsim.Network.run` freezes only where nothing is frozen."""
+    """Unfreeze the garbage collector, as in a user's program: `netsim.Network.run` freezes at most once."""
     gc.unfreeze()
     monkeypatch.setattr(process, "_freezes", True)
     yield
@@ -214,9 +214,9 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_drawing() -> Iterator[None]:
-    """Have figures of .png files made, but not drawn: that takes most of the time of a small study.
+    """Create figures without drawing them, which takes most of the time of a small study.
 
-    `tests/scenarios/test_one_agent.py` draws those of each study, and so do the tests of figures.
+    `tests/scenarios/test_one_agent.py` draws the figures of each study, and so do the tests of figures.
     """
     from matplotlib.figure import Figure
 
@@ -241,21 +241,21 @@ def undrawn() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def all_undrawn() -> Iterator[None]:
-    """See `without_drawing`: for all tests of a module, and its fixtures."""
+    """Apply `without_drawing` to a whole module and its fixtures."""
     with without_drawing():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Matrices here are small: more BLAS threads only wait for each other, on some machines for minutes."""
+    """Use one BLAS thread: on small matrices more threads only wait for each other, on some machines for minutes."""
     with threadpool_limits(limits=1):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
-    """Who starts pytest in the background may have it ignore Ctrl-C, and with it every process that a test starts."""
+    """Restore SIGINT: a pytest in the background may ignore it, and so would every process that a test starts."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -265,7 +265,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def same_environment() -> Iterator[None]:
-    """What a library sets, as Dask's workers' hash seed stays in the environment, reaches no test of another file."""
+    """Restore the environment after each file: Dask, for one, sets a hash seed for its workers."""
     with mock.patch.dict(os.environ):
         yield
 

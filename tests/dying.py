@@ -11,9 +11,9 @@ CALLS = ("replace", "rename", "mkdir", "unlink", "rmdir", "write")
 def die_at_each_call(
     folder: Path, work: Callable[[Path], object], files: Callable[[Path], object], entries: Callable[[Path], object]
 ) -> int:
-    """Do ``work`` once for each of its calls, dead before it or after it, then again; return how often it died.
+    """Kill ``work`` before or after each of its calls, then repeat it; return the number of kills.
 
-    Each time ``files`` and ``entries`` of its folder must be those of work that never died.
+    After each repetition, the ``files`` and ``entries`` of its folder must equal those of uninterrupted work.
     """
     whole = folder / "whole"
     work(whole)
@@ -33,7 +33,7 @@ def die_at_each_call(
 
 
 def _child(work: Callable[[Path], object], out: Path, at: int) -> int:
-    """Do the work in a child process that dies before its ``at``-th call, or after it if that is negative."""
+    """Do the work in a child process that dies before call ``at``, or after call −``at`` if negative."""
     pid = os.fork()
     if pid == 0:
         calls = [0]

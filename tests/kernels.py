@@ -1,4 +1,4 @@
-"""Kernels for notebooks, forked from a process that has imported what the lessons need: that takes each two seconds."""
+"""Kernels for notebooks, forked from a process that has made the lessons' imports, which take two seconds."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Not pyplot: as a kernel imports it, it sets up how figures are shown.
+# Not pyplot: its import in a kernel sets up how figures are shown.
 _MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "anywidget")
 _MODULES += ("netsim.agents.classics", "netsim.replay.render", "netsim.scenarios", "netsim.testing", "tests.parts")
 
@@ -27,7 +27,7 @@ with socket.socket(socket.AF_UNIX) as server:
 
 @contextmanager
 def forked_kernels(folder: Path) -> Iterator[str]:
-    """Start the fork server with its socket in ``folder``; yield the value of JUPYTER_PATH with which it is used."""
+    """Start the fork server with its socket in ``folder``; yield the JUPYTER_PATH that selects it."""
     address = str(folder / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
@@ -47,7 +47,7 @@ def forked_kernels(folder: Path) -> Iterator[str]:
 
 def serve(number: int) -> None:
     """Fork a kernel for each connection to the socket of this number."""
-    # As a kernel sets them: matplotlib reads the one, and by the other it ends with the process that made it.
+    # As a kernel sets them: matplotlib reads the first; the second makes the kernel end with its parent.
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ["JPY_PARENT_PID"] = str(os.getpid())
     for name in _MODULES:
@@ -56,7 +56,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=number) as listening:
         while True:
-            # The kernel keeps its end of the connection, which closes when it ends.
+            # The kernel's end of the connection closes when the kernel ends.
             connection, _ = listening.accept()
             file, folder, _ = connection.recv(10_000).decode().split("\n")
             if os.fork() == 0:

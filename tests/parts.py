@@ -1,4 +1,4 @@
-"""What tests share: runs on one loop and in several parts, errors in one line, and servers for datagrams."""
+"""Shared parts of tests: runs on one loop and in several parts, one-line errors, and datagram servers."""
 
 import asyncio
 import functools
@@ -48,10 +48,10 @@ def only_with(*modules: str) -> pytest.MarkDecorator:
 
 
 def every(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test with each of these cases, as ``pytest.mark.parametrize`` would, but as one test.
+    """Run a test with each of these cases in turn, as one test instead of many.
 
-    Of thousands of tests that take less than a millisecond each, all that can be seen is what it takes to collect and
-    report them. A case that fails is named.
+    Collecting and reporting thousands of tests takes far longer than tests of less than a millisecond. A failure names
+    its case.
     """
     words, found = names.replace(",", " ").split() if isinstance(names, str) else names, list(cases)
 
@@ -76,7 +76,7 @@ def every(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callabl
 
 
 def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:
-    """Return the one line of the error that this raises, which is of this very kind."""
+    """Return the one-line message of the error raised, which must have exactly this type."""
     with pytest.raises(kind) as caught:
         run()
     assert type(caught.value) is kind
@@ -94,7 +94,7 @@ def pseudo_terminal() -> tuple[int, int]:
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
-    """Let Dask fork its workers from a process that has imported what they need, which takes a spawned one 2 s."""
+    """Let Dask fork its workers from a process with the needed imports, which take a spawned one 2 s."""
     import dask
     from distributed.utils import get_mp_context
 
@@ -108,7 +108,7 @@ def forked_workers() -> Iterator[None]:
 
 
 def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
-    """Run a coroutine on an event loop of netsim's, in virtual time unless the settings say otherwise."""
+    """Run a coroutine on netsim's event loop, in virtual time unless the settings differ."""
     with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:
         return runner.run(main())
 
@@ -119,7 +119,7 @@ Made = tuple[Network, dict[Any, Agent]]
 
 
 class Average(Agent):
-    """Averages a vector with its neighbours'; the order of what it hears matters to the last bit."""
+    """Averages a vector with its neighbours'; the order of frames affects the last bit."""
 
     def __init__(self, value: float, rounds: int = 12) -> None:
         self.value = np.linspace(value, value**2 / 7 + 0.1, 20)
@@ -133,20 +133,20 @@ class Average(Agent):
 
 
 def averaging(link: Link, rounds: int = 10) -> Made:
-    """Return twelve agents that average, and their network; agents are as they are before a run."""
+    """Return twelve agents that average, not yet run, and their network."""
     graph = topology.random_geometric(12, radius=0.6, seed=1)
     network = Network(graph, link, round_period=PERIOD, seed=7)
     return network, {name: Average(float(name), rounds) for name in graph}
 
 
 def spread(agents: Mapping[Hashable, Any]) -> dict[str, float]:
-    """Return how far the agents' values are apart, and their sum."""
+    """Return the spread of the agents' values, and their sum."""
     values = np.stack([agent.value for agent in agents.values()])
     return {"spread": float(np.ptp(values[:, 0])), "sum": float(values.sum())}
 
 
 def shares(names: Sequence[str], agents: Sequence[Hashable]) -> dict[str, dict[str, list[Hashable]]]:
-    """Return for each process the others and their agents, dealt in turn."""
+    """Return, for each process, the other processes and their agents, dealt in turn."""
     place = {name: list(agents[i :: len(names)]) for i, name in enumerate(names)}
     return {here: {name: place[name] for name in names if name != here} for here in names}
 
@@ -157,7 +157,7 @@ def played(
     probes: Sequence[Probe] = (spread,),
     **settings: Any,
 ) -> dict[str, Run | BaseException]:
-    """Return how each part ended: its run, or what it raised; parts may make different networks."""
+    """Return each part's run or error; parts may make different networks."""
     outcome: dict[str, Run | BaseException] = {}
 
     def play(name: str, transport: Transport) -> None:
@@ -180,7 +180,7 @@ def played(
 
 
 def addresses(count: int) -> list[str]:
-    """Return addresses on this machine whose ports are free."""
+    """Return addresses of free ports on this machine."""
     held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
     for each in held:
         each.bind(("127.0.0.1", 0))
@@ -209,7 +209,7 @@ def in_parts(
 def deployed(
     make: Callable[[], Made], folder: Path, probes: Sequence[Probe] = (), *, pace: float = PACE, **settings: Any
 ) -> tuple[Run, Any]:
-    """Run in parts over UDP, and return the run put together, and its agents."""
+    """Run in parts over UDP, and return the merged run and its agents."""
 
     def play(place: Path, pace: float) -> None:
         for here, outcome in in_parts(make, place, probes=probes, pace=pace, **settings).items():
@@ -222,7 +222,7 @@ def deployed(
 
 
 def in_time(play: Callable[[Path, float], None], folder: Path, pace: float = PACE) -> Path:
-    """Play a run into a folder; where the machine came late, by a fifth of a round and more, again at half the pace."""
+    """Play a run into a folder; repeat it at half the pace if the machine was late by a fifth of a round."""
     for attempt in range(4):
         place = folder / str(attempt)
         play(place, pace / 2**attempt)
@@ -232,13 +232,13 @@ def in_time(play: Callable[[Path, float], None], folder: Path, pace: float = PAC
 
 
 def longest_lag(folder: Path) -> float:
-    """Return by how many real seconds a part of run 0 came late to an instant at most."""
+    """Return the largest delay (real seconds) of a part of run 0."""
     parts = [dict(entries(path)) for path in folder.glob("run-0/*.journal")]
     return max(float(part[END]["longest_lag"]) for part in parts)
 
 
 def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
-    """Return the folder of a deployed study; where the machine came late, it is deployed again with longer rounds."""
+    """Return the folder of a deployed study; repeat it with longer rounds if the machine was late."""
     for seconds in (0.3, 0.6, 1.2):
         out = folder / f"rounds of {seconds}"
         deploy(seconds, out)
@@ -248,7 +248,7 @@ def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
 
 
 def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
-    """Gather the parts of a run, and hold it against the simulation; return the simulation."""
+    """Gather the parts of a run, and compare it with the simulation; return the simulation."""
     network, agents = make()
     simulated = network.run(agents, [spread], trace=True)
     network, gathered_agents = make()
@@ -260,7 +260,7 @@ def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
 
 
 def must_be_the_same(simulated: Run, run: Run) -> None:
-    """Check that a run put together of parts is the simulation to the last bit."""
+    """Check that a run combined from parts equals the simulation to the last bit."""
     pd.testing.assert_frame_equal(simulated.rounds, run.rounds[simulated.rounds.columns], check_exact=True)
     assert (run.rounds["missing"] == 0).all()
     assert run.trace_hash == simulated.trace_hash
@@ -290,7 +290,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(command: Sequence[str | Path], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server until it is no longer wanted; it is ready when it listens on its port."""
+    """Run a server while the context lasts; it is ready when its port accepts connections."""
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
             give_up = time.monotonic() + 60
@@ -309,7 +309,7 @@ def serving(command: Sequence[str | Path], port: int, log: Path) -> Iterator[sub
 
 @contextmanager
 def mosquitto(folder: Path, more: Sequence[str] = ("allow_anonymous true",)) -> Iterator[tuple[str, Any]]:
-    """Run an MQTT broker of its own; yields its address and its process."""
+    """Run a new MQTT broker; yield its address and its process."""
     port = free_port()
     lines = [f"listener {port} 127.0.0.1", "set_tcp_nodelay true", "user root", *more]
     settings = folder / "mosquitto.conf"

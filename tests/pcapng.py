@@ -10,7 +10,7 @@ RAW_IP = 101
 
 @dataclass
 class Packet:
-    """A packet: its time in units of its interface, its whole length, and of raw IP the headers of IPv4 and UDP."""
+    """A packet: its time in units of its interface, its original length, and raw IP's IPv4 and UDP headers."""
 
     time: int
     length: int
@@ -21,7 +21,7 @@ class Packet:
 
 @dataclass
 class Capture:
-    """What a file holds."""
+    """The content of a capture file."""
 
     comments: list[str] = field(default_factory=list)
     application: str = ""
@@ -31,7 +31,7 @@ class Capture:
 
 
 def read(path: Path) -> Capture:
-    """Read a file of one section, little-endian; any mistake in it is an AssertionError."""
+    """Read a little-endian file of one section; assert that it is valid."""
     data, found, place = path.read_bytes(), Capture(), 0
     while place < len(data):
         kind, length = struct.unpack_from("<II", data, place)

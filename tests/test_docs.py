@@ -1,4 +1,4 @@
-"""The README and the docs: every Python block runs and prints what the block after it shows; links and lists hold."""
+"""The README and the docs: every Python block prints the block after it; links and lists are valid."""
 
 import importlib
 import importlib.util
@@ -39,11 +39,11 @@ SLOW = (
     "sites.md",
     "sweeps.md",
 )
-# Its two processes run in real time, and are the simulation if neither is held up for longer than a round.
+# Its two processes run in real time, and equal the simulation if neither is delayed by more than a round.
 _TRIES = {"sockets.md": 3}
-# They write files into the folder where they run.
+# Examples that write files into the current folder.
 WRITES = ("first.md", "faults.md")
-# It opens a pseudo-terminal, which a bare chroot does not have.
+# It opens a pseudo-terminal, which a bare chroot lacks.
 NEEDS_TERMINAL = ("devices.md",)
 # They are imported where anywidget is installed.
 OF_NOTEBOOKS = ("netsim.replay.notebook", "netsim.studies.laboratory.widget")
@@ -74,7 +74,7 @@ def test_examples_run_and_print_what_is_shown(
 
 
 def run_examples(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run a page's blocks, each of which prints the text after it."""
+    """Run a page's blocks, and compare the output of each with the text after it."""
     namespace: dict[str, object] = {"__name__": page.stem}
     printed = ""
     for language, text in BLOCK.findall(page.read_text()):
@@ -87,7 +87,7 @@ def run_examples(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("coder", ["TopK(10)", "Float(32)", "Exact()"])
 def test_the_page_of_coders_adds_up_what_arrives_of_any_coder(coder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of some a plain array arrives, which has no values of its own."""
+    """Some coders deliver a plain array, which has no `values`."""
     page = (ROOT / "docs" / "coders.md").read_text()
     blocks = [text for language, text in BLOCK.findall(page) if language == "python"]
     (given,) = (text for text in blocks if "given = ErrorFeedback(TopK(10))" in text)
@@ -109,7 +109,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def anchor_of(title: str) -> str:
-    """Return what a forge calls a heading."""
+    """Return the anchor that a forge gives a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -154,7 +154,7 @@ def test_a_name_of_netsims_in_a_docstring_or_a_page_is_one(of_notebooks: bool) -
 
 
 def exists(name: str) -> bool:
-    """Look from attribute to attribute, as a reader's code does, and at last for a module that nothing exports."""
+    """Look up attributes one by one, and finally a module that is not exported."""
     found: Any = netsim
     for part in name.split(".")[1:]:
         inner = f"{getattr(found, '__name__', '')}.{part}"
@@ -217,7 +217,7 @@ echo nor this
 {test}
 ```
 """
-# In place of an environment: a call of its pip or its python is noted.
+# A stand-in for an environment that records calls of pip and python.
 PYTHON = """#!/bin/sh
 mkdir -p .venv/bin
 for name in pip python; do
@@ -229,9 +229,9 @@ done
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
-    """Return what runs .ci/run in a repository of its own: status, what was noted, its errors.
+    """Return the result of .ci/run in a new repository: status, recorded calls, errors.
 
-    Further arguments are the statuses with which its steps end.
+    Further arguments are the exit statuses of its steps.
     """
     if sys.platform == "win32" or not shutil.which("git"):
         pytest.skip("needs git and a POSIX shell")
@@ -245,7 +245,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         room / "tests" / "pythons": '#!/bin/sh\necho "pythons $* in $PWD" >> "$LOG"\nexit ${PYTHONS:-0}\n',
         room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\necho what it says\nexit ${CHECK:-0}\n',
         tools / "python3": PYTHON,
-        # Or it would be installed.
+        # Present, so that it is not installed.
         tools / "mosquitto": "",
         tools / "tshark": "",
         tools / "npm": "",
@@ -254,7 +254,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         path.write_text(text)
         path.chmod(0o755)
     (room / ".gitignore").write_text(".venv/\n")
-    # What somebody installed before.
+    # An existing installation.
     (room / ".venv").mkdir()
     subprocess.run(["git", "init", "-q", room], check=True)
 
@@ -263,7 +263,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         words: Any = {"cwd": room, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
         done = subprocess.run(["bash", ".ci/run"], env=os.environ | {"LOG": str(log), "PATH": path} | statuses, **words)
-        # What runs beside the others prints at the end, also if they fail.
+        # Output of parallel steps is printed at the end, even if they fail.
         noted = log.read_text().splitlines()
         assert ("what it says\n" in done.stdout) == any(line.startswith("check ") for line in noted)
         return done.returncode, noted, done.stderr
@@ -280,12 +280,12 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     names = ("pythons", "pip", "check", "run", "test", "python ")
     pythons, install, check, run, test, slow = (next(each for each in noted if each.startswith(name)) for name in names)
     assert len(noted) == len(names)
-    # The slow tests begin beside README's, the steps of ./check after these.
+    # The slow tests begin beside README's; the steps of ./check follow them.
     assert noted.index(run) < noted.index(install) < min(noted.index(check), noted.index(slow))
     assert noted.index(run) < noted.index(test) < noted.index(check)
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
-    # Nothing was there but what is kept.
+    # Only tracked files are present.
     assert [each and each[3] for each in fresh] == [".ci .gitignore README.md check tests "] * 2
     assert not any(each and str(tmp_path / "room") in each[2] for each in fresh)
     assert pythons == f"pythons --short in {tmp_path / 'room'}"
@@ -316,7 +316,7 @@ def test_ci_fails_where_a_command_of_the_readme_does(
     status, noted, _ = trial(**{"run": "true", "test": "true"} | {fails: "echo it >> $LOG; exit 7"})
     assert status == 7
     assert "it" in noted
-    # What does not run is not tested; of a test that fails the others' findings are told as well.
+    # Broken code is not tested; after a failing test the other results are reported, too.
     assert any(line.startswith("check ") for line in noted) == (fails == "test")
 
 
@@ -337,7 +337,7 @@ def test_ci_fails_where_the_readme_has_no_command(trial: Callable[..., tuple[int
 
 @pytest.fixture
 def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Return what calls tests/pythons in a repository of its own as somebody who is not root: status, all it prints."""
+    """Return the result of tests/pythons in a new repository for a user other than root: status, output."""
     if sys.platform == "win32":
         pytest.skip("needs a POSIX shell")
     tools = tmp_path / "tools"

@@ -1,4 +1,4 @@
-"""The example of docs/grading.md: each submission gets the marks that the page says, and none holds up the others."""
+"""The example of docs/grading.md: each submission gets the stated marks, and none delays the others."""
 
 import asyncio
 import copy
@@ -23,13 +23,13 @@ FOLDER = ROOT / "docs" / "examples" / "grading"
 PAGE = (ROOT / "docs" / "grading.md").read_text()
 MARKS = {name: int(marks) for name, marks in re.findall(r"^\| `([\w/]+)` \| .* \| (\d+) \|$", PAGE, re.MULTILINE)}
 SLOW = sorted(MARKS.keys() - {"reference"})
-# On a system without that timer an endless loop is for grade.py alone to end.
+# Without that timer grade.py alone has to end an endless loop.
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no timer of processor time")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy, as a teacher would make one, in which nothing takes long."""
+    """A teacher's copy, shortened so that nothing takes long."""
     copy = Path(shutil.copytree(FOLDER, tmp_path / "grading"))
     conftest = (copy / "conftest.py").read_text()
     assert "SECONDS = 10\n" in conftest
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def graded(folder: Path, submission: str | Path) -> tuple[dict[str, Any], list[str]]:
-    """Grade one; return what is in results.json, and the lines that were printed."""
+    """Grade one submission; return results.json, and the printed lines."""
     words = ["test_broadcast.py", "--submission", str(submission)]
     code = f"import os, sys, pytest; os.chdir({str(folder)!r}); sys.exit(int(pytest.main({words!r})))"
     _, printed = forked(code)
@@ -120,7 +120,7 @@ class Broadcast(netsim.Agent):
 @pytest.mark.slow
 def test_what_ends_the_process_keeps_what_it_has(folder: Path) -> None:
     good = (folder / "reference" / "broadcast.py").read_text()
-    # Only the last test lets a node begin for a second time.
+    # Only the last test restarts a node.
     again = "        if self.delivered:\n            os._exit(0)\n"
     ending = good.replace("import asyncio\n", "import asyncio\nimport os\n", 1).replace(
         "    def begin(self):\n", f"    def begin(self):\n{again}"
@@ -177,7 +177,7 @@ def test_a_submission_that_sleeps_is_ended(folder: Path) -> None:
     assert "SECONDS = 120\n" in grade
     (folder / "class" / "ann").mkdir(parents=True)
     (folder / "class" / "ann" / "broadcast.py").write_text("import time\ntime.sleep(1000)\n")
-    # Where the machine is too slow to come to the submission, it is given longer.
+    # On a slow machine, longer limits are tried.
     for seconds in (5, 15, 60):
         (folder / "grade.py").write_text(grade.replace("SECONDS = 120\n", f"SECONDS = {seconds}\n"))
         command = [sys.executable, "grade.py", "class", "marks.csv"]
@@ -218,7 +218,7 @@ class Broadcast(netsim.Agent):
             await self.send(frame.sender, "ack")
 """
 BOX = "box().append(self.text)", "box()[0] if box() else None"
-# What is of the module: of isolated agents each has its own.
+# Module state: each isolated agent has its own copy.
 ISOLATED = {
     "a variable of the module": ("BOX = []", "pass", "BOX.append(self.text)", "BOX[0] if BOX else None"),
     "an attribute of the class": ("", "box = []", "self.box.append(self.text)", "self.box[0] if self.box else None"),
@@ -226,9 +226,9 @@ ISOLATED = {
     "a closure": ("def made():\n    found = []\n    return lambda: found\nbox = made()", "pass", *BOX),
     "a cached function": ("import functools\n@functools.cache\ndef box(): return []", "pass", *BOX),
 }
-# A run freezes the objects that were there before it.
+# A run freezes the objects that existed before it.
 HOLDER = "gc.unfreeze() or next((o.text for o in gc.get_objects() if type(o).__name__ == 'Broadcast' and o.text), None)"
-# What isolation does not cover: who uses it to know what it was not told is found out.
+# Not covered by isolation: a submission that uses it to get untold values is detected.
 SHARED = {
     "a module of Python's": ("", "pass", "asyncio.news = self.text", "getattr(asyncio, 'news', None)"),
     "the class Agent": ("", "pass", "netsim.Agent.news = self.text", "getattr(netsim.Agent, 'news', None)"),

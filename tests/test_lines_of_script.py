@@ -1,4 +1,4 @@
-"""The table of docs/lines_of_script.md counts our scripts as they are on the pages."""
+"""The script lengths in docs/lines_of_script.md equal those of the scripts shown on the pages."""
 
 import re
 

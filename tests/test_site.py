@@ -165,7 +165,8 @@ def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     with serving(site) as address:
         yield address
         if "browser" in request.fixturenames:
-            # A page that is still open when its server ends says so, maybe after the next one has been opened.
+            # If a page is still open when its server ends, it reports this, possibly after the next page has been
+            # opened.
             request.getfixturevalue("browser").open("about:blank", ready="1")
 
 

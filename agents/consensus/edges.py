@@ -69,11 +69,11 @@ class EdgeSharing(Sharing):
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
-        # In how many rounds the agent has spoken.
+        # The number of rounds in which the agent has sent.
         self._number = 0
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Send 4ρ θ_i − z_in to each neighbour n, unless censored."""
+        """Send a message to a neighbour; return whether the link accepted it."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):

@@ -57,7 +57,7 @@ class Sharing:
     copies : netsim.core.Copies
         The copies of θ̂_n by neighbour; they start equal to ``own``. They are modified in place.
     spoken : int
-        The number of broadcasts that at least one link accepted.
+        The number of broadcasts accepted by at least one link.
     only_present : bool
         Whether a neighbour counts only if a frame from it arrived in the last round; initially False.
     """

@@ -1,12 +1,12 @@
-"""A function of a kernel's Hilbert space that is kept as an expansion over few points, its dictionary.
+"""A function of a kernel's Hilbert space, represented by an expansion over few points, its dictionary.
 
 f(x) = Σ_n w_n κ(d_n, x). Learning adds points; destructive kernel orthogonal matching pursuit (KOMP with pre-fitting:
 Vincent and Bengio, "Kernel matching pursuit", 2002; Koppel, Paternain, Richard and Ribeiro, "Decentralized online
-learning with kernels", 2018, algorithm 2) takes away those that the function can do without.
+learning with kernels", 2018, algorithm 2) removes points that the function hardly needs.
 
-All that this needs is the inverse P of the kernel matrix K, which is kept up to date. Removing element j of a fitted
-set and fitting the others again changes the weights to w − P_:j w_j/P_jj and costs w_j²/P_jj of squared norm. What is
-fitted is a projection, each on a span within the one before, so the squared errors of successive removals add up.
+Both use the inverse P of the kernel matrix K, which is updated. Removing element j of a fitted set and fitting the
+others again changes the weights to w − P_:j w_j/P_jj and costs w_j²/P_jj of squared norm. Each fit is a projection onto
+a subspace of the previous one, so the squared errors of successive removals add up.
 """
 
 from typing import get_args
@@ -24,27 +24,26 @@ from netsim.util.typing import Array
 SPAN = 1e-6
 """Squared distance from the span of the dictionary, of κ(x, ·) with κ(x, x) = 1, up to which a point x is not added."""
 
-_DRIFT = 1e-9  # largest rounding error of K P k, for columns k of kernel values, with which P is still used
+_DRIFT = 1e-9  # largest rounding error of K P k, for columns k of kernel values, at which P is still used
 _REFINEMENTS = 5
 
 
 class Dictionary:
     """An expansion f(x) = Σ_n w_n κ(d_n, x) over M points, of one value or of C.
 
-    κ(x, x) must be 1, as it is for the kernels of `netsim.agents.maps.features`. A new point that lies, to within
-    rounding, in the span of the others (a duplicate, say) would make K singular. It is not added: the part of its
-    weight that the others can carry goes to them, and the rest, of squared norm at most `SPAN` · ‖w‖², is counted as
-    error.
+    κ(x, x) must be 1, as for the kernels of `netsim.agents.maps.features`. A new point within rounding of the span of
+    the others (a duplicate, for example) would make K singular. It is not added: the others take the representable part
+    of its weight, and the rest, of squared norm at most `SPAN` · ‖w‖², counts as error.
 
-    P follows each addition and removal by an update. How far rounding has carried it from K⁻¹ is measured whenever
-    points are added, and beyond 1e-9 it is computed afresh.
+    P is updated at each addition and removal. Its rounding error is measured whenever points are added, and beyond 1e-9
+    P is recomputed.
 
     Parameters
     ----------
     inputs : int
         Length d of a point.
     classes : int, optional
-        Number C of values, each a function of its own over the same points; by default f(x) is a number.
+        Number C of values of f(x): one function for each value, over the same points; by default f(x) is a number.
     kernel : {"gaussian", "laplacian", "cauchy"}
         The kernel κ, as in `netsim.agents.maps.features.kernel_matrix`.
     sigma : float
@@ -101,7 +100,7 @@ class Dictionary:
         self._weights = factor * self._weights
 
     def add(self, points: Array, weights: Array) -> float:
-        """Add Σ_b v_b κ(x_b, ·) to f; return the squared norm of what could not be added (see the class), summed.
+        """Add Σ_b v_b κ(x_b, ·) to f; return the summed squared norm of the parts not added (see the class).
 
         Parameters
         ----------
@@ -113,14 +112,14 @@ class Dictionary:
         v = weights.reshape(len(points), -1)
         across = kernel_values(self.kernel, self.points, points, self.sigma)
         own = kernel_values(self.kernel, points, points, self.sigma)
-        # What of each new element the old ones can express, and the inner products of what they cannot.
+        # The part of each new element that the old ones can express, and the inner products of the rest.
         expressed, unmet = self._express(across)
-        # In this form an error of ``expressed`` counts only by its square.
+        # In this form an error of ``expressed`` has only a second-order effect.
         left = own - across.T @ expressed - expressed.T @ unmet
         new, rest, factor = _independent(left)
         lost = 0.0
         if len(rest):
-            # The new elements take part in expressing those that are not added.
+            # The added elements also help to express those that are not added.
             share = left[np.ix_(new, rest)]
             if len(new):
                 share = cho_solve((factor, True), share)
@@ -140,7 +139,7 @@ class Dictionary:
         return lost
 
     def prune(self, epsilon: float, lost: float = 0.0) -> float:
-        """Remove in turn the point that matters least, and fit the others again, while the error is at most ε.
+        """Repeatedly remove the least important point, and fit the others again, while the error is at most ε.
 
         Parameters
         ----------
@@ -155,7 +154,7 @@ class Dictionary:
             The squared norm by which f has moved, ``lost`` included: at most ε², or ``lost`` if that is more.
         """
         w = self._weights.copy()
-        # Removed elements stay in place as zeros until the end, with a one on the diagonal.
+        # Removed elements stay as zeros until the end, with a one on the diagonal.
         p = np.array(self.inverse, order="F")
         diagonal = np.einsum("nn->n", p)
         kept = np.ones(len(w), dtype=bool)
@@ -182,15 +181,15 @@ class Dictionary:
         return lost
 
     def _express(self, across: Array) -> tuple[Array, Array]:
-        """Return E that solves K E = ``across``, and what is left of it, ``across`` − K E; both of shape (M, B)."""
+        """Return E that solves K E = ``across``, and the residual ``across`` − K E; both of shape (M, B)."""
         expressed = self.inverse @ across
         unmet = across - self.gram @ expressed
         if np.abs(unmet).max(initial=0.0) > _DRIFT:
-            # In order of arrival no pivot of K is below `SPAN`, so that it can be factored.
+            # In order of arrival no pivot of K is below `SPAN`, so K can be factored.
             self.inverse = cho_solve(cho_factor(self.gram, lower=True), np.eye(len(self.gram)))
             expressed = self.inverse @ across
             unmet = across - self.gram @ expressed
-        # Where K is nearly singular, the best inverse leaves more than that; each turn takes most of it away.
+        # If K is nearly singular, even the best inverse leaves a larger residual; each refinement removes most of it.
         for _ in range(_REFINEMENTS):
             if np.abs(unmet).max(initial=0.0) <= _DRIFT:
                 break
@@ -200,12 +199,12 @@ class Dictionary:
 
 
 def _independent(left: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Choose, largest remainder first, the elements that no others can express to within `SPAN`.
+    """Choose, largest remainder first, the elements that the others cannot express to within `SPAN`.
 
-    From the inner products of the elements, shape (B, B), it returns the numbers of those chosen, in the order of
-    choice, those of the others, and the Cholesky factor, lower, of the inner products of those chosen.
+    From the inner products of the elements, shape (B, B), it returns the indices of the chosen ones in order of choice,
+    those of the others, and the lower Cholesky factor of the chosen ones' inner products.
     """
-    # LAPACK holds every pivot but the first, the largest element of all, against the tolerance.
+    # LAPACK compares every pivot with the tolerance except the first, the largest element.
     factor, pivots, rank, _ = dpstrf(left, tol=SPAN, lower=1)
     if left.max(initial=0.0) <= SPAN:
         rank = 0

@@ -1,12 +1,12 @@
 """The greedy projected penalty method: online kernel learning by agents that compare values, not models.
 
 A. Koppel, S. Paternain, C. Richard and A. Ribeiro, "Decentralized online learning with kernels", IEEE Transactions on
-Signal Processing, 2018. Each agent has a function f_i over a dictionary of its own (`netsim.agents.greedy.dictionary`),
-and at a sample (x, y) of its stream the cost
+Signal Processing, 2018. Each agent has a function f_i over its own dictionary (`netsim.agents.greedy.dictionary`), and
+at a sample (x, y) of its stream the cost
 
     ℓ(f_i(x), y) + (λ/2)‖f_i‖² + (c/2) Σ_{j ∈ N_i} ‖f_i(x) − f_j(x)‖².
 
-So it asks its neighbours what they think of x. These requests carry raw inputs, and are counted as such.
+For this, it requests its neighbours' predictions at x. These requests carry raw inputs, and are counted as raw data.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Batches = Iterator[tuple[Array, NDArray[Any]]]
 """An agent's stream of mini-batches: inputs of shape (B, d), and targets of shape (B,)."""
 
 
-_DIVERGED = 1e100  # its square is still a number
+_DIVERGED = 1e100  # its square is still finite
 
 
 class Penalty(Protocol):
@@ -44,7 +44,7 @@ class Penalty(Protocol):
 
 @dataclass(frozen=True)
 class ConstantPenalty:
-    """The same c ≥ 0 always. It is up to the user that η·c·d_i stays below 1."""
+    """A constant c ≥ 0; the user must keep η·c·d_i below 1."""
 
     c: float
 
@@ -60,9 +60,9 @@ class ConstantPenalty:
 class DoublingPenalty:
     """c doubles after every ``every`` samples, until η·c·d_i reaches a limit.
 
-    Where all neighbours' values are averaged with the own one, a step multiplies the differences by 1 − s(1 − ν), with
-    s = η·c·d_i and ν in [−1, 1] an eigenvalue of the graph's random walk: from s = 1 on it diverges on some graphs, and
-    up to s = 1/2 it does not overshoot on any. (The paper doubles without end, which diverges.)
+    A step multiplies the differences between agents by 1 − s(1 − ν), with s = η·c·d_i and ν in [−1, 1] an eigenvalue of
+    the graph's random walk: for s ≥ 1 it diverges on some graphs, and for s ≤ 1/2 it overshoots on none. (The paper
+    doubles without end, which diverges.)
 
     Parameters
     ----------
@@ -93,22 +93,22 @@ class DoublingPenalty:
 class GreedyPenalty(Cited, netsim.Agent):
     """One agent of the greedy projected penalty method (algorithm 1 of the paper).
 
-    In each round it takes a mini-batch of B samples, asks each neighbour j for f_j at its B inputs in one message, and
-    when the round has closed makes a step of stochastic gradient descent in the kernel's space,
+    In each round it takes a mini-batch of B samples, requests each neighbour j's f_j at its B inputs in one message,
+    and after the round's close makes a step of stochastic gradient descent in the kernel's space,
 
         f̃ = (1 − ηλ) f_i − (η/B) Σ_b [ℓ'(f_i(x_b), y_b) + c Σ_j (f_i(x_b) − f_j(x_b))] κ(x_b, ·),
 
     then prunes the dictionary as far as ‖f̃ − f_i‖ ≤ ε = P·η^{3/2} allows. The gradient is the mini-batch's *mean*, so
-    that η and P mean the same for any B. Values that are asked for in a round are those of models from before its step.
+    η and P mean the same for any B. Values requested in a round are those of models before its step.
 
-    The gradient is the paper's (eq. 14), without the terms c (f_i(x) − f_j(x)) κ(x, ·) at the neighbours' samples x. So
-    where all agents' inputs have one distribution, the method minimises the penalised cost with c/2 in place of c.
-    Elsewhere it ends where the mean of its steps vanishes, which is no minimum of the penalised cost for any c
-    (`netsim.agents.theory.penalty`).
+    The gradient is the paper's (eq. 14), without the terms c (f_i(x) − f_j(x)) κ(x, ·) at the neighbours' samples x. If
+    all agents' inputs have one distribution, the method therefore minimises the penalised cost with c/2 in place of c.
+    Otherwise it converges to the point where the mean of its steps vanishes, which does not minimise the penalised cost
+    for any c (`netsim.agents.theory.penalty`).
 
-    A neighbour whose reply did not come before the round closed is left out of the sum and counted. Nothing is scaled
-    up for it: with fewer replies the pull towards the others is weaker, as the penalty says of those that came. A
-    request and its reply take two latencies: in a shorter round everything is missing.
+    A neighbour whose reply did not arrive before the round's close is left out of the sum and counted. The sum is not
+    rescaled: with fewer replies the pull towards the neighbours is weaker. A request and its reply take two latencies;
+    in a shorter round all replies are missing.
 
     Parameters
     ----------
@@ -138,21 +138,21 @@ class GreedyPenalty(Cited, netsim.Agent):
     risk : float
         Mean of ℓ over the last mini-batch, predicted before it was learned from.
     disagreement : float
-        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖², before learning. Neighbours whose replies did not
-        come count as the others do on average; NaN if none came.
+        Mean over the last mini-batch of Σ_j ‖f_i(x_b) − f_j(x_b)‖², before learning. A neighbour without a reply counts
+        as the average of the others; NaN without any reply.
 
     Raises
     ------
     BadInput
-        For an argument outside its range, or a loss of another number of classes than the model's values. In a run,
-        for a stream that ended, or a mini-batch whose shapes or targets do not fit.
+        For an argument outside its range, or a loss whose number of classes differs from the model's. During a run: if
+        the stream ends, or a mini-batch has wrong shapes or targets.
     NetsimError
         In a run, if the model grows without bound.
     """
 
     paper = papers.KOPPEL
     theorems = (PenaltyBounds(),)
-    # It asks neighbours, who answer.
+    # It sends requests to its neighbours, which reply.
     needs_links_both_ways = True
     model: Dictionary
     batches: Batches
@@ -196,7 +196,7 @@ class GreedyPenalty(Cited, netsim.Agent):
         return self.model(frame.payload)
 
     async def _ask_neighbors(self, x: Array) -> list[Array]:
-        """Ask every neighbour at once, wait until the round closes, and return the replies that came."""
+        """Send a request to every neighbour, wait until the round closes, and return the replies."""
         asked = [
             asyncio.ensure_future(self.request(neighbor, "values", x, raw_data=True)) for neighbor in self.neighbors
         ]
@@ -229,7 +229,7 @@ class GreedyPenalty(Cited, netsim.Agent):
         self.samples += len(x)
 
     def _disagreement(self, apart: list[Array]) -> float:
-        """Return the mean over the mini-batch of Σ_j ‖f_i − f_j‖², as many neighbours as there are."""
+        """Return the mini-batch's mean of Σ_j ‖f_i − f_j‖², extrapolated to all neighbours."""
         if not apart:
             return math.nan if self.neighbors else 0.0
         squares = [float(np.vdot(each, each)) / len(each) for each in apart]

@@ -1,1 +1,1 @@
-"""Feature maps of inputs: random Fourier features, deep ones, and the bandwidths that suit the data."""
+"""Feature maps of inputs: random Fourier features, deep maps, and bandwidths fitted to the data."""

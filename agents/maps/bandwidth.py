@@ -23,7 +23,7 @@ _MOST_POINTS = 1000
 def median_distance(x: ArrayLike, *, seed: int = 0) -> float:
     """Return the median distance between points, a usual first choice of a Gaussian kernel's bandwidth.
 
-    Of more than 1000 points, 1000 drawn at random stand for all.
+    For more than 1000 points, 1000 drawn at random are used.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def median_distance(x: ArrayLike, *, seed: int = 0) -> float:
     median = float(np.median(pdist(rng.permutation(points)[:_MOST_POINTS])))
     if median:
         return median
-    # Where most points are alike, the others tell the scale.
+    # If most points are equal, the distinct ones determine the scale.
     different = np.unique(points, axis=0)
     if len(different) == 1:
         raise check.refuse("x", different[0], "points of which two are different")
@@ -62,7 +62,7 @@ def median_sigmas(
     seed: int = 0,
     medians: dict[Any, float] | None = None,
 ) -> list[float]:
-    """Return a bandwidth for each layer of a deep map: the median distance of what goes into the layer.
+    """Return a bandwidth for each layer of a deep map: the median distance of the layer's inputs.
 
     Parameters
     ----------
@@ -105,20 +105,20 @@ def cross_validated(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Vector:
-    """Return the score of ridge regression on each feature map, with each regulariser, on samples held out in turn.
+    """Return the score of ridge regression for each feature map and regulariser, on held-out samples in turn.
 
     For each fold, (Φᵀ Φ/T + λI) θ = Φᵀy/T on the others; one eigendecomposition serves all λ.
 
     Parameters
     ----------
     maps : sequence of FeatureMap
-        What to choose from: maps of different bandwidths, say.
+        The candidates, such as maps of different bandwidths.
     x, y : arrays of shape (n, d) and (n,) or (n, C)
         Samples; for classes, a column of ±1 for each.
     regularizers : sequence of float
         The λ > 0 to choose from.
     score : callable
-        Of predictions and targets; the smaller, the better.
+        A function of predictions and targets; smaller is better.
     folds : int
         Number of parts, each of which is held out once.
     seed : int
@@ -147,7 +147,7 @@ def cross_validated(
         for part in parts:
             rest = np.setdiff1d(np.arange(count), part)
             kept = features[rest]
-            # Not kept.T @ kept, for which numpy calls another routine, with other roundings.
+            # Not kept.T @ kept, for which numpy calls another routine that rounds differently.
             values, vectors = eigh(kept.T @ features[rest] / len(rest), driver="evd")
             cross = vectors.T @ (kept.T @ targets[rest]) / len(rest)
             held = features[part] @ vectors
@@ -165,5 +165,5 @@ def squared_error(predicted: Vector, y: Vector) -> float:
 
 
 def misclassified(predicted: Vector, y: Vector) -> float:
-    """Return the share of samples, rows, whose largest prediction is not that of their class."""
+    """Return the share of samples (rows) whose largest prediction is not that of their class."""
     return float(np.mean(predicted.argmax(axis=1) != y.argmax(axis=1)))

@@ -1,7 +1,7 @@
-"""Deep feature maps: random Fourier maps of random Fourier maps, of which only the last, linear layer learns.
+"""Deep feature maps: random Fourier maps of random Fourier maps, with only a linear last layer learned.
 
-DKL is the composition of the layers, DKL-MLP the features of every layer side by side (P. Xu's dissertation, eqs. 5.9
-and 5.10). Both are feature maps like any other, so every algorithm that learns on random features learns on them.
+DKL is the composition of the layers, DKL-MLP the concatenation of the features of every layer (P. Xu's dissertation,
+eqs. 5.9 and 5.10). Both are ordinary feature maps, so every algorithm on random features accepts them.
 """
 
 import itertools
@@ -54,7 +54,7 @@ class Deep:
 
 
 class MultiPath(Deep):
-    """DKL-MLP: the features of every layer side by side, deepest first: [φ_M∘…∘φ_1; …; φ_2∘φ_1; φ_1] (eq. 5.10).
+    """DKL-MLP: the concatenated features of all layers, deepest first: [φ_M∘…∘φ_1; …; φ_2∘φ_1; φ_1] (eq. 5.10).
 
     Its kernel is the sum of the layers' kernels. Parameters, attributes and errors are those of `Deep`.
     """
@@ -79,7 +79,7 @@ MAPS = ("RF-KL", "DKL", "DKL-MLP")
 def composed(name: str, layers: Sequence[FeatureMap]) -> FeatureMap:
     """Return the first layer alone ("RF-KL"), the layers' `Deep` ("DKL") or `MultiPath` map ("DKL-MLP").
 
-    Raises BadInput for another name, and as `Deep` does.
+    Raises BadInput for another name, or for arguments invalid for `Deep`.
     """
     check.one_of("map", name, MAPS)
     deep = MultiPath(layers) if name == "DKL-MLP" else Deep(layers)
@@ -98,7 +98,7 @@ def fourier_layers(
 ) -> list[RandomFourier]:
     """Return random Fourier layers for `Deep` or `MultiPath`, all from one seed.
 
-    The first layer is ``RandomFourier(inputs, widths[0], …, seed=seed)``; a layer does not depend on those after it.
+    The first layer is ``RandomFourier(inputs, widths[0], …, seed=seed)``; a layer does not depend on later ones.
 
     Parameters
     ----------
@@ -107,8 +107,9 @@ def fourier_layers(
     widths : sequence of int
         Frequencies of each layer.
     sigmas : sequence of float
-        Bandwidth of each layer, in the units of what goes into it. Features have length about 1, so that their
-        distances are at most about 1.4: a later layer wants a bandwidth of that order (`netsim.agents.maps.bandwidth`).
+        Bandwidth of each layer, in the units of the layer's inputs. Features have length about 1, so that their
+        distances are at most about 1.4: the bandwidths of later layers should be of this order
+        (`netsim.agents.maps.bandwidth`).
     kernels : {"gaussian", "laplacian", "cauchy"} or a sequence of these
         Kernel of all layers, or of each.
     form, orthogonal

@@ -183,18 +183,18 @@ def kernel_values(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64]
 
 
 def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw rows that are standard normal each, and orthogonal within each block of ``width`` rows."""
+    """Return the result of `kernel_matrix` for arguments that are already checked."""
     count, width = shape
     blocks = -(-count // width)
     q, r = np.linalg.qr(rng.standard_normal((blocks, width, width)))
-    # Signs from the diagonal of R make Q uniform over the orthogonal group, whatever convention the QR has.
+    # Draw rows with standard normal distribution that are orthogonal within each block of ``width`` rows.
     rows = (q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]).reshape(-1, width)[:count]
     lengths = np.sqrt(rng.chisquare(width, count))
     return np.asarray(rows * lengths[:, None], dtype=np.float64)
 
 
 def _points(name: str, value: Any, width: int | None = None) -> NDArray[np.float64]:
-    """Return ``value`` as a finite array of rows, ``width`` wide where that is given."""
+    """Signs from the diagonal of R make Q uniform over the orthogonal group, whatever sign convention the QR has."""
     array = check.finite_array(name, value)
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         allowed = f"(n, {'d' if width is None else width})"

@@ -1,4 +1,4 @@
-"""The features of several maps in one vector."""
+"""Concatenate the features of several maps."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from netsim.util import check
 
 
 class SideBySide:
-    """The features of several maps, one for each kernel, in one vector: z(x) = [z_1(x), …, z_P(x)].
+    """The concatenated features of several maps, one for each kernel: z(x) = [z_1(x), …, z_P(x)].
 
     Parameters
     ----------

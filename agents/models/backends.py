@@ -1,4 +1,4 @@
-"""Libraries that compute what a model asks for, on the CPU: numpy, PyTorch, JAX; imported only when asked for."""
+"""Array libraries for models, on the CPU: numpy, PyTorch, JAX, imported only when used."""
 
 import importlib
 import importlib.util
@@ -32,16 +32,16 @@ class Backend:
         self.name, self.xp = name, xp
 
     def array(self, values: Any) -> Any:
-        """Return a numpy array as one of the library, of the same dtype."""
+        """Return a numpy array as the library's, with the same dtype."""
         return self.xp.asarray(values)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of ``xp`` and arrays as one of arrays, as fast as the library can make it."""
+        """Return a function of ``xp`` and arrays, compiled by the library where possible, as a function of arrays."""
         return partial(function, self.xp)
 
 
 class _JAX(Backend):
-    """JAX on the CPU, whose functions are compiled; with float64, which JAX by itself would make float32."""
+    """JAX on the CPU with compiled functions, and with float64, which JAX converts to float32 by default."""
 
     def __init__(self) -> None:
         super().__init__("jax", importlib.import_module("jax.numpy"))
@@ -50,7 +50,7 @@ class _JAX(Backend):
             self._device = self._jax.devices("cpu")[0]
 
     def _double(self) -> AbstractContextManager[Any]:
-        """Return a context in which JAX keeps float64; outside of it a program's JAX is as the program set it."""
+        """Return a context in which JAX keeps float64; outside it, JAX keeps the program's setting."""
         found: AbstractContextManager[Any] = self._jax.enable_x64(True)
         return found
 
@@ -70,10 +70,10 @@ class _JAX(Backend):
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let JAX, if it starts in this context, compute in one thread, as netsim's studies let BLAS.
+    """Make JAX, if it starts inside this context, compute in one thread, as netsim's studies do with BLAS.
 
-    With several, the order of its sums, and so the last digits, would depend on how many cores a machine has. JAX reads
-    the number from this variable of the environment when it starts, and never again.
+    With several threads, the order of sums, and so the last digits, would depend on the machine's number of cores. JAX
+    reads the number from this environment variable only once, at its start.
     """
     before = os.environ.get("NPROC")
     os.environ["NPROC"] = "1"
@@ -91,16 +91,16 @@ _NEEDS = {"torch": ("torch", "array_api_compat"), "jax": ("jax",)}
 
 @cache
 def backend(name: str) -> Backend:
-    """Return a library by its name; raises BadInput for an unknown one, or one that is not installed."""
+    """Return a library by name; raises BadInput if it is unknown or not installed."""
     check.one_of("backend", name, BACKENDS)
     for needed in _NEEDS.get(name, ()):
         check.installed(f"backend = {name!r}", needed, name)
     if name == "jax":
         return _JAX()
-    # PyTorch's own names and arguments differ from the standard's here and there.
+    # Some of PyTorch's names and arguments differ from the standard's.
     return Backend(name, np if name == "numpy" else importlib.import_module("array_api_compat.torch"))
 
 
 def as_numpy(values: Any) -> Array:
-    """Return an array of any of the libraries as one of numpy, in float64."""
+    """Return any library's array as a numpy array of float64."""
     return np.asarray(values, dtype=np.float64)

@@ -1,6 +1,6 @@
 """Networks of layers: softmax regression, multilayer perceptrons, convolutional and semi-random networks.
 
-Their parameters are named tensors, and one flat vector for all who share them.
+The parameters are named tensors, and also one flat vector, which the agents exchange.
 """
 
 import math
@@ -21,10 +21,10 @@ from netsim.util.typing import Array
 
 @dataclass(frozen=True)
 class Layered:
-    """A network: layers one after the other, whose last values are the scores of the classes, or predictions.
+    """A network: a sequence of layers, whose last values are the scores of the classes, or predictions.
 
     Its functions take arrays of any library with the array API, and the library's namespace ``xp``. The parameters are
-    a vector; with shape (..., D) they are those of several networks, and so are the scores.
+    a vector; parameters of shape (..., D) are those of several networks, with scores of the same leading shape.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Layered:
     size : int
         Length D of the vector.
     widest : int
-        The most values that a layer has of one sample.
+        The largest number of values that a layer computes from one sample.
 
     Raises
     ------
@@ -73,12 +73,12 @@ class Layered:
 
     @property
     def widest(self) -> int:
-        """The most values that a layer has of one sample."""
+        """The largest number of values of a layer for one sample."""
         return max(max(layer.inputs, layer.outputs) for layer in self.layers)
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the tensors by name, in their order."""
+        """For each layer its parameters: name, first and last index in the vector, shape."""
         return {f"{n}.{name}": shape for n, layer in enumerate(self.layers) for name, shape in layer.shapes.items()}
 
     @cached_property
@@ -101,7 +101,7 @@ class Layered:
     def start(self, seed: int) -> Array:
         """Return parameters to start from, shape (D,), drawn from a stream of the seed.
 
-        Each layer starts as it says, but the last one at zero: all classes are as likely.
+        Each layer initialises its parameters, except the last one, which is zero: all classes are equally likely.
         """
         rng = draws.generator(check.integer("seed", seed, low=0), "model", "start")
         parts = [layer.start(rng) for layer in self.layers]
@@ -109,7 +109,7 @@ class Layered:
         return np.concatenate([tensor.ravel() for own in parts for tensor in own.values()])
 
     def tensors(self, vector: Array) -> dict[str, Array]:
-        """Return the parts of a vector, shape (..., D), as tensors by name: views of it."""
+        """Return the parts of a vector, shape (..., D), as named tensors, which are views of it."""
         parts = self._split(np, vector)
         return {f"{number}.{name}": tensor for number, own in enumerate(parts) for name, tensor in own.items()}
 
@@ -207,7 +207,7 @@ def cnn(side: int, classes: int, *, filters: Sequence[int] = (8, 16), channels: 
 def semi_random(features: Sequence[RandomFourier], outputs: int, *, squared: bool = False) -> Layered:
     """Return a deep semi-random network: f(x) = θᵀ w_M, with the layers of `SemiRandom` (dissertation, section 5.7).
 
-    It has d L_1 + L_1 L_2 + … + L_M C parameters, and no offsets. The layers may be those of DKL
+    It has d L_1 + L_1 L_2 + … + L_M C parameters, and no biases. The layers may be those of DKL
     (`netsim.agents.maps.deep.fourier_layers`).
 
     Parameters

@@ -1,9 +1,8 @@
-"""Layers of a network with their gradients by backpropagation, in functions of the array API standard only.
+"""Layers of a network with gradients by backpropagation, using only functions of the array API standard.
 
 Arrays may be of any library that the standard covers; ``xp`` is its namespace. Nothing is changed in place. Between
 layers a sample is a row: an array of shape (n, width), in which an image is flattened row by row with its channels
-innermost. Parameters may have leading axes, the same for all, such as one for the agents: then so has what `forward`
-returns.
+innermost. Parameters may share leading axes, such as one for the agents; the result of `forward` then has them, too.
 """
 
 import math
@@ -46,7 +45,7 @@ class Layer:
         return {}
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the layer's values, shape (..., n, outputs), and what `slopes` and `back` need besides."""
+        """Return the layer's values, shape (..., n, outputs), and further values for `slopes` and `back`."""
         raise NotImplementedError
 
     def slopes(self, xp: Any, kept: Tensor, above: Tensor) -> dict[str, Tensor]:
@@ -100,7 +99,7 @@ class ReLU(Layer):
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
-        """As many as inputs."""
+        """The number of inputs."""
         return self.inputs
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,15 +120,15 @@ class _OfImages(Layer):
 
     @property
     def inputs(self) -> int:  # type: ignore[override]
-        """All values of an image."""
+        """The number of values of an image."""
         return self.side * self.side * self.channels
 
 
 @dataclass(frozen=True)
 class Convolution(_OfImages):
-    """A convolution of square images of side × side pixels, which keeps their size: zeros surround them.
+    """A convolution of square images of side × side pixels, padded with zeros to keep their size.
 
-    As is usual, it is a correlation: y[i, j, c] = Σ_{a, b, d} x[i + a − k/2, j + b − k/2, d] w[a, b, d, c] + b[c].
+    As usual, it is a correlation: y[i, j, c] = Σ_{a, b, d} x[i + a − k/2, j + b − k/2, d] w[a, b, d, c] + b[c].
 
     Attributes
     ----------
@@ -150,7 +149,7 @@ class Convolution(_OfImages):
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
-        """All values of a filtered image."""
+        """The number of values of a filtered image."""
         return self.side * self.side * self.filters
 
     @property
@@ -197,15 +196,15 @@ class Convolution(_OfImages):
 
 @dataclass(frozen=True)
 class MeanPool(_OfImages):
-    """Means of 2 × 2 pixels of square images of side × side; the last row and column of an odd side are left out."""
+    """Means of 2 × 2 pixels of square images of side × side; an odd side loses its last row and column."""
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
-        """A quarter of them."""
+        """A quarter of the inputs."""
         return (self.side // 2) ** 2 * self.channels
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the means; nothing else is needed."""
+        """Return the means; the gradient needs no other values."""
         lead, even = samples.shape[:-1], self.side - self.side % 2
         images = xp.reshape(samples, (*lead, self.side, self.side, self.channels))
         rows = images[..., 0:even:2, :, :] + images[..., 1:even:2, :, :]
@@ -213,7 +212,7 @@ class MeanPool(_OfImages):
         return xp.reshape(means, (*lead, self.outputs)), None
 
     def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
-        """Return a quarter of g for each of the four pixels, 0 for what was left out."""
+        """Return a quarter of g for each of the four pixels, and 0 for pixels left out."""
         half, count = self.side // 2, above.shape[-2]
         images = 0.25 * xp.reshape(above, (count, half, half, self.channels))
         images = xp.repeat(xp.repeat(images, 2, axis=1), 2, axis=2)
@@ -227,12 +226,12 @@ class MeanPool(_OfImages):
 
 @dataclass(frozen=True)
 class SemiRandom(Layer):
-    """r_l = √(2/L) cos(R r_{l−1} + b), which is fixed, and w_l = r_l ⊙ (Wᵀ w_{l−1}), of which W is learned.
+    """The fixed r_l = √(2/L) cos(R r_{l−1} + b), and w_l = r_l ⊙ (Wᵀ w_{l−1}) with a learned W.
 
     A layer of a deep semi-random network (Kawaguchi, Xie and Song 2018; P. Xu's dissertation, section 5.7, "Deep-semi",
-    which has these features of a Gaussian kernel in place of the original's steps). r_l is what a layer of DKL is
-    (eq. 5.9), and lets through more or less of what is learned. A sample is r_{l−1} and w_{l−1} side by side; at the
-    first layer it is the raw input, r_0 = w_0 = x.
+    which has these features of a Gaussian kernel in place of the original's steps). r_l is a layer of DKL (eq. 5.9),
+    and gates the learned values. A sample is the concatenation of r_{l−1} and w_{l−1}; at the first layer it is the raw
+    input, r_0 = w_0 = x.
 
     W starts standard normal: then ‖w_l‖² is on average that of w_{l−1}, because features have squares of mean 1/L.
 

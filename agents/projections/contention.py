@@ -1,4 +1,4 @@
-"""Turns by contention: an agent whose timer fires claims its neighbourhood, and has its turn if all of it agrees."""
+"""Turns by contention: when its timer fires, an agent claims its neighbourhood, and acts if all agree."""
 
 import asyncio
 from functools import partial
@@ -12,17 +12,16 @@ from netsim.util.typing import Vector
 
 
 class Contention(Projector):
-    """Each agent draws an exponential timer; when it fires it asks every sharer for its grant, and acts if all agree.
+    """An agent with an exponential timer; when it fires it requests grants of all sharers, and acts if all agree.
 
-    A sharer agrees at once unless it is claiming itself or has granted another; it takes no turn until the grant ends,
-    which it does with the new values or with a release. So of agents that share an example never two act at a time,
-    whatever the links do. No agent waits while it holds back others but for the delivery of its own messages, each
-    repeated until it is answered, so there is no deadlock; after each refusal an agent pauses twice as long on average,
-    up to 8-fold.
+    A sharer agrees at once unless it is claiming itself or has granted another claim; it takes no turn until the grant
+    ends, with the new values or a release. So of agents that share an example never two act at a time, whatever the
+    links do. While an agent holds back others it waits only for the delivery of its own messages, each repeated until
+    it is answered, so there is no deadlock. After each refusal an agent pauses twice as long on average, up to 8-fold.
 
-    A claim has a number, and is decided once: a copy that comes late finds the decision that was taken. ``pause`` is
-    the mean of the timer in seconds: about as long as the turns of all that share an example with the agent take.
-    ``refused`` counts the claims that failed. Other parameters are those of `Projector`; it is always reliable.
+    A claim has a number, and is decided once: a late duplicate gets the same decision. ``pause`` is the mean of the
+    timer in seconds: about the duration of the turns of all agents that share an example with this one. ``refused``
+    counts the failed claims. Other parameters are those of `Projector`; it is always reliable.
     """
 
     def __init__(self, part: Part, sweeps: int, *, pause: float = 1.0, **settings: Any) -> None:
@@ -30,22 +29,22 @@ class Contention(Projector):
         self.pause = check.finite("pause", pause, above=0.0)
         self.refused = 0
         self._claiming = False
-        # The claim that was granted: whose, and its number.
+        # The granted claim: its agent, and its number.
         self._granted: tuple[int, int] | None = None
         self._free = asyncio.Event()
         self._free.set()
-        # By sharer, the last of its claims that is decided and done with.
+        # For each sharer, its last claim that is decided and ended.
         self._settled = dict.fromkeys(part.sharers, 0)
 
     async def turns(self) -> None:
-        """Take as many turns as there are sweeps, each after a claim."""
+        """Take a turn for each sweep, each after a claim."""
         with self.at_work():
             await self._contend()
 
     async def _contend(self) -> None:
         mean, number = self.pause, 0
         while self.taken < self.sweeps:
-            # Who has granted a claim draws anew when that ends; an exponential timer has no memory.
+            # After its grant ends the agent draws again; an exponential timer has no memory.
             await self._free.wait()
             await asyncio.sleep(self.rng.exponential(mean))
             if self._granted is not None:
@@ -63,7 +62,7 @@ class Contention(Projector):
                 await self.each(granted, partial(self.tell, kind="release", payload=number))
 
     async def _claim(self, number: int) -> list[int]:
-        """Return the sharers that agree; on a radio none is asked after the first refusal."""
+        """Return the sharers that agree; on a radio no further one is requested after the first refusal."""
         granted: list[int] = []
         refused = False
 
@@ -101,7 +100,7 @@ class Contention(Projector):
         return True
 
     def take(self, sender: int, version: int, values: Vector) -> None:
-        """Take in new values, with which the sender's claim ends."""
+        """Apply new values, with which the sender's claim ends."""
         if version > self.latest[sender] and self._granted is not None and self._granted[0] == sender:
             self._settle()
         super().take(sender, version, values)

@@ -1,8 +1,8 @@
 """Bregman divergences, the losses of kernel regression by successive projections, and projections by Newton's method.
 
 Source: Predd, Kulkarni and Poor 2006, section IV: with Bregman's algorithm the method extends to other losses. A convex
-function φ of one number has the divergence d(z, z') = φ(z) − φ(z') − φ'(z')(z − z') ≥ 0, in general not symmetric. All
-that the method needs of φ follows from its conjugate φ*(u) = max_z uz − φ(z): (φ*)' is the inverse of φ'.
+function φ of one number has the divergence d(z, z') = φ(z) − φ(z') − φ'(z')(z − z') ≥ 0, in general not symmetric. The
+method needs φ only through its conjugate φ*(u) = max_z uz − φ(z): (φ*)' is the inverse of φ'.
 """
 
 from typing import ClassVar, Protocol
@@ -16,25 +16,25 @@ from netsim.errors import BadInput
 from netsim.util.typing import Array, Matrix, Vector
 
 _STEPS = 200
-_GOOD, _BEST = 1e-9, 1e-13  # of the largest of the numbers whose sum the gradient is
-_LARGEST = 1e-6  # of the largest z
-_ROUNDING = 1e-14  # of the numbers whose sum a value is
+_GOOD, _BEST = 1e-9, 1e-13  # relative to the largest of the terms whose sum is the gradient
+_LARGEST = 1e-6  # relative to the largest z
+_ROUNDING = 1e-14  # relative to the terms whose sum is a value
 _SHORTEST = 2.0**-60  # share of a step of Newton's
 
 
 class Divergence(Protocol):
-    """A convex function φ of one number. Methods work element by element; u is a value of φ'."""
+    """A convex function φ of a real variable. Methods work element by element; u is a value of φ'."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
 
     @property
     def domain(self) -> str:
         """The numbers inside φ's domain, in words."""
 
     def check_targets(self, y: Array, /) -> None:
-        """Raise BadInput unless all targets are inside φ's domain; at its edge φ' is infinite."""
+        """Raise BadInput unless all targets are inside φ's domain; at the boundary φ' is infinite."""
 
     def between(self, z: Array, other: Array, /) -> Array:
         """Return d(z, other)."""
@@ -164,9 +164,9 @@ def multipliers(
 ) -> Vector:
     """Return the multipliers μ of a projection: argmin ½ μᵀAμ + bᵀμ + Σ_j φ*(φ'(y_j) − Σ_{l: places_l = j} μ_l).
 
-    This is the dual of min Σ_j d(z_j, y_j) + ½‖f‖² subject to f + b = z at each of ``places``. Its gradient is
-    Aμ + b − z, with z_j = (φ*)'(φ'(y_j) − Σ μ_l). It is convex, and finite everywhere, wherever the domain of φ ends:
-    so Newton's method with halved steps converges from μ = 0. For `HalfSquare` its first step is exact.
+    This is the dual of min Σ_j d(z_j, y_j) + ½‖f‖² subject to f + b = z at each of ``places``. Its gradient is Aμ + b −
+    z, with z_j = (φ*)'(φ'(y_j) − Σ μ_l). It is convex, and finite everywhere even if φ's domain is bounded, so Newton's
+    method with halved steps converges from μ = 0. For `HalfSquare` its first step is exact.
 
     Parameters
     ----------
@@ -202,10 +202,10 @@ def multipliers(
             summed = sizes @ np.abs(found) + np.abs(linear)
             residual, largest = np.abs(gradient).max(), max(summed.max(), np.abs(z).max())
             is_least = residual <= _BEST * largest or before <= residual <= _GOOD * largest
-            # Where no function has values inside the domain, μ grows without end, and z comes ever nearer to its edge.
+            # If no function has values inside the domain, μ grows without bound, and z approaches the boundary.
             if is_least and residual <= _LARGEST * np.abs(z).max():
                 return found + step
-            # Near the minimum values differ by rounding errors only: a rise as small is none.
+            # Near the minimum values differ only by rounding errors, so ignore a rise of that size.
             most = value(found) + _ROUNDING * (np.abs(found) @ summed + np.abs(divergence.conjugate(u)).sum())
             fall, share = 1e-4 * float(gradient @ step), 1.0
             while share > _SHORTEST and not value(found + share * step) <= most + share * fall:
@@ -220,5 +220,5 @@ def _solved(matrix: Matrix, right: Vector) -> Vector:
     try:
         return np.asarray(cho_solve(cho_factor(matrix), right), dtype=np.float64)
     except LinAlgError:
-        # Constraints depend on one another: a linear kernel, or examples that several agents share.
+        # Constraints may be dependent, for a linear kernel or for examples that several agents share.
         return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0], dtype=np.float64)

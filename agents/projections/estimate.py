@@ -1,4 +1,4 @@
-"""Kernel regression among agents that read overlapping examples: the problem, one agent's part in it, and its limit.
+"""Kernel regression with overlapping examples: the problem, one agent's part of it, and its limit.
 
 Source: Predd, Kulkarni and Poor, "Distributed kernel regression: an algorithm for training collaboratively", 2006.
 Agent i reads the examples S_i and learns a function f_i of a reproducing kernel Hilbert space H; example j has one
@@ -6,8 +6,8 @@ message value z_j, at first its target y_j. Training solves the relaxed problem 
 
     min Σ_j (z_j − y_j)² + Σ_i λ_i ‖f_i‖²   with f_i(x_j) = z_j for every i and every j in S_i,
 
-by projecting (z, f_1, …, f_m) orthogonally onto one agent's constraints after another, from (y, 0, …, 0). The agents
-that do so on a network are in `netsim.agents.projections.projector` and `netsim.agents.projections.contention`.
+by projecting (z, f_1, …, f_m) orthogonally onto one agent's constraints after another, from (y, 0, …, 0). The network's
+agents that do this are in `netsim.agents.projections.projector` and `netsim.agents.projections.contention`.
 
 With another loss, a Bregman divergence d in place of the square (section IV), the problem is
 
@@ -114,7 +114,7 @@ class Ensemble:
 
     @cached_property
     def sharers(self) -> "nx.Graph[int]":
-        """The graph of agents, joined where they share an example: those that must not take a turn together."""
+        """The graph of agents, with an edge between two that share an example, and so must not act at the same time."""
         graph: nx.Graph[int] = nx.empty_graph(len(self))
         readers: list[list[int]] = [[] for _ in self.inputs]
         for agent, own in enumerate(self.access):
@@ -128,7 +128,7 @@ class Ensemble:
         return np.intersect1d(self.access[agent], self.access[other], assume_unique=True)
 
     def on_air(self, agent: int) -> Places:
-        """Return the examples of an agent that any other agent reads, ascending."""
+        """Return an agent's examples that any other agent reads, ascending."""
         own = self.access[agent]
         return own[self.readers[own] > 1]
 
@@ -139,16 +139,16 @@ class Ensemble:
 
 
 class Part:
-    """What one agent knows at the start: its examples, and which of them it shares with whom.
+    """One agent's initial information: its examples, and which of them it shares with each other agent.
 
-    Both ends of a link know which examples they share, and take their values in ascending order of the examples'
-    numbers, so that values travel without indices. On a radio an agent broadcasts the values of all examples that
-    any other agent shares with it; a receiver knows which of these it reads itself.
+    Both ends of a link know their common examples, and send their values in ascending order of the examples' numbers,
+    without indices. On a radio an agent broadcasts the values of all examples that any other agent shares with it; each
+    receiver knows which of them it reads itself.
 
     ``inputs``, ``targets``, ``gram``, ``regularizer`` and ``divergence`` are x_j (one a row) and y_j for j in S_i, K_i,
-    λ_i, and the loss; ``sharers`` the agents with which it shares an example. By sharer there are places in S_i:
-    ``to_send`` of the values that it is sent (on a radio the same for all), ``in_common`` of what they share; and
-    ``in_message`` the places of these in a message from there.
+    λ_i, and the loss; ``sharers`` are the agents with which it shares an example. Keyed by sharer, there are indices
+    into S_i: ``to_send`` for the values sent to it (on a radio the same for all), ``in_common`` for the common
+    examples; and ``in_message`` holds the indices of the latter in a message from it.
     """
 
     def __init__(self, ensemble: Ensemble, agent: int, radio: bool = False) -> None:
@@ -195,7 +195,7 @@ class Estimate:
         every, scaled = np.arange(len(z)), self._gram / self._regularizer
         mu = divergences.multipliers(self._divergence, scaled, before, every, z)
         self.coefficients = self.coefficients + mu / self._regularizer
-        # These are f_i(x_j) to rounding errors, and inside the domain of φ whatever these are.
+        # These equal f_i(x_j) up to rounding, and always lie inside the domain of φ.
         return self._divergence.inverse(self._divergence.slope(z) - mu)
 
 
@@ -208,15 +208,15 @@ class State:
 
 
 def limit(ensemble: Ensemble) -> State:
-    """Return the solution of the relaxed problem (7), to which every order of turns leads.
+    """Return the solution of the relaxed problem (7), the limit for every order of turns.
 
     With a multiplier μ_ij for each constraint f_i(x_j) = z_j, the solution is z_j = y_j − Σ_i μ_ij and
     f_i = Σ_j (μ_ij/λ_i) k(·, x_j), where
 
         (K_i μ_i)_j / λ_i + Σ_k μ_kj = y_j   for every i and every j in S_i.
 
-    Where constraints depend on one another (a linear kernel, a singular K_i) many μ solve it, all with the same z and
-    f_i. `netsim.agents.projections.multipliers.solve` says how exact they are.
+    If constraints are dependent (a linear kernel, a singular K_i) many μ solve it, all with the same z and f_i.
+    `netsim.agents.projections.multipliers.solve` describes their accuracy.
 
     With another divergence z_j = (φ*)'(φ'(y_j) − Σ_i μ_ij), and the equations (K_i μ_i)_j / λ_i = z_j are solved by
     Newton's method, with one matrix for all constraints.
@@ -245,12 +245,12 @@ def limit(ensemble: Ensemble) -> State:
 
 
 def distance(ensemble: Ensemble, one: State, other: State) -> float:
-    """Return how far two states are apart: √(Σ_j (z_j − z'_j)² + Σ_i λ_i ‖f_i − f'_i‖²). No turn makes it grow."""
+    """Return the distance of two states: √(Σ_j (z_j − z'_j)² + Σ_i λ_i ‖f_i − f'_i‖²). No turn increases it."""
     total = float(np.sum((one.z - other.z) ** 2))
     for gram, weight, c, d in zip(
         ensemble.grams, ensemble.regularizers, one.coefficients, other.coefficients, strict=True
     ):
-        # Rounding may put the norm of next to nothing just below zero.
+        # Rounding may make the square of a tiny norm slightly negative.
         total += float(weight) * max(float((c - d) @ gram @ (c - d)), 0.0)
     return float(np.sqrt(total))
 
@@ -258,15 +258,15 @@ def distance(ensemble: Ensemble, one: State, other: State) -> float:
 def divergence(ensemble: Ensemble, one: State, other: State) -> float:
     """Return Σ_j d(z_j, z'_j) + ½ Σ_i λ_i ‖f_i − f'_i‖², from one state to another.
 
-    No turn makes it grow from the limit, or any state that meets all constraints, to the agents' state. For squares it
-    is half the square of the `distance`.
+    No turn increases the divergence from the limit, or from any state that meets all constraints, to the agents' state.
+    For squares it is half the square of the `distance`.
     """
     functions = 0.5 * distance(ensemble, State(other.z, one.coefficients), other) ** 2
     return functions + float(ensemble.divergence.between(one.z, other.z).sum())
 
 
 def alone(ensemble: Ensemble, agent: int, regularizer: float | None = None) -> Vector:
-    """Return the coefficients of what an agent learns from its own examples only, shape (|S_i|,); λ_i by default."""
+    """Return the coefficients learned from an agent's own examples only, shape (|S_i|,); λ_i by default."""
     weight = float(ensemble.regularizers[agent]) if regularizer is None else regularizer
     return _learned(ensemble, ensemble.grams[agent], weight, ensemble.targets[ensemble.access[agent]])
 
@@ -284,7 +284,7 @@ def _learned(ensemble: Ensemble, gram: Matrix, weight: float, targets: Vector) -
 
 
 def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:
-    """Return the state of the agents 0 … m − 1 on a network: of each z_j the newest of its readers' copies.
+    """Return the state of the agents 0 … m − 1 on a network, with the newest copy of each z_j.
 
     Each agent has ``z`` and ``versions`` of its own examples, and an ``estimate``.
     """
@@ -296,7 +296,7 @@ def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:
 
 
 def _listed(name: str, given: Any, wanted: str) -> list[Any]:
-    """Return what is iterated over as a list that is not empty."""
+    """Return an iterable as a non-empty list."""
     found = list(given) if isinstance(given, Iterable) else []
     if not found:
         raise check.refuse(name, given, wanted)

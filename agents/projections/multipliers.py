@@ -1,10 +1,11 @@
 """The multipliers of the problem that successive projections solve (`netsim.agents.projections.estimate.limit`).
 
-With K_i/λ_i = A_i and E_i what picks the examples S_i out of all n, they solve the symmetric system
+With K_i/λ_i = A_i, and E_i the matrix that selects the examples S_i among all n, they solve the symmetric system
 
     A_i μ_i + E_i Σ_k E_kᵀ μ_k = E_i y   for every i,
 
-of Σ_i |S_i| equations, here by conjugate gradients. Its matrix is never made: only the blocks A_i, and one of n × n.
+of Σ_i |S_i| equations, here by conjugate gradients. Its matrix is never formed, only the blocks A_i and one n × n
+matrix.
 """
 
 from collections.abc import Sequence
@@ -18,14 +19,14 @@ from netsim.util.typing import Matrix, Vector
 
 Places = NDArray[np.intp]
 
-_SHIFT = 1e-12  # of the largest eigenvalue: less is lost in rounding
-_ENOUGH = 1e-12  # of the first residual
+_SHIFT = 1e-12  # relative to the largest eigenvalue; rounding loses more
+_ENOUGH = 1e-12  # relative to the first residual
 _STEPS = 300
-_LARGEST = 2**28  # numbers in all matrices of one kind
+_LARGEST = 2**28  # the numbers in all matrices of one kind
 
 
 def check_size(sizes: Sequence[int], count: int) -> None:
-    """Raise BadInput if the matrices for |S_i| = ``sizes`` and n = ``count`` are too large to be held."""
+    """Raise BadInput if the matrices for |S_i| = ``sizes`` and n = ``count`` do not fit in memory."""
     numbers = max(sum(size**2 for size in sizes), count**2)
     if numbers > _LARGEST:
         raise BadInput(
@@ -37,9 +38,9 @@ def check_size(sizes: Sequence[int], count: int) -> None:
 def solve(blocks: Sequence[Matrix], places: Sequence[Places], targets: Vector) -> list[Vector]:
     """Return the multipliers μ_i of all agents, each of shape (|S_i|,), from the blocks A_i, the places S_i, and y.
 
-    The system may be singular (agents that read the same, a linear kernel): conjugate gradients need no inverse, and
-    what they minimise is the distance of z and all f_i from the solution. A smooth kernel between very many examples is
-    singular but for rounding. The error then is larger than rounding: as large as the steps allowed leave it.
+    The system may be singular (agents with equal examples, a linear kernel): conjugate gradients need no inverse, and
+    minimise the distance of z and all f_i from the solution. A smooth kernel of very many examples is singular up to
+    rounding. The error is then larger than rounding, and limited by the number of steps.
     """
     system = _System(blocks, places, len(targets))
     residual = np.concatenate([targets[own] for own in places])
@@ -55,7 +56,7 @@ def solve(blocks: Sequence[Matrix], places: Sequence[Places], targets: Vector) -
         solution = solution + size / curvature * step
         before, residual = residual, residual - size / curvature * changed
         towards = system.shifted_inverse(residual)
-        # Polak and Ribière's coefficient forgives that the approximate inverse is rounded.
+        # Polak and Ribière's coefficient tolerates the rounding of the approximate inverse.
         step = towards + (residual - before) @ towards / size * step
         size = float(residual @ towards)
         if abs(size) < least:

@@ -1,4 +1,4 @@
-"""The orders in which agents take their turns, and by name the network that each needs and its agents.
+"""The orders in which agents take their turns, with the network and the agents for each, by name.
 
 `Token` (passed round a ring), `Coloured` (in parallel, by colours), `Walk` (a token that wanders at random), and
 `netsim.agents.projections.contention.Contention`, which negotiates turns.
@@ -21,12 +21,11 @@ ORDERS = ("token", "coloured", "random", "contention")
 
 
 class InOrder(Projector):
-    """Base of the fixed orders: agents take turns by rank, those of a lower rank first, again and again.
+    """Base of the fixed orders: agents take turns by rank, lower ranks first, cyclically.
 
-    An agent begins when it has heard of the last turn that each sharer takes before; so whatever the links do, the run
-    is the serial one, and agents of one rank, which must share nothing, go in parallel. ``ranks`` has those of its
-    sharers, all different from its own ``rank`` 0, 1, …, of which there are ``period``. Other parameters are those of
-    `Projector`.
+    An agent begins once it has received each sharer's preceding turn; so for any links the run equals the serial one,
+    and agents of one rank, which must share no example, act in parallel. ``ranks`` holds the sharers' ranks, all
+    different from its own ``rank``; ranks are 0, 1, …, ``period`` − 1. Other parameters are those of `Projector`.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class InOrder(Projector):
         return self.taken * self.period + self.rank
 
     async def all_heard(self) -> None:
-        """Wait until each sharer's last turn before this agent's next has been heard of."""
+        """Wait until each sharer's last turn before this agent's next one has been received."""
         earliest = self.version() - self.period
         while min(self.latest.values(), default=earliest + 1) <= earliest:
             self._news.clear()
@@ -51,17 +50,17 @@ class InOrder(Projector):
 
 
 class Coloured(InOrder):
-    """Agents of one colour take their turns at the same time; ranks are the colours of the graph of sharers."""
+    """Agents of one colour act at the same time; ranks are the colours of the graph of sharers."""
 
     async def turns(self) -> None:
-        """Take each turn as soon as those before it have been heard of."""
+        """Take each turn as soon as all turns before it have been received."""
         while self.taken < self.sweeps:
             await self.all_heard()
             await self.turn()
 
 
 class TokenHolder(Projector):
-    """Base of the agents that pass a token: a message "token" with the number of turns taken so far, of all agents."""
+    """Base of agents that pass a token: a message "token" with the number of all agents' turns so far."""
 
     def __init__(self, part: Part, sweeps: int, **settings: Any) -> None:
         super().__init__(part, sweeps, **settings)
@@ -69,7 +68,7 @@ class TokenHolder(Projector):
         self._last = -1
 
     def receive(self, frame: Frame) -> Any:
-        """Take the token, once."""
+        """Accept the token, once."""
         if frame.kind == "token" and frame.payload > self._last:
             self._last = frame.payload
             self.tokens.put_nowait(frame.payload)
@@ -84,7 +83,7 @@ class Token(TokenHolder, InOrder):
         self.following = following
 
     async def turns(self) -> None:
-        """Take a turn whenever the token comes; the first on the ring has it at first."""
+        """Take a turn whenever the token arrives; the first agent on the ring has it initially."""
         while self.taken < self.sweeps:
             if self.period > 1 and self.version() > 0:
                 await self.tokens.get()
@@ -96,10 +95,10 @@ class Token(TokenHolder, InOrder):
 
 
 class Walk(TokenHolder):
-    """A token that goes to a neighbour at random, until all agents together have taken ``turns_in_all`` turns.
+    """A token that moves to a random neighbour, until all agents together have taken ``turns_in_all`` turns.
 
-    The agent that takes the last one sends "over" to its neighbours, which pass that on; ``first`` has the token at
-    first. Other parameters are those of `Projector`.
+    The agent of the last turn sends "over" to its neighbours, which forward it; ``first`` has the token initially.
+    Other parameters are those of `Projector`.
     """
 
     OVER: ClassVar[int] = -1
@@ -110,13 +109,13 @@ class Walk(TokenHolder):
             self.tokens.put_nowait(0)
 
     def receive(self, frame: Frame) -> Any:
-        """Hear that it is over."""
+        """Handle the message that the run is over."""
         if frame.kind == "over":
             self.tokens.put_nowait(self.OVER)
         return super().receive(frame)
 
     async def turns(self) -> None:
-        """Take a turn whenever the token comes, and send it on."""
+        """Take a turn whenever the token arrives, and forward it."""
         number = await self.tokens.get()
         while 0 <= number < self.sweeps:
             await self.turn()
@@ -139,7 +138,7 @@ class Walk(TokenHolder):
 
 
 def network_graph(ensemble: Ensemble, order: str) -> "nx.Graph[int]":
-    """Return the graph of the agents 0 … m − 1: joined where they share an example and, for the token, on the ring.
+    """Return the graph of the agents 0 … m − 1: edges between sharers and, for the token, along the ring.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""An agent that trains by successive orthogonal projections, whatever the order in which agents take turns.
+"""An agent that trains by successive orthogonal projections, for any order of turns.
 
 In its turn an agent projects (`netsim.agents.projections.estimate.Estimate`) and sends the new values of its examples
-to the agents that share them, and to no other; no input or target ever travels. Agents that share nothing may take
-their turns at the same time: their projections commute. What every order (`netsim.agents.projections.orders`,
-`netsim.agents.projections.contention`) keeps is that an agent has heard all values of the sharers' earlier turns before
-it takes its own, so that each run is a serial one, in some order.
+only to the agents that share them; inputs and targets are never sent. Agents without common examples may act at the
+same time, because their projections commute. In every order (`netsim.agents.projections.orders`,
+`netsim.agents.projections.contention`) an agent acts only after receiving all values of the sharers' earlier turns, so
+that each run equals a serial one.
 """
 
 import asyncio
@@ -27,22 +27,23 @@ from netsim.util.typing import Vector
 
 _TRIES = 2_000
 _LONGEST = 8  # times the first wait, after many tries
-# Bits at most of a frame without values (two lists, four numbers of five bytes, a text of eight), and what values add.
+# The most bits of a frame without values (two lists, four numbers of five bytes, a text of eight), and those that
+# values add.
 _FRAME, _ARRAY = 256, 128
 
 
 class Projector(Cited, netsim.Agent):
-    """Base: one agent's estimate and copies of the message values, and how values reach those who share them.
+    """Base class: the local estimate, copies of the message values, and the exchange of updates with sharers.
 
-    An agent's turns are numbered so that of two turns that set the same value the later has the larger number (its
-    version). It travels with the values, so an old message that comes late, or twice, changes nothing.
+    Turns are numbered: of two turns that set the same value the later has the larger number (its version). The version
+    is sent with the values, so a late or duplicated message has no effect.
 
-    A subclass says in `turns` when the agent takes its turns.
+    A subclass defines in `turns` when the agent takes its turns.
 
     Parameters
     ----------
     part : Part
-        What the agent knows at the start, for the medium that it is on.
+        The agent's part of the problem, for its medium.
     sweeps : int
         Number of turns.
     duration : float
@@ -54,8 +55,8 @@ class Projector(Cited, netsim.Agent):
         Seconds after which a message that is not acknowledged is repeated; doubled, up to 8-fold, with each
         repetition.
     radio : bool
-        The medium is a radio: values are broadcast, and sharers are spoken to one after another, so that their
-        answers do not collide. On wires they are spoken to all at once.
+        Whether the medium is a radio: values are broadcast, and sharers are polled one by one, so that their replies do
+        not collide. On wires all sharers are polled at once.
 
     Attributes
     ----------
@@ -93,14 +94,14 @@ class Projector(Cited, netsim.Agent):
         self.versions = np.full(len(self.z), -1)
         self.estimate = Estimate(part.gram, part.regularizer, part.divergence)
         self.taken = 0
-        # The last turn heard of, by sharer.
+        # The last turn received from each sharer.
         self.latest = dict.fromkeys(part.sharers, -1)
         self._news = asyncio.Event()
         self._jobs = 0
         self._rounds: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Take turns; listen to the end."""
+        """Take turns; listen until the end."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen())
             await self.turns()
@@ -112,7 +113,7 @@ class Projector(Cited, netsim.Agent):
     # --- a turn -------------------------------------------------------------------------------------------------------
 
     async def turn(self) -> None:
-        """Project, and tell the new values to those who share them."""
+        """Project, and send the new values to the sharers."""
         with self.at_work():
             if self.duration:
                 await asyncio.sleep(self.duration)
@@ -127,12 +128,12 @@ class Projector(Cited, netsim.Agent):
         self.taken += 1
 
     def version(self) -> int:
-        """Return the number of the turn that begins: larger than that of any that set one of the agent's values."""
+        """Return the number of a new turn: larger than that of any turn that set one of the agent's values."""
         return int(self.versions.max()) + 1
 
     async def tell_values(self) -> None:
-        """Tell each sharer the values that it shares; if reliable, return when all have them."""
-        # As they are now: a sharer that has heard them may have its turn before others have.
+        """Send each sharer the common values; if reliable, return when all have received them."""
+        # Send the present values: a sharer that has received them may act before others have.
         version, z = int(self.versions[0]), self.z
         places, sharers = self.part.to_send, self.part.sharers
         if self.on_radio and sharers:
@@ -141,7 +142,8 @@ class Projector(Cited, netsim.Agent):
                 return
 
         async def tell(sharer: int) -> None:
-            # No receiver acknowledges a broadcast, or all would at once: each is asked in turn, and gets it again.
+            # Broadcasts have no acknowledgements, which would collide: each receiver is queried in turn, and gets them
+            # again.
             if not (self.on_radio and await self.tell(sharer, "heard", version)):
                 await self.tell(sharer, "values", [version, z[places[sharer]]])
 
@@ -150,7 +152,7 @@ class Projector(Cited, netsim.Agent):
     # --- messages -----------------------------------------------------------------------------------------------------
 
     async def each(self, others: Sequence[int], speak: Callable[[int], Awaitable[None]]) -> None:
-        """Speak to others: one after another on a radio, at once on wires."""
+        """Send to several agents: one after another on a radio, at once on wires."""
         if self.on_radio:
             for other in others:
                 await speak(other)
@@ -158,7 +160,7 @@ class Projector(Cited, netsim.Agent):
             await asyncio.gather(*(speak(other) for other in others))
 
     async def tell(self, to: int, kind: str, payload: Any) -> Any:
-        """Send a message to a neighbour, if reliable until it is acknowledged; return the answer.
+        """Send a message to a neighbour, if reliable until it is acknowledged; return the reply.
 
         Raises NetsimError if there is no answer after very many tries.
         """
@@ -169,7 +171,7 @@ class Projector(Cited, netsim.Agent):
         with self.at_work():
             for _ in range(_TRIES):
                 try:
-                    # Not all wait equally long, or two that collide would do so for ever.
+                    # Random waits, because with equal ones two colliding agents would collide forever.
                     return (await self.request(to, kind, payload, patience * (1 + self.rng.random()))).payload
                 except TimeoutError:
                     patience = longer(patience, self.timeout)
@@ -179,8 +181,8 @@ class Projector(Cited, netsim.Agent):
         )
 
     def answer(self, frame: Frame) -> Any:
-        """Acknowledge a message that came as a request, at the instant when it arrives."""
-        # What came before it, and was not looked at yet, is older news: a broadcast that this asks about, say.
+        """Acknowledge a message that arrived as a request, at its arrival."""
+        # Unread frames that arrived before are older, such as a broadcast to which this query refers.
         for earlier in self.inbox.take(math.nextafter(self.now, math.inf)):
             self.receive(earlier)
         return self.receive(frame)
@@ -190,7 +192,7 @@ class Projector(Cited, netsim.Agent):
             self.receive(frame)
 
     def receive(self, frame: Frame) -> Any:
-        """Take in a message, which may come more than once; return the acknowledgement."""
+        """Process a message, which may be a duplicate; return the acknowledgement."""
         if frame.kind == "heard":
             return self.latest[number_of(frame.sender)] >= frame.payload
         if frame.kind == "values" and frame.sender in self.part.in_common:
@@ -198,7 +200,7 @@ class Projector(Cited, netsim.Agent):
         return True
 
     def take(self, sender: int, version: int, values: Vector) -> None:
-        """Take in a sharer's values, where they are newer than what is here."""
+        """Apply a sharer's values where they are newer than the agent's copies."""
         places = self.part.in_common[sender]
         newer = version > self.versions[places]
         self.z, self.versions = self.z.copy(), self.versions.copy()
@@ -211,10 +213,10 @@ class Projector(Cited, netsim.Agent):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Take part in the network's rounds meanwhile, and for two more, only so that each has its row in the results.
+        """Take part in the network's rounds meanwhile, and in two more, so that results have a row for each.
 
-        Turns keep to no rounds. An agent that merely waits to hear something takes no part in them, so that a network
-        in which all wait for what was lost ends with an error.
+        Turns are independent of rounds. An agent that only waits to receive takes no part in rounds, so that a network
+        in which all wait for a lost message ends with an error.
         """
         self._jobs += 1
         if self._rounds is None or self._rounds.done():
@@ -233,12 +235,12 @@ class Projector(Cited, netsim.Agent):
 
 
 def longer(wait: float, first: float) -> float:
-    """Return how long to wait after one more failure, in seconds: twice as long, up to 8 times the first wait."""
+    """Return the wait (s) after one more failure: twice as long, up to 8 times the first wait."""
     return min(2 * wait, _LONGEST * first)
 
 
 def largest_message(ensemble: Ensemble, *, radio: bool = False) -> int:
-    """Return the bits of the values in the largest message that agents send; its frame is a little larger."""
+    """Return the bits of the values in the largest message; its frame is a little larger."""
     if radio:
         return 64 * max(len(ensemble.on_air(i)) for i in range(len(ensemble)))
     return 64 * max((len(ensemble.shared(a, b)) for a, b in ensemble.sharers.edges), default=0)
@@ -252,13 +254,13 @@ def sure_timeout(
     round_period: float = 1.0,
     radio: bool = False,
 ) -> float:
-    """Return a timeout in seconds that is longer than any message and its answer are under way, in every order.
+    """Return a timeout (s) that exceeds the round trip of any message and its reply, in every order.
 
-    What is lost is repeated after it, and nothing else is. ``latency`` is the longest time in seconds that a frame is
-    under way once it has left. A ``rate``, in bits per second of a transmitter, is shared with what else waits to be
-    sent: on wires with what goes to the same agent, on a radio, where values are broadcast, with the sender's own
-    values and an answer to each neighbour. A hundredth of the round is added, so that on links without delay the
-    timeout is more than nothing, and what a budget refuses is not tried too often in one round.
+    Only lost messages are repeated after the timeout. ``latency`` is the longest time (s) for which a frame is in
+    flight after its transmission. A transmitter's ``rate`` (bits/s) is shared with other waiting frames: on wires those
+    to the same agent; on a radio, where values are broadcast, the sender's own values and a reply to each neighbour. A
+    hundredth of a round is added, so that the timeout is positive on links without delay, and a frame refused by a
+    budget is not tried too often in one round.
     """
     check.finite("latency", latency, low=0.0)
     check.finite("round_period", round_period, above=0.0)
@@ -271,6 +273,6 @@ def sure_timeout(
 
 
 def number_of(name: Hashable) -> int:
-    """Return an agent's name as what it is here, its number."""
+    """Return an agent's name as its number."""
     assert isinstance(name, int)
     return name

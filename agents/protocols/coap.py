@@ -31,7 +31,7 @@ _STREAM: ContextVar[np.random.Generator | None] = ContextVar("_STREAM", default=
 
 
 class _Draws:
-    """What aiocoap takes for the module ``random``: it draws from a node's own stream while `_STREAM` has one."""
+    """A replacement of aiocoap's ``random`` module, which draws from a node's own stream while `_STREAM` is set."""
 
     def __init__(self, otherwise: Any) -> None:
         self._otherwise = otherwise
@@ -46,7 +46,7 @@ class _Draws:
 
 
 class _InOrder(dict[Any, None]):
-    """What aiocoap takes for a set of observers: it notifies them in the order in which they came."""
+    """A replacement of aiocoap's set of observers, which notifies them in order of registration."""
 
     def add(self, observer: Any) -> None:
         self[observer] = None
@@ -56,15 +56,15 @@ class _InOrder(dict[Any, None]):
 
 
 class _Transfers(blockwise.TimeoutDict[Any, Any]):  # type: ignore[misc]
-    """What aiocoap takes for its transfers under way, of which a copy of a resource has none: they have timers."""
+    """A replacement of aiocoap's transfers in progress, which copies of a resource omit, because they hold timers."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(type(self)(self.timeout))}
 
 
 # aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old from new
-# notifications, and notifies observers in the order of their addresses in memory. It has no parameters for that, so its
-# modules get other names; a context that is none of netsim's works as before.
+# notifications, and notifies observers in the order of their addresses in memory. It has no parameters for these, so
+# the names are replaced in its modules; contexts outside netsim work as before.
 for _module in (messagemanager, tokenmanager):
     vars(_module)["random"] = _Draws(vars(_module)["random"])
 vars(protocol)["time"] = SimpleNamespace(time=lambda: asyncio.get_running_loop().time())
@@ -73,7 +73,7 @@ vars(blockwise)["TimeoutDict"] = _Transfers
 
 
 class Address(interfaces.EndpointAddress):  # type: ignore[misc]
-    """A node as aiocoap addresses it, with the node that does so."""
+    """A node's address in aiocoap, together with the addressing node."""
 
     scheme = "coap"
     is_multicast = is_multicast_locally = False
@@ -113,7 +113,7 @@ def _literal(text: str) -> Hashable:
 
 
 class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
-    """aiocoap's message layer, which draws its timeouts from a node's stream, whichever task sends."""
+    """aiocoap's message layer, with timeouts drawn from a node's stream, whichever task sends."""
 
     def __init__(self, tokens: tokenmanager.TokenManager, stream: np.random.Generator) -> None:
         self._stream = stream
@@ -139,7 +139,7 @@ class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
 
 
 class _Frames(interfaces.MessageInterface):  # type: ignore[misc]
-    """Takes messages of aiocoap's for a node to send."""
+    """Passes aiocoap's messages to a node, which sends them."""
 
     def __init__(self, node: "CoAP") -> None:
         self._node = node
@@ -153,26 +153,25 @@ class _Frames(interfaces.MessageInterface):  # type: ignore[misc]
 
     async def determine_remote(self, message: aiocoap.Message) -> Address:
         address = self._node.address_of(message.remote.hostinfo)
-        # The name is the address. As with a literal address of IP, the option would repeat it.
+        # The name is the address, so the option is redundant, as with a literal IP address.
         message.opt.uri_host = None
         return address
 
     async def shutdown(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 class CoAP(Speaker):
-    """A client and a server of CoAP: aiocoap's, whose messages are frames of a network.
+    """A client and a server of CoAP by aiocoap, whose messages are frames of a network.
 
-    `context` is an ``aiocoap.Context``: requests, observations and block-wise transfers are made as aiocoap's
-    documentation says, with the name of a neighbour as the host: ``coap://7/temperature``. Beside a part
-    `netsim.agents.RPL` with downward routes, all nodes can be asked, over several hops. Time is the run's, and so are
-    the random numbers.
+    `context` is an ``aiocoap.Context``: requests, observations and block-wise transfers are made as in aiocoap's
+    documentation, with the name of a neighbour as the host: ``coap://7/temperature``. Beside a part `netsim.agents.RPL`
+    with downward routes, all nodes can be reached, over several hops. Time and random numbers are the run's.
 
     Parameters
     ----------
     site : aiocoap.resource.Resource, optional
-        What the node serves, such as an ``aiocoap.resource.Site``; None: it is a client only.
+        The resources of the node's server, such as an ``aiocoap.resource.Site``; None: a client only.
     block : int
         The largest payload of a message in bytes, a power of two from 16 to 1024; larger bodies are sent in blocks.
 
@@ -181,7 +180,7 @@ class CoAP(Speaker):
     context : aiocoap.Context or None
         For requests while the node runs; None before and after.
     foreign : Counter
-        By kind, the frames that it heard and ignored, among them those that are no message of CoAP's.
+        The number of received frames that were ignored, by kind, including malformed CoAP messages.
 
     Notes
     -----
@@ -209,7 +208,7 @@ class CoAP(Speaker):
         return f"coap://{_host(node)}/{path}"
 
     def address_of(self, host: str) -> Address:
-        """Return the address of the node with this name as text; raise aiocoap's ResolutionError if there is none."""
+        """Return the address of the node whose name is this text; raise aiocoap's ResolutionError if there is none."""
         text = unquote(host.removesuffix(":5683"))
         found = [node for node in self.neighbors if str(node) == text]
         if self._routing is not None and not found:
@@ -222,14 +221,14 @@ class CoAP(Speaker):
 
     @property
     def _open_requests(self) -> int:
-        """The number of its requests that wait for an answer, observations among them."""
+        """The number of its unanswered requests, including observations."""
         tokens = self.context.request_interfaces[0] if self.context is not None else None
-        # One that is shut down has none.
+        # A context that was shut down has none.
         return len(tokens.outgoing_requests or ()) if tokens is not None else 0
 
     @property
     def _routing(self) -> Any:
-        """The part of the mote that sends datagrams over several hops; None: messages go to neighbours only."""
+        """The part of the mote that sends datagrams over several hops; None: only neighbours can be reached."""
         parts = self.mote.parts.values() if hasattr(self, "mote") else ()
         return next((each for each in parts if isinstance(each, RPL) and each.downward), None)
 
@@ -259,7 +258,7 @@ class CoAP(Speaker):
             to, routing = message.remote.node, self._routing
             if routing is not None:
                 routing.datagram(to, message.encode(), KIND)
-            # Links may lead one way only: who cannot be answered has asked in vain.
+            # A link may be one-way: a node that cannot be answered gets no reply.
             elif to in self.neighbors:
                 await self.send(to, KIND, message.encode(), label=_said(message))
 
@@ -278,7 +277,7 @@ class CoAP(Speaker):
 
 
 def _said(message: aiocoap.Message) -> str:
-    """Return a message as a replay labels it, as "CON GET temperature" or "ACK 2.05 Content"."""
+    """Return a message's label for replays, as "CON GET temperature" or "ACK 2.05 Content"."""
     code = "" if message.code is aiocoap.EMPTY else str(message.code)
     words = " ".join(filter(None, (message.mtype.name, code, "/".join(message.opt.uri_path))))
     return cut("".join(each for each in words if each.isprintable()), 40)

@@ -1,4 +1,4 @@
-"""Forwarding to a sink: what all routing protocols here share. Which parent to forward to is the protocol's."""
+"""Forwarding to a sink, shared by all routing protocols here; each protocol chooses the parent."""
 
 import asyncio
 from collections import deque
@@ -26,8 +26,8 @@ DATA = "d"
 """The kind of data frames: it travels in each of them, so it is short."""
 
 _HOP_LIMIT = 64
-_MOST = 2**62  # numbers of readings, gradients and flags are below
-_SENT_LATELY = 4  # packets that are known to be duplicates after they have left the queue
+_MOST = 2**62  # limit of the numbers of readings, gradients and flags
+_SENT_LATELY = 4  # packets remembered for duplicate suppression after leaving the queue
 
 
 class Arrival(NamedTuple):
@@ -40,7 +40,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Packet:
-    """A reading on its way: ``hops`` are behind it; ``flags`` are the protocol's."""
+    """A reading on its way: ``hops`` were taken so far; ``flags`` belong to the protocol."""
 
     origin: Hashable
     number: int
@@ -51,12 +51,12 @@ class Packet:
 
     @property
     def reading(self) -> tuple[Hashable, int]:
-        """The reading's name: who took it, and which of its readings it is."""
+        """The reading's identity: its origin and its number there."""
         return self.origin, self.number
 
     @property
     def label(self) -> str:
-        """The reading's name as the label of its frames: ``12:3``."""
+        """The reading's identity as the label of its frames: ``12:3``."""
         return cut(f"{short_text(self.origin, 30) or '?'}:{self.number}", 40)
 
 
@@ -64,8 +64,8 @@ class Collector(Speaker):
     """Base of agents that send readings to a sink over several hops.
 
     Another part of the `netsim.Mote` calls `report` for each reading, or a subclass does so in `work`. The agent
-    forwards what it hears: a queue, one frame at a time, sent again after a pause until it is acknowledged, and
-    duplicates suppressed. It needs a `netsim.Radio` with ``acks``; with ``max_frame_retries=0`` each acknowledgement is
+    forwards received readings from a queue, one frame at a time, retransmitted after a pause until acknowledged,
+    without duplicates. It needs a `netsim.Radio` with ``acks``; with ``max_frame_retries=0`` each acknowledgement is
     one sample of the link.
 
     Parameters
@@ -95,9 +95,10 @@ class Collector(Speaker):
     taken, duplicates : int
         Readings that `report` was called with, and packets that were dropped because they had been here.
     numbers : list of int
-        The number of each reading that was taken. A node that is switched on late, or again, does not begin at 1.
+        The number of each reading taken. After a late start or a restart, the first number is above 1.
     foreign : Counter
-        By kind, the frames that it heard and ignored: those of other protocols, and those whose payload is none of its.
+        The number of received frames that were ignored, by kind: frames of other protocols, or with a malformed
+        payload.
     """
 
     draw: ClassVar = {
@@ -110,7 +111,7 @@ class Collector(Speaker):
     kinds: ClassVar[Mapping[str, Form]] = {
         DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)
     }
-    # What all nodes of a protocol need the same.
+    # Attributes that must be equal at all nodes of a protocol.
     _agreed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -163,10 +164,10 @@ class Collector(Speaker):
     # --- for the application ------------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Take readings; the rest of the agent goes on once this is over. To be overridden."""
+        """Produce readings; the other parts of the agent continue after this returns. To be overridden."""
 
     def report(self, value: Any) -> bool:
-        """Send a reading to the sink; return False if the queue is full, so that the reading is lost."""
+        """Send a reading to the sink; return False if it is lost because the queue is full."""
         self.taken += 1
         self._number += 1
         self.numbers.append(self._number)
@@ -184,23 +185,23 @@ class Collector(Speaker):
         raise NotImplementedError
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
-        """Set the protocol's state up, and return what it runs: its timers."""
+        """Initialise the protocol's state, and return its background coroutines, such as timers."""
         raise NotImplementedError
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
-        """Take a frame of the protocol's own ``kinds``, which a subclass adds to those of `Collector`."""
+        """Handle a frame of the protocol's own ``kinds``, which a subclass adds to those of `Collector`."""
         raise NotImplementedError
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
-        """Validate the path by a packet to be forwarded and its sender's gradient; return whether to forward it."""
+        """Validate the path, given a packet to forward and its sender's gradient; return whether to forward it."""
         raise NotImplementedError
 
     def choose(self) -> None:
-        """Choose the parent anew, for an estimate has changed; call `wake` if there is one now."""
+        """Choose the parent again after an estimate has changed; call `wake` if there is a parent now."""
         raise NotImplementedError
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Count what became of a frame in the estimate of its link."""
+        """Update the estimate of a link with the outcome of a frame."""
         self.estimator.sent(neighbor, outcome.attempts, bool(outcome))
 
     def wake(self) -> None:
@@ -215,7 +216,7 @@ class Collector(Speaker):
         self._woken = asyncio.Event()
         self._known.clear()
         self._number = max(self._number, first_number(self.now))
-        # Of a node that crashed and is back.
+        # The node has crashed and restarted.
         self.lost |= {packet.reading: "crash" for packet in self.waiting}
         self.waiting.clear()
         async with asyncio.TaskGroup() as group:
@@ -234,7 +235,7 @@ class Collector(Speaker):
     def _receive(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         origin, number, hops, gradient, flags, value = frame.payload
         packet = Packet(origin, number, value, hops + 1, flags)
-        # A packet that comes round a loop has more hops behind it, and is no duplicate.
+        # A packet that returns on a loop has more hops, and so is not a duplicate.
         key = (origin, number, hops)
         if key in self._known:
             self.duplicates += 1
@@ -254,7 +255,7 @@ class Collector(Speaker):
         self.heard.setdefault(packet.reading, Arrival(packet.value, self.now, packet.hops))
 
     def has_come_round(self, packet: Packet) -> bool:
-        """Return whether this node has had a packet's reading before: it took it, or forwarded it over fewer hops."""
+        """Return whether this node produced or forwarded a packet's reading before, with fewer hops."""
         hops = packet.hops - 1
         return packet.origin == self.name or any((*packet.reading, before) in self._known for before in range(hops))
 

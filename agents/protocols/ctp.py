@@ -1,4 +1,4 @@
-"""CTP, the Collection Tree Protocol: routes of least expected transmissions, checked by the data that they carry."""
+"""CTP, the Collection Tree Protocol: routes of least expected transmissions, validated by data packets."""
 
 import math
 from collections.abc import Coroutine, Hashable, Mapping
@@ -19,30 +19,29 @@ __all__ = ["CTP"]
 BEACON = "b"
 _TENTHS = 10  # costs travel in tenths of a transmission
 _NO_ROUTE = 0xFFFF
-_MOST_COST = 128.0  # transmissions: two for each hop that a packet may take
+_MOST_COST = 128.0  # transmissions: two for each of a packet's possible hops
 _PERFECT = 1.0  # ETX, at best
 _FALL = 2.0  # transmissions: a cost that falls by more at once resets the timer
-# In least intervals of beacons: for how long a node that lost its route takes none, so that all who route over it learn
-# that; and the longest between two of its beacons that ask for others'.
+# In multiples of the shortest beacon interval: how long a node without a route takes none, so that all nodes routing
+# over it notice; and the longest interval of its beacons that request others' beacons.
 _HOLD, _ASK = 32, 128
 
 
 class CTP(Collector):
     """The Collection Tree Protocol: a node's cost is its parent's plus the ETX of the link to it; the sink's is 0.
 
-    * *Link estimation*: `LinkEstimator`, from beacons and acknowledgements. In a full table a neighbour takes the place
-      of the one through which the route costs most, if a route through it may cost less by ``switch``.
-    * *Adaptive beacons*: by `Trickle` without suppression. It is reset by a neighbour that asks for beacons (the pull
+    * *Link estimation*: `LinkEstimator`, from beacons and acknowledgements. In a full table a new neighbour replaces
+    the one with the costliest route, if a route through the new one may cost less by ``switch``. * *Adaptive beacons*:
+    by `Trickle` without suppression. It is reset by a neighbour that requests beacons (the pull
       bit of a node without a route), by a first route, by a cost that falls by more than two transmissions at once, by
       a route that is lost, and by data that show a loop.
     * *Datapath validation*: a data frame carries its sender's cost, which must be larger than the receiver's. Otherwise
-      the topology is inconsistent: the receiver resets its timer, and forwards the packet all the same. If the packet
-      has been here before, it is in a loop: the receiver leaves its parent.
-    * *No route*: a node that leaves its parent, or whose parent has no route any more, takes the best of the neighbours
-      that offer less than its own last beacon did: they hardly route over it. If there is none, or the cost is beyond
-      128 transmissions, it says at once that it has no route. For 32 ``imin`` it takes no other, for what its
-      neighbours offer may lead back to it. Its packets wait. Then it asks for beacons, more and more seldom down to
-      once in 128 ``imin``; only nodes with a route answer.
+    the topology is inconsistent: the receiver resets its timer, but still forwards the packet. A packet that returns is
+    in a loop: the receiver leaves its parent. * *No route*: a node that leaves its parent, or whose parent lost its
+    route, chooses the best neighbour that offers less than the node's own last beacon did, because such a neighbour
+    hardly routes over the node. If there is none, or the cost exceeds 128 transmissions, it announces at once that it
+    has no route. For 32 ``imin`` it takes no route, because its neighbours' routes may lead back to it. Its packets
+    wait. Then it requests beacons, at intervals that grow up to 128 ``imin``; only nodes with a route answer.
 
     Congestion bits, and more than one sink, are left out.
 
@@ -72,11 +71,11 @@ class CTP(Collector):
     -----
     Sources: O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis, "Collection Tree Protocol", SenSys 2009; R.
     Fonseca et al., "The Collection Tree Protocol (CTP)", TinyOS Enhancement Proposal 123. The defaults are those of
-    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. Two
-    things are ours. There a node keeps its parent in a loop, and costs count up until packets reach the hop limit. And
-    there a neighbour whose link is measured and not very bad keeps its place in the table, so in a dense field routes
-    lead over the ten that were heard first; where a random neighbour leaves, as in the estimator's paper, a hundred
-    replace each other before three beacons of any were counted.
+    TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. Two rules
+    differ from TinyOS. In TinyOS a node keeps its parent in a loop, and costs count up until packets reach the hop
+    limit. There also a neighbour whose link is measured and not very bad keeps its place in the table, so that in a
+    dense field routes use the ten neighbours heard first. Replacing a random neighbour, as in the estimator's paper,
+    makes a hundred neighbours replace each other before three beacons of any are counted.
     """
 
     paper: ClassVar[str] = PAPER
@@ -112,8 +111,9 @@ class CTP(Collector):
         """Begin without a route."""
         self.estimator = LinkEstimator(size=self.table)
         self.trickle = Trickle(self._beacon, self.rng, imin=self.imin, doublings=self.doublings)
-        # Of each neighbour in the table, in transmissions: the cost in its last beacon, what a route through it costs,
-        # and what it costs if a link that was not measured yet is perfect. A field has far more beacons than changes.
+        # For each neighbour in the table, in transmissions: the cost in its last beacon, the cost of a route through
+        # it, and that cost if an unmeasured link is perfect. They are cached, because beacons are far more frequent
+        # than changes.
         self._offered: dict[Hashable, float] = {}
         self._through: dict[Hashable, float] = {}
         self._guessed: dict[Hashable, float] = {}
@@ -131,11 +131,11 @@ class CTP(Collector):
 
     @property
     def _pulls(self) -> bool:
-        """The pull bit: whether this node asks its neighbours for beacons."""
+        """The pull bit: whether this node requests its neighbours' beacons."""
         return math.isinf(self.cost) and self.now >= self._held_until
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
-        """Take a beacon: count it, note the route that it offers, and answer its pull bit."""
+        """Handle a beacon: count it, store the offered route, and answer its pull bit."""
         sequence, pulls, parent, tenths = frame.payload
         if pulls and self.cost < math.inf:
             self.trickle.reset()
@@ -143,7 +143,7 @@ class CTP(Collector):
         # A child offers no route.
         cost = math.inf if tenths == _NO_ROUTE or parent == self.name else tenths / _TENTHS
         if sender not in self.estimator and len(self.estimator) >= self.table:
-            # In a dense field most beacons end here.
+            # In a dense field most beacons are ignored here.
             least = cost + _PERFECT + self.switch
             if least >= max(self._guessed.values()):
                 return
@@ -159,13 +159,13 @@ class CTP(Collector):
         self.choose()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Count it, and weigh the neighbour's route anew."""
+        """Count the outcome, and update the neighbour's route."""
         super().measure(neighbor, outcome)
         if neighbor in self._offered:
             self._weigh(neighbor)
 
     def choose(self) -> None:
-        """Choose the neighbour of least cost as parent, if it is better by ``switch`` than the one there is."""
+        """Choose the neighbour of least cost as parent, if it is better than the present one by ``switch``."""
         if self.is_sink:
             return
         costs, before = self._through, self.cost
@@ -186,14 +186,14 @@ class CTP(Collector):
             self.trickle.reset()
 
     def _weigh(self, node: Hashable) -> None:
-        """Note the cost of the route through a neighbour: infinite through a child, and beyond the largest one."""
+        """Update the cost of the route through a neighbour: infinite through a child, and above the largest cost."""
         etx = self.estimator.etx(node)
         cost = self._offered[node] + etx
         self._guessed[node] = self._offered[node] + (etx if math.isfinite(etx) else _PERFECT)
         self._through[node] = cost if cost <= _MOST_COST else math.inf
 
     def _leave(self) -> None:
-        """Leave the parent for a neighbour that offers less than this node did last: it hardly routes over this one.
+        """Leave the parent for a neighbour that offers less than this node's last beacon, and hardly routes over it.
 
         Without such a neighbour the route is lost.
         """
@@ -204,10 +204,10 @@ class CTP(Collector):
             self._lose_route()
 
     def _lose_route(self) -> None:
-        """Have no route, say so, and take none until all who route over this node have heard it."""
+        """Drop the route, announce this, and take no route until all nodes that route over this one know."""
         self.parent, self.cost = None, math.inf
         self.estimator.pinned = set()
-        # What neighbours offered before they heard it may lead over this node; who has a route answers.
+        # Neighbours' earlier offers may lead over this node, so forget them; neighbours with a route answer.
         self._offered = dict.fromkeys(self._offered, math.inf)
         self._through, self._guessed = dict(self._offered), dict(self._offered)
         self._held_until = self.now + _HOLD * self.imin
@@ -216,7 +216,7 @@ class CTP(Collector):
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
         """Reset the timer if the sender's cost is not larger than this node's; forward the packet in any case.
 
-        A packet that comes round shows that this node routes over itself. It then leaves its parent.
+        A returning packet shows that this node routes over itself, so it leaves its parent.
         """
         if gradient <= self.gradient:
             self.trickle.reset()

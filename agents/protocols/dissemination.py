@@ -1,4 +1,4 @@
-"""Dissemination of an image to all nodes: Trickle advertises, pages are fetched from neighbours, as in Deluge."""
+"""Dissemination of an image to all nodes: Trickle advertises, neighbours send pages, as in Deluge."""
 
 import asyncio
 import math
@@ -21,21 +21,21 @@ __all__ = ["Dissemination"]
 ADVERT, REQUEST, PACKET = "v", "vr", "vp"
 
 _MOST = 2**32 - 1  # versions, bytes and pages
-_MOST_PACKETS = 64  # of a page: those that are missing are the bits of one whole number
+_MOST_PACKETS = 64  # of a page: the missing ones are the bits of one integer
 _LONGEST = 1024  # bytes of a packet
 _TRIES = 4  # requests of a page to a neighbour that does not answer
-_QUIET = 16  # packets' pauses without a packet of the page, after which it is asked for again
+_QUIET = 16  # pauses without a packet of the page before it is requested again
 
 
 class Dissemination(Speaker):
     """Deluge: the image of the highest version spreads from neighbour to neighbour, page by page.
 
-    * A node advertises its version and how many pages it has, by `Trickle`. What differs from a neighbour's resets the
-      timer, so an image spreads in seconds, and nodes that agree are nearly silent.
-    * A node that hears of more pages than it has asks the neighbour for the packets of the next page that it lacks. It
-      waits while it hears packets of this page, which others asked for, and asks again for those that got lost.
-    * A node that is asked broadcasts these packets, with a pause between them. It leaves out those that it hears from
-      another. Pages are fetched in order, so a node serves its pages while it fetches the next ones.
+    * A node advertises its version and how many pages it has, by `Trickle`. A difference from a neighbour's
+    advertisement resets the timer, so an image spreads in seconds, and nodes that agree are nearly silent. * A node
+    that hears of more pages than it has requests the missing packets of its next page from the neighbour. It waits
+    while it hears packets of this page that others requested, and repeats its request for lost ones. * A node that gets
+    a request broadcasts these packets, with pauses. It skips those that it hears from another node. Pages are fetched
+    in order, so a node serves its pages while it fetches the next ones.
 
     Parameters
     ----------
@@ -69,13 +69,13 @@ class Dissemination(Speaker):
     adverts, requests, packets : int
         The messages that this node has sent.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
 
     Notes
     -----
-    Source: J. W. Hui and D. Culler, "The dynamic behavior of a data dissemination protocol for network programming
-    at scale", SenSys 2004. A page is served at once, without the paper's rounds and without preferring lower ones. Two
-    images of the same version, which two nodes published at once, mix: one node publishes.
+    Source: J. W. Hui and D. Culler, "The dynamic behavior of a data dissemination protocol for network programming at
+    scale", SenSys 2004. A page is served at once, without the paper's rounds and without preferring lower ones. Only
+    one node may publish: two images published at once with the same version would mix.
     """
 
     draw: ClassVar = {"have": Number(), ADVERT: Kind("advert"), REQUEST: Kind("request"), PACKET: Kind("packet")}
@@ -150,7 +150,7 @@ class Dissemination(Speaker):
         """Advertise, fetch and serve."""
         self.trickle = Trickle(self._advertise, self.rng, imin=self.imin, doublings=self.doublings, k=self.k)
         self._offers, self._wanted = {}, {}
-        # When (s) a packet of the page that this node fetches was asked for, or sent, last.
+        # The time (s) at which a packet of the page being fetched was last requested or sent.
         self._heard_at = -math.inf
         self._offered, self._asked = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -189,12 +189,13 @@ class Dissemination(Speaker):
     # --- fetching -----------------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> None:
-        """Ask for the next page while a neighbour has it."""
+        """Request the next page while a neighbour has it."""
         while True:
             self._offered.clear()
             self._wake()
             await self._offered.wait()
-            # Neighbours that heard the same advertisement ask at different times, or hear the first one's packets.
+            # Random delays: neighbours that heard the same advertisement request at different times, or hear another's
+            # packets.
             await asyncio.sleep(self.rng.uniform(0, _QUIET * self.pause))
             page, tries = (self.version, self.have), 0
             while (self.version, self.have) == page and tries < _TRIES:
@@ -211,7 +212,7 @@ class Dissemination(Speaker):
                 source = sources[int(self.rng.integers(len(sources)))]
                 await self.broadcast(REQUEST, [source, self.version, self.have, self._missing()])
             if (self.version, self.have) == page:
-                # They do not answer: until they advertise again.
+                # The neighbours do not answer: wait for new advertisements.
                 self._offers.clear()
 
     def _count(self, page: int) -> int:
@@ -257,7 +258,7 @@ class Dissemination(Speaker):
             self.trickle.reset()
             return
         if page == self.have:
-            # Its packets will come to this node, too.
+            # The requested packets will reach this node, too.
             self._heard_at = self.now
         if source == self.name and page < self.have:
             self._wanted[page] = self._wanted.get(page, 0) | missing & (1 << self._count(page)) - 1

@@ -23,13 +23,13 @@ IS_DATAGRAM = 2  # the flag of a data packet that is no reading
 
 _HOP_LIMIT = 64
 _MOST = 2**62
-_SENT_LATELY = 32  # commands that are known to be duplicates
-_DELAY = 1.0  # mean seconds from a change of parent to the advertisement of it: RFC 6550's DEFAULT_DAO_DELAY
+_SENT_LATELY = 32  # commands remembered for duplicate suppression
+_DELAY = 1.0  # mean seconds from a change of parent to its advertisement: RFC 6550's DEFAULT_DAO_DELAY
 
 
 @dataclass
 class _Command:
-    """A message on its way down: in non-storing mode ``route`` are the nodes after the one that has it."""
+    """A message on its way down; in non-storing mode ``route`` lists the nodes after the present one."""
 
     kind: str
     target: Hashable
@@ -40,7 +40,7 @@ class _Command:
 
     @property
     def name(self) -> Hashable:
-        """What tells it from others: its number, and of a datagram, which its origin numbers, the origin too."""
+        """The item's key: its number and, for a datagram, the origin that assigned the number."""
         return (self.value[0], self.number) if self.kind == DATAGRAM else self.number
 
 
@@ -56,9 +56,9 @@ class Downward:
     """The downward routes of one node of RPL.
 
     A node that has chosen another parent sends a DAO to it: its name, its parent's, and a number that grows. Each node
-    passes it on to its own parent, up to the root. In storing mode each node on the way notes from which neighbour it
-    came, and sends what is for its name there. In non-storing mode only the root notes the parents, and writes the
-    whole route into what it sends.
+    forwards it to its own parent, up to the root. In storing mode each node on the way stores the neighbour from which
+    it came, as the next hop to the target. In non-storing mode only the root stores the parents, and writes the whole
+    route into its messages.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Downward:
     received : dict
         {number: `Arrival`} of what came down to this node.
     lost : dict
-        {number: reason} of what this node gave up; of datagrams {(origin, number): reason}.
+        {number: reason} of messages that this node gave up; {(origin, number): reason} of datagrams.
     daos : int
         Advertisements that this node has sent, those of others included.
     """
@@ -84,7 +84,7 @@ class Downward:
         self.received: dict[int, Arrival] = {}
         self.lost: dict[Hashable, str] = {}
         self.daos = 0
-        # By target, the number of its last DAO, and its parent then.
+        # For each target, the number of its last DAO, and its parent then.
         self._known: dict[Hashable, tuple[int, Hashable]] = {}
         self._number = first_number(node.now)
         self._up: deque[Hashable] = deque()
@@ -94,7 +94,7 @@ class Downward:
         self._woken = asyncio.Event()
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what the node runs."""
+        """Return the node's background coroutines."""
         below = [self._forward()]
         return below if self._node.is_sink else [*below, self._advertise(), self._report()]
 
@@ -113,7 +113,7 @@ class Downward:
             self._parent = parent
             self._number += 1
             self._known[node.name] = self._number, parent
-            # The new parent knows nobody below this node yet.
+            # The new parent has no routes to nodes below this one.
             for target in (node.name, *(self.routes if self._mode == MODES[0] else ())):
                 self._queue(target)
 
@@ -156,12 +156,12 @@ class Downward:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def send(self, target: Hashable, value: Any) -> bool:
-        """Send a value down to a node; return False if there is no route to it, or no room in the queue."""
+        """Send a value down to a node; return False without a route to it, or if the queue is full."""
         self._number += 1
         return self._start(_Command(DOWN, target, self._number, 0, None, value))
 
     def turn(self, packet: Packet) -> bool:
-        """Send a datagram down that came up to the root, or begins there; return False as `send` does."""
+        """Send a datagram down from the root; return False as `send` does."""
         target, kind, payload = packet.value
         return self._start(_Command(DATAGRAM, target, packet.number, packet.hops, None, [packet.origin, kind, payload]))
 
@@ -175,7 +175,7 @@ class Downward:
         return True
 
     def _source_route(self, target: Hashable) -> list[Hashable] | None:
-        """Return the nodes from the root's child down to a target; None if some parent is not known."""
+        """Return the nodes from the root's child down to a target; None if some parent is unknown."""
         route = [target]
         while (parent := self.routes.get(route[0])) is not None and len(route) < _HOP_LIMIT:
             if parent == self._node.name:
@@ -186,7 +186,7 @@ class Downward:
         return None
 
     def hear(self, frame: "netsim.Frame | netsim.mote.Message") -> None:
-        """Take a DAO, or a command."""
+        """Handle a DAO, or a command."""
         if frame.kind == DAO:
             self._hear_dao(frame.sender, *frame.payload)
             return
@@ -228,5 +228,5 @@ class Downward:
             if not outcome:
                 self.lost[command.name] = "no route" if outcome is None else f"not acknowledged ({outcome.reason})"
                 if command.route is None and self.routes.get(command.target) == to:
-                    # Until the target's next DAO comes another way.
+                    # The route is restored by the target's next DAO.
                     self.routes.pop(command.target, None)

@@ -1,4 +1,4 @@
-"""Link estimation: how many transmissions a frame and its acknowledgement take, from beacons and acknowledgements."""
+"""Link estimation: expected transmissions of a frame with acknowledgement, from beacons and acknowledgements."""
 
 import math
 from collections.abc import Hashable, Iterator
@@ -9,12 +9,12 @@ from netsim.util import check
 __all__ = ["LinkEstimator"]
 
 _SEQUENCES = 256  # a beacon's number is a byte
-_MOST_MISSED = 10  # beacons; after a longer silence a neighbour is new, if it is not pinned
+_MOST_MISSED = 10  # beacons; after more missed ones a neighbour that is not pinned counts as new
 
 
 @dataclass
 class _Link:
-    """What is known of the link to a neighbour: counts of this window, and the estimates so far."""
+    """The state of the link to a neighbour: counts of this window, and the estimates."""
 
     sequence: int | None = None
     received: int = 0
@@ -30,14 +30,14 @@ class _Link:
 class LinkEstimator:
     """The four-bit link estimator: expected transmissions (ETX) to each neighbour in a small table.
 
-    Beacons carry a sequence number, so gaps tell how many were missed. A window of beacons gives a share received; its
-    moving average, inverted, is a sample of ETX. A window of data frames gives another sample: transmissions over
+    Beacons carry sequence numbers, whose gaps give the number missed. A window of beacons gives a reception rate; the
+    inverse of its moving average is a sample of ETX. A window of data frames gives another sample: transmissions over
     acknowledgements, or without any the number of failures since the last. The estimate is the moving average of both
-    kinds of sample. Data, where there is any, soon outweighs beacons, which measure only the way back.
+    kinds of sample. Data frames, if there are any, soon outweigh beacons, which measure only the reverse direction.
 
-    The four bits are: *ack* (`sent`), *white* (the physical layer decoded the beacon without doubt), *compare* (the
-    beacon offers a better route than a neighbour in the table; the router says which is to leave it) and *pin*
-    (``pinned`` neighbours keep their estimate).
+    The four bits are: *ack* (`sent`), *white* (the physical layer decoded the beacon reliably), *compare* (the beacon
+    offers a better route than a neighbour in the table; the router names the one to replace) and *pin* (``pinned``
+    neighbours keep their estimate).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LinkEstimator:
     beacon_window, data_window : int
         Beacons, and transmissions of data, of a sample.
     weight : float
-        Of the past in the moving averages, in [0, 1).
+        The weight of the past in the moving averages, in [0, 1).
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class LinkEstimator:
         link = self._links.setdefault(neighbor, _Link())
         missed = 0 if link.sequence is None else (sequence - link.sequence - 1) % _SEQUENCES
         if missed > _MOST_MISSED:
-            # To lose the estimate of a parent would be to lose the route; data measure it where beacons collide.
+            # Losing a parent's estimate would lose the route; data frames measure it where beacons collide.
             link = self._links[neighbor] = _Link(etx=link.etx if neighbor in self.pinned else None)
             missed = 0
         link.sequence = sequence % _SEQUENCES
@@ -118,10 +118,10 @@ class LinkEstimator:
         return True
 
     def sent(self, neighbor: Hashable, attempts: int, acknowledged: bool, *, age: float = 0.0) -> None:
-        """Count the transmissions of a data frame, of which the last was acknowledged or none.
+        """Count the transmissions of a data frame, of which the last one or none was acknowledged.
 
-        A neighbour that is not in the table enters if there is room. ``age`` is for how long nothing was sent, in units
-        of time in which an estimate loses as much weight as by another sample.
+        A neighbour outside the table enters if there is room. ``age`` is the time without transmissions, in units in
+        which an estimate loses as much weight as by one sample.
         """
         if neighbor not in self._links and len(self._links) >= self.size:
             return

@@ -19,12 +19,12 @@ __all__ = ["FTSP"]
 _MOST_STAMPS = 10**6
 
 BEACON = "t"
-# Numbers of beacons and times (s) of clocks are below.
+# Limits of beacons' numbers and of clocks' times (s).
 _MOST, _LATEST = 2**62, 1e12
-# A time that differs by more (s) from the estimate is another clock's: stamps are exact, and a line through three of
-# them is off by microseconds after the silence in which a root is replaced.
+# A time that differs from the estimate by more (s) is taken as another clock's. Stamps are exact: after a root has
+# failed, a line through three of them is off by only microseconds.
 _JUMP = 1e-4
-# Within so many seconds of a time, waiting for it is over.
+# Waiting for a time ends this many seconds before it.
 _NEAR = 1e-7
 
 
@@ -32,14 +32,13 @@ class FTSP(Speaker):
     """FTSP: the root floods its time, each node estimates offset and drift by a linear regression over stamps.
 
     * A beacon carries the root's name, a number that only the root increases, and the sender's estimate of the root's
-      time as the frame leaves. A receiver stamps it by its own clock, takes it if the number is new, and sends its own
-      estimate once a period.
-    * The root is the node of the least name. A node that has heard nothing new of a root of a lesser name than its own
-      for ``patience`` periods makes itself the root. It goes on from its estimate, so that time does not jump.
-    * A node that knows of a better root, but not yet its time, says so: its beacon carries None in place of the time.
-      So names of roots spread by a hop in a period, where times take ``least`` periods, and nobody elects itself while
-      time is on its way.
-    * Stamps that contradict another root's, or a root whose time has jumped, leave the regression.
+      time as the frame leaves. A receiver stamps it by its own clock, uses it if the number is new, and sends its own
+      estimate once a period. * The root is the node with the smallest name. A node that has heard no new beacon of a
+      root with a smaller name than its own for ``patience`` periods becomes the root. It continues its estimate, so
+      that time does not jump. * A node that knows a better root, but not its time so far, sends beacons with None in
+      place of the time. So names of roots advance one hop per period, while times take ``least`` periods, and no node
+      becomes root while the time is spreading. * If stamps contradict earlier ones, because of another root or a jump
+      of time, the earlier ones leave the regression.
 
     A beacon carries the age of its time as it leaves (`netsim.radio.handle.RadioHandle.transmit`), so any access to the
     channel will do. Stamps are exact to a microsecond here, without the jitter of interrupts.
@@ -53,21 +52,21 @@ class FTSP(Speaker):
     least : int
         Stamps that a node must have before it sends times.
     patience : int
-        Periods without a new beacon after which a node becomes the root; and for which a root that comes with a time of
-        its own must stay before the nodes that follow it call themselves synchronised.
+        Periods without a new beacon after which a node becomes the root. Nodes that follow a new root with a different
+        time count as synchronised only after this number of periods.
 
     Attributes
     ----------
     root : Hashable or None
         The root's name, as far as the node knows.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
 
     Notes
     -----
     Source: M. Maróti, B. Kusy, G. Simon and Á. Lédeczi, "The flooding time synchronization protocol", SenSys 2004; the
-    defaults are the paper's. Outliers are not removed. Beacons without a time, and the number by which a root that has
-    gone is told from one that lives, are not the paper's.
+    defaults are the paper's. Outliers are not removed. Beacons without a time, and the number that distinguishes a dead
+    root from a live one, are not in the paper.
     """
 
     draw: ClassVar = {
@@ -87,22 +86,22 @@ class FTSP(Speaker):
         self.period = check.finite("period", period, above=0)
         self.least = check.integer("least", least, low=2, high=_MOST_STAMPS)
         self.patience = check.integer("patience", patience, low=1)
-        # Own times (s) of stamps, and by how much the root's clock is ahead then.
+        # Stamps' local times (s), and the root's clock minus the local clock then.
         stamps = check.integer("table", table, low=self.least, high=_MOST_STAMPS)
         self._stamps: deque[tuple[float, float]] = deque(maxlen=stamps)
         self.root: Any = None
-        # The number of the last stamp; and by root the last number that was heard of it at all, by which a beacon of
-        # one that lives differs from what others still repeat of one that has gone.
+        # The number of the last stamp; and for each root the last number heard at all, which a live root exceeds, while
+        # a dead one is only repeated.
         self._number = 0
         self._heard: dict[Hashable, int] = {}
-        # For how many periods nothing new was heard of a root of a lesser name, and the time has been one root's.
+        # The periods without new beacons of a root with a smaller name, and the periods with one root's time.
         self._silent = self._settled = 0
 
     async def work(self) -> None:
-        """Do what the application does; the agent goes on once this is over. To be overridden."""
+        """Do the application's work; the agent continues after this returns. To be overridden."""
 
     def global_time(self, local: float | None = None) -> float:
-        """Return the root's time (s) at a time of the own clock, by default now."""
+        """Return the root's time (s) at a time of the node's own clock, by default now."""
         local = self.now if local is None else local
         ahead, drift, middle = self._line()
         return local + ahead + drift * (local - middle)
@@ -114,7 +113,7 @@ class FTSP(Speaker):
             await asyncio.sleep(min(left / (1 + self._line()[1]), self.period))
 
     def _line(self) -> tuple[float, float, float]:
-        """Return by how much (s) the root's clock is ahead at an own time, the growth of that, and the own time (s)."""
+        """Return the root's clock minus the local clock (s) at a local time (s), its rate of change, and that time."""
         if not self._stamps:
             return 0.0, 0.0, 0.0
         times, ahead = np.array(self._stamps).T
@@ -125,10 +124,10 @@ class FTSP(Speaker):
 
     @property
     def is_synchronised(self) -> bool:
-        """Whether this node knows the time of a root that has no better one to give way to, as far as can be known.
+        """Whether this node knows the time of the final root, as far as it can tell.
 
-        It has enough stamps of that root, or is it; and for ``patience`` periods no other root's time has come up,
-        which a better root's does within as many hops.
+        It has enough stamps of that root, or is the root; and for ``patience`` periods no other root's time has
+        appeared, which a better root's would within as many hops.
         """
         return self._knows_time and self._settled >= self.patience
 
@@ -137,7 +136,7 @@ class FTSP(Speaker):
         return self.root == self.name or len(self._stamps) >= self.least
 
     async def run(self) -> None:
-        """Send beacons, take beacons, and do the application's work."""
+        """Send and handle beacons, and do the application's work."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.work())
             group.create_task(self._listen())
@@ -147,7 +146,7 @@ class FTSP(Speaker):
                 await asyncio.sleep(self.period)
 
     async def _beacon(self) -> None:
-        """Send a beacon, if the node has something to say."""
+        """Send a beacon, unless the node has no information."""
         self._silent += 1
         self._settled += 1
         if self.root != self.name and self._silent > self.patience:
@@ -157,7 +156,7 @@ class FTSP(Speaker):
         if self.root is None:
             return
         if self.root == self.name:
-            # A root that has lost its state goes on above the numbers from before.
+            # A root that has lost its state continues above its earlier numbers.
             self._number = max(self._number + 1, int(self.now // self.period))
             self._heard[self.root] = self._number
         now = self.now
@@ -171,13 +170,13 @@ class FTSP(Speaker):
                 self._hear(root, number, time, frame.event)
 
     def _hear(self, root: Any, number: int, time: float | None, began: float) -> None:
-        """Take a beacon that began at a time (s) of the own clock, if it is new and its root is not worse."""
+        """Handle a beacon that began at a local time (s), if it is new and its root is not worse."""
         if root == self.name or (self.root is not None and _rank(root) > _rank(self.root)):
             return
         is_news = number > self._heard.get(root, -1)
         if root != self.root:
             if not is_news:
-                # It has gone: this is what others repeat.
+                # This root is dead: other nodes only repeat it.
                 return
             if time is None or not self._knows_time or self._contradicts(time, began):
                 self._begin_anew()
@@ -194,17 +193,17 @@ class FTSP(Speaker):
         self._stamps.append((began, time - began))
 
     def _contradicts(self, time: float, began: float) -> bool:
-        """Return whether a root's time (s) at a time of the own clock is another than the estimate."""
+        """Return whether a root's time (s) at a local time differs from the estimate."""
         return abs(time - self.global_time(began)) > _JUMP
 
     def _begin_anew(self) -> None:
-        """Forget a time: another has come up, or none was known."""
+        """Discard the stamps, because another time has appeared, or none was known."""
         self._stamps.clear()
         self._settled = 0
 
 
 def _rank(name: Any) -> tuple[int, Any]:
-    """Return by what names are compared, which may be numbers, texts and tuples of them side by side."""
+    """Return a sort key of a name, which may be a number, a text or a tuple of these."""
     if isinstance(name, Real):
         return 0, name
     if isinstance(name, str):

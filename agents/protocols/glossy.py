@@ -1,4 +1,4 @@
-"""Glossy: fast floods in which all who relay a frame send it at the same time."""
+"""Glossy: fast floods in which all relays of a frame send it at the same time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,24 +19,23 @@ __all__ = ["Glossy"]
 
 FLOOD = "g"
 
-# Seconds in which a radio turns between sending and receiving: aTurnaroundTime.
+# The turnaround time (s) of a radio between sending and receiving: aTurnaroundTime.
 _TURNAROUND = 192e-6
-# More floods, and more relays of one, than any run has.
+# More floods, and more relays of one flood, than any run has.
 _MOST, _MOST_RELAYS = 2**62, 2**16 - 1
 
 
 class Glossy(Speaker):
-    """Glossy: one node floods a value once a period; whoever receives it sends it on in the next slot.
+    """Glossy: one node floods a value once a period; each receiver repeats it in the next slot.
 
-    * A frame carries the flood's number, the number of relays so far, and the value. All frames of a slot are the same,
-      so they do not disturb each other, if the medium has ``Phy(concurrent_s=...)``.
-    * A node receives and sends in turns, until it has sent ``n_tx`` times; then its radio is off until the next flood.
-      Only the initiator also sends where it has received nothing.
-    * From the number of relays a node knows its hops from the initiator, and when the flood began: so it knows when the
-      next one begins. Who has missed more than ``patience`` floods listens until it hears one.
+    * A frame carries the flood's number, the number of relays so far, and the value. All frames of a slot are equal, so
+    they do not disturb each other if the medium has ``Phy(concurrent_s=...)``. * A node alternately receives and sends,
+    until it has sent ``n_tx`` times; then its radio is off until the next flood. Only the initiator also sends without
+    having received. * From the number of relays a node derives its hops from the initiator, and the start of the flood
+    and of the next one. A node that has missed more than ``patience`` floods listens until it hears one.
 
     The medium must send at once: ``Radio(access="aloha", phy=Phy(concurrent_s=0.5e-6))``, without acknowledgements. A
-    subclass writes `value`, which the initiator floods, and `take`, which all others get it by.
+    subclass defines `value`, which the initiator floods, and `take`, which all other nodes call with it.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ class Glossy(Speaker):
     Notes
     -----
     Source: F. Ferrari, M. Zimmerling, L. Thiele and O. Saukh, "Efficient network flooding and time synchronization with
-    Glossy", IPSN 2011. There nodes measure the length of a slot; here they know it, and count by their own clocks.
+    Glossy", IPSN 2011. In the paper nodes measure the length of a slot; here they know it, by their own clocks.
     """
 
     draw: ClassVar = {"hops": Number(), "is_initiator": Star(), FLOOD: Kind("flood")}
@@ -97,7 +96,7 @@ class Glossy(Speaker):
         self.slot = check.finite("slot", slot, above=_TURNAROUND)
         self.duration = check.finite("duration", duration, above=0, high=period)
         self.guard = check.finite("guard", guard, low=0, high=period)
-        # The initiator's radio is busy for so long; the next flood must not be due yet.
+        # The initiator's radio is busy for this long; the next flood must not be due before.
         busy = 2 * self.n_tx * self.slot
         if busy + self.guard > self.period * (1 + check.ROUNDING):
             raise check.refuse("period", self.period, f"at least 2 · n_tx · slot and guard, {busy + self.guard:g} s")
@@ -105,10 +104,10 @@ class Glossy(Speaker):
         self.jitter = check.finite("jitter", jitter, low=0, high=slot)
         self.hops: int | None = 0 if is_initiator else None
         self.reference: float | None = None
-        # When (s) the next flood is expected, None if that is not known; and how many in a row did not come.
+        # The expected time (s) of the next flood, None if unknown; and the number of floods missed in a row.
         self._due: float | None = None
         self._missed = 0
-        # The last flood that was taken.
+        # The last flood that was received.
         self._last: int | None = None
 
     @classmethod
@@ -120,16 +119,16 @@ class Glossy(Speaker):
     # --- for the application ------------------------------------------------------------------------------------------
 
     def value(self, number: int) -> Any:
-        """Return what the initiator's flood of a number, from 1, carries. To be overridden."""
+        """Return the value of the initiator's flood with a number, from 1. To be overridden."""
         return None
 
     def take(self, number: int, value: Any) -> None:
-        """Take what a flood brought; each comes once. To be overridden."""
+        """Handle a flood's value; called once per flood. To be overridden."""
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Begin floods, or take part in them, with the radio off in between."""
+        """Initiate floods, or take part in them, with the radio off in between."""
         must_send_at_once(self)
         self.radio.on()
         if not self.is_initiator:
@@ -173,7 +172,7 @@ class Glossy(Speaker):
             await self._off()
 
     async def _relay(self, seconds: float) -> bool:
-        """Receive the frames of a flood, the first within some seconds, and send each on; return whether any came."""
+        """Receive a flood's frames, the first within some seconds, and repeat each; return whether any arrived."""
         for sent in range(self.n_tx):
             frame = await self.radio.listen(seconds, until=self._is_flood if sent else self._is_new_flood)
             if frame is None:
@@ -191,15 +190,15 @@ class Glossy(Speaker):
         return True
 
     async def _check_slot(self) -> None:
-        """Raise BadInput unless the frame that was just sent fits into a slot; others ignore one that does not."""
+        """Raise BadInput unless the frame just sent fits into a slot; other nodes ignore longer ones."""
         await asyncio.sleep(BEGUN)
         airtime = BEGUN + self.radio.transmit_left
-        # Of a radio that is off nothing is on the air.
+        # A radio that is off sends nothing.
         if self.slot - airtime < _TURNAROUND * (1 - check.ROUNDING):
             raise check.refuse("slot", self.slot, f"a frame's time on the air ({airtime:g} s) and 192 us more")
 
     def _is_flood(self, frame: netsim.Frame) -> bool:
-        """Return whether a frame is a flood's that fits into a slot; any other is foreign."""
+        """Return whether a frame belongs to a flood and fits into a slot."""
         if not self.is_own(frame):
             return False
         if self.slot - self.radio.airtime(frame) < _TURNAROUND:
@@ -208,7 +207,7 @@ class Glossy(Speaker):
         return True
 
     def _is_new_flood(self, frame: netsim.Frame) -> bool:
-        """Return whether a frame is of another flood than the last, which others may still send."""
+        """Return whether a frame belongs to another flood than the last, which others may still repeat."""
         if not self._is_flood(frame):
             return False
         number, relays, _ = frame.payload

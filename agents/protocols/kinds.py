@@ -1,4 +1,4 @@
-"""Kinds of frames: which a protocol takes, and the form of their payloads. All others it ignores, and counts."""
+"""Kinds of frames that a protocol accepts, and the forms of their payloads; others are ignored and counted."""
 
 import asyncio
 import math
@@ -35,17 +35,17 @@ def flag(value: Any) -> bool:
 
 
 def is_name(value: Any) -> bool:
-    """Accept what may name a node: what has a hash and equals itself."""
+    """Accept a possible name of a node: a hashable value that equals itself."""
     try:
         hash(value)
         return bool(value == value)
-    except Exception:  # a class of somebody's, whose methods may raise anything
+    except Exception:  # the methods of a foreign class may raise anything
         return False
 
 
 def whole(low: int, high: int) -> Form:
     """Return a form of whole numbers within two limits."""
-    # A payload is decoded, so no subclass of int is in it.
+    # A decoded payload contains no subclass of int.
     return lambda value: type(value) is int and low <= value <= high
 
 
@@ -60,7 +60,7 @@ def number(low: float, high: float = math.inf) -> Form:
 
 
 def maybe(form: Form) -> Form:
-    """Return a form of None, and of what has another form."""
+    """Return a form that accepts None, and values of another form."""
     return lambda value: value is None or form(value)
 
 
@@ -68,7 +68,7 @@ def fields(*forms: Form) -> Form:
     """Return a form of lists whose elements have these forms, in order."""
 
     def form(value: Any) -> bool:
-        # Only lists and tuples are looked into: an array or a dict may raise where it is compared.
+        # Inspect only lists and tuples, because comparing an array or a dict may raise.
         if not isinstance(value, list | tuple) or len(value) != len(forms):
             return False
         for each, part in zip(forms, value, strict=True):  # noqa: SIM110 (called for each frame heard)
@@ -80,15 +80,15 @@ def fields(*forms: Form) -> Form:
 
 
 class Speaker(Cited, netsim.Part):
-    """Base of protocols that share the air with others: each takes the frames of its own kinds.
+    """Base of protocols that share the medium with others: each accepts frames of its own kinds.
 
     Attributes
     ----------
     kinds : mapping
-        Of the class: {kind: form} of the frames that are its own. A form is a function that tells whether a payload is
-        as the protocol sends it.
+        Class attribute, {kind: form} of the protocol's frames. A form is a function that returns whether a payload is
+        well-formed.
     foreign : Counter
-        By kind, the frames that it heard and ignored: of other kinds, or of its own with a payload of another form.
+        The number of received frames that were ignored, by kind: of foreign kinds, or with a payload of the wrong form.
     """
 
     kinds: ClassVar[Mapping[str, Form]] = {}
@@ -100,7 +100,7 @@ class Speaker(Cited, netsim.Part):
         await asyncio.sleep(max(0.0, time - self.now))
 
     def is_own(self, frame: netsim.Frame | netsim.mote.Message) -> bool:
-        """Return whether a frame is for this protocol, and count it if not."""
+        """Return whether a frame belongs to this protocol; count it if not."""
         form = self.kinds.get(frame.kind)
         if form is not None and form(frame.payload):
             return True

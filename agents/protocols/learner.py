@@ -15,13 +15,13 @@ __all__ = ["Learner"]
 
 
 class Learner(netsim.Part):
-    """Takes a method in rounds, such as `netsim.agents.COKE`, through its rounds by the common time of the motes.
+    """Runs a round-based method, such as `netsim.agents.COKE`, by the common time of motes.
 
-    It is a part of a `netsim.Mote` that has a part ``time``, such as `netsim.agents.FTSP`:
-    ``Mote(time=FTSP(), routing=CTP(), learn=Learner(COKE(problem, 100), period=20))``. Round k opens when the common
-    time is ``begin`` + (k − 1)·``period``. The mote takes its local step, and broadcasts a random time later, so that
-    neighbours do not all speak at once. As the next round opens it hears what has arrived. A mote that does not know
-    the common time, or is down, is silent in that round, and takes part in the next one.
+    It is a part of a `netsim.Mote` that has a part ``time``, such as `netsim.agents.FTSP`: ``Mote(time=FTSP(),
+    routing=CTP(), learn=Learner(COKE(problem, 100), period=20))``. Round k opens when the common time is ``begin`` + (k
+    − 1)·``period``. The mote takes its local step, and broadcasts after a random delay, so that neighbours do not all
+    send at once. When the next round opens it processes the frames that have arrived. A mote that does not know the
+    common time, or is down, skips the round, and takes part in the next one.
 
     Parameters
     ----------
@@ -44,8 +44,7 @@ class Learner(netsim.Part):
     Raises
     ------
     BadInput
-        If the method is no `SharingAgent`, or is one with a server or without rounds; or for a number outside its
-        range.
+        If the method is not a `SharingAgent`, has a server or no rounds, or a number is outside its range.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("state", "change", "sum", "edge", KEY, REPAIR)
@@ -60,12 +59,12 @@ class Learner(netsim.Part):
         self.begin = check.finite("begin", begin)
         self.spread = self.period / 2 if spread is None else check.finite("spread", spread, low=0, high=period)
         self.steps = self.late = 0
-        # What has arrived in the open round; None between rounds.
+        # The frames of the open round; None between rounds.
         self._heard: list[Any] | None = None
 
     @property
     def theta(self) -> Any:
-        """The method's state θ_i, shape as its cost's ``size``."""
+        """The method's state θ_i, with the shape of its cost's ``size``."""
         return self.method.theta
 
     async def run(self) -> None:

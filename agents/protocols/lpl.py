@@ -1,4 +1,4 @@
-"""Low-power listening: receivers wake now and then, and a sender calls until its receiver has woken."""
+"""Low-power listening: receivers wake periodically, and a sender calls until its receiver has woken."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -22,27 +22,27 @@ __all__ = ["LPL", "ContikiMAC", "XMac"]
 CALL = "s"
 """The kind of a strobe of the preamble."""
 
-# Seconds in which a receiver turns back from its acknowledgement: more than aTurnaroundTime.
+# Seconds for a receiver's turnaround after its acknowledgement: more than aTurnaroundTime.
 _PAUSE = 0.5e-3
 # Seconds from look to look whether a frame is still on the air.
 _LOOK = 0.2e-3
-_LOOKS = 5  # at the channel, until a message is given up
-_TRIES = 3  # of the data once the receiver is awake
-_LONGEST = 3600.0  # s, a period or a wake-up: a train tells of no more than both
+_LOOKS = 5  # of the channel, before a message is given up
+_TRIES = 3  # to send the data once the receiver is awake
+_LONGEST = 3600.0  # limit (s) of a period and of a wake-up, and so of a train
 
 
 class LPL(Mac):
-    """Low-power listening as in B-MAC: the radio wakes once a period, and stays on if a preamble is there.
+    """Low-power listening as in B-MAC: the radio wakes once a period, and stays on if it finds a preamble.
 
-    The preamble is a train of short frames that lasts a whole period, so that each neighbour wakes within it. Then the
-    data follow, with an acknowledgement. Each short frame tells how long the train goes on, and every neighbour that
-    hears one waits for its end.
+    The preamble is a train of short frames over a whole period, so that each neighbour wakes within it. The data
+    follow, with an acknowledgement. Each short frame carries the train's remaining time, and every neighbour that hears
+    one waits for the end.
 
-    A message to all neighbours is such a train, too, and then the data, once and without an acknowledgement.
+    A message to all neighbours is also such a train, followed by the data, once and without an acknowledgement.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or the
-    layer lies below the parts of a mote: ``netsim.Mote(mac=LPL(), routing=CTP())``.
+    A subclass defines `work`, which calls `post` and `announce`, and `take`, which gets received messages; or the layer
+    lies below the parts of a mote: ``netsim.Mote(mac=LPL(), routing=CTP())``.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ class LPL(Mac):
         return await self._send(value, partial(self._unicast, to))
 
     async def announce(self, value: Any) -> bool:
-        """Send a message to all neighbours, each of which wakes while it is called; return whether it was on the air.
+        """Send a message to all neighbours after a train that wakes each of them; return whether it was on the air.
 
-        A neighbour that sends at the time misses it.
+        A neighbour that is sending at that time misses it.
         """
         return bool(await self._send(value, self._spread))
 
@@ -93,7 +93,7 @@ class LPL(Mac):
 
     async def run(self) -> None:
         """Wake once a period, from a random moment on, beside `work`."""
-        # Who holds the radio: a wake-up, or a message. And which message is next.
+        # Locks: of the radio, held by a wake-up or a message; and of the next message's turn.
         self._turn, self._next = asyncio.Lock(), asyncio.Lock()
         self._set_up()
         self.radio.off()
@@ -108,23 +108,23 @@ class LPL(Mac):
                 await asyncio.sleep(began + self.period - self.now)
 
     async def _wake_up(self) -> None:
-        """Listen for a frame, and follow what it begins."""
+        """Listen for a frame, and handle what follows it."""
         await self._follow(await self.radio.listen(self.listen, until=self.is_own))
 
     async def _follow(self, frame: netsim.Frame | None) -> None:
-        """Wait for the data, until the end of the train that a strobe tells, and take them."""
+        """Wait for the data until the end of the train announced by a strobe, and handle them."""
         while frame is not None:
             if frame.kind != CALL:
                 self._take_in(frame)
             if frame.kind == ALL:
-                # Its other copies would be the same.
+                # Further copies would be the same.
                 return
             # The sender may repeat the data, or have more.
             seconds = self.listen + (frame.payload if frame.kind == CALL else 0)
             frame = await self.radio.listen(seconds, until=self.is_own)
 
     async def _send(self, value: Any, how: Callable[[list[Any]], Awaitable[Delivery]]) -> Delivery:
-        """Send a message in its turn, once one of five looks finds the channel clear."""
+        """Send a message in its turn, once one of five assessments finds the channel clear."""
         async with self._next:
             self._number += 1
             for _ in range(_LOOKS):
@@ -139,7 +139,7 @@ class LPL(Mac):
             return sent(False, 0, "access_failed")
 
     async def _is_clear(self) -> bool:
-        """Return whether no other train is under way; one that is may be for this node, too."""
+        """Return whether no other train is in progress; another one may be for this node, too."""
         frame = await self.radio.listen(self.listen, until=self.is_own)
         await self._follow(frame)
         return frame is None and not self.radio.busy()
@@ -169,14 +169,14 @@ class LPL(Mac):
                 raise check.refuse("listen", self.listen, longest)
 
     async def _broadcast(self, packet: list[Any]) -> None:
-        """Send the data to all who are awake, and wait until they are sent."""
+        """Send the data to all awake neighbours, and wait until they are sent."""
         await self.broadcast(ALL, packet)
         await asyncio.sleep(BEGUN)
         while self.radio.state == "transmit":
             await asyncio.sleep(_LOOK)
 
     async def _hand_over(self, to: Hashable, packet: list[Any]) -> Delivery:
-        """Send the data to a receiver that is awake; return whether one of three tries was acknowledged."""
+        """Send the data to an awake receiver; return whether one of three tries was acknowledged."""
         attempts, outcome = 0, sent(False, 0, "")
         while not outcome and attempts < _TRIES:
             await asyncio.sleep(_PAUSE)
@@ -186,9 +186,9 @@ class LPL(Mac):
 
 
 class XMac(LPL):
-    """X-MAC: each strobe names its receiver, which answers at once, so the preamble ends when that wakes.
+    """X-MAC: each strobe names its receiver, which answers at once when it wakes and so ends the preamble.
 
-    On average a train is half as long as that of `LPL`, and others sleep on. A message to all is sent as by `LPL`.
+    On average a train is half as long as that of `LPL`, and other nodes sleep on. A message to all is sent as by `LPL`.
 
     Notes
     -----
@@ -206,17 +206,17 @@ class XMac(LPL):
             self.strobes += 1
             if answer := await self.deliver(to, CALL, 0):
                 return await self._hand_over(to, packet)
-            # Of a strobe that was heard, the answer was lost.
+            # The strobe was received, so its answer was lost.
             reason = "lost" if answer.reason == "delivered" else answer.reason
         return sent(False, 1, reason)
 
 
 class ContikiMAC(LPL):
-    """ContikiMAC: the data themselves are sent again and again until they are acknowledged; to all, for a whole period.
+    """ContikiMAC: the data themselves are repeated until acknowledged; those to all, for a whole period.
 
-    A wake-up is two clear channel assessments, ``gap`` seconds apart; only if one finds energy the radio stays on. So
-    a sender whose power at the receiver is below `netsim.radio.Phy.sense_dbm` wakes it by chance only, even if its
-    frames could be received. The phase lock, by which a sender remembers when its receiver wakes, is left out.
+    A wake-up is two clear channel assessments, ``gap`` seconds apart; the radio stays on only if one finds energy. So a
+    sender whose power at the receiver is below `netsim.radio.Phy.sense_dbm` wakes it only by chance, even if its frames
+    could be received. The phase lock, with which a sender remembers its receiver's wake-up times, is not implemented.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class ContikiMAC(LPL):
             await asyncio.sleep(self.gap)
 
     async def _finds_energy(self) -> bool:
-        """Have the radio on for one assessment."""
+        """Switch the radio on for one channel assessment; return whether it finds energy."""
         self.radio.on()
         await asyncio.sleep(self.radio.cca)
         busy = self.radio.busy()

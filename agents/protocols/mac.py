@@ -1,4 +1,4 @@
-"""What MAC layers have in common that run in an agent: numbered messages, and the application above."""
+"""Common parts of MAC layers that run in an agent: numbered messages, and the application above."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
@@ -22,9 +22,9 @@ _MESSAGE = fields(whole(0, _MOST), anything)
 class Mac(Speaker):
     """Base of MAC layers that switch the radio themselves.
 
-    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives. Or the layer lies
-    below the parts of a mote: ``netsim.Mote(mac=ContikiMAC(), routing=CTP())``. The medium is
-    ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Each agent has a layer of its own.
+    A subclass defines `work`, which calls `post` and `announce`, and `take`, which gets received messages. Or the layer
+    lies below the parts of a mote: ``netsim.Mote(mac=ContikiMAC(), routing=CTP())``. The medium is
+    ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Agents do not share a layer.
     """
 
     draw: ClassVar = {DATA: Kind("message"), ALL: Kind("broadcast")}
@@ -37,15 +37,15 @@ class Mac(Speaker):
         self._last: dict[Hashable, int] = {}
 
     async def work(self) -> None:
-        """Do what the application does; the agent goes on receiving once this is over. To be overridden."""
+        """Do the application's work; the agent keeps receiving after this returns. To be overridden."""
 
     def take(self, sender: Hashable, value: Any) -> None:
-        """Take a message that arrived; each arrives once. To be overridden."""
+        """Handle a received message; each arrives once. To be overridden."""
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
         """Send a message to a neighbour; return whether it was acknowledged.
 
-        ``attempts`` of the result counts what tells of the link: not the calls to a receiver that slept.
+        ``attempts`` of the result counts transmissions that measure the link, without calls to a sleeping receiver.
         """
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class Mac(Speaker):
         self._number = max(self._number, first_number(self.now))
 
     def _take_in(self, frame: netsim.Frame) -> None:
-        """Hand a message on, unless it was here before."""
+        """Pass a message on, unless it is a duplicate."""
         number, value = frame.payload
         if self._last.get(frame.sender) != number:
             self._last[frame.sender] = number
@@ -67,7 +67,7 @@ class Mac(Speaker):
 
 
 def must_send_at_once(agent: netsim.Agent) -> None:
-    """Raise AgentError unless an agent's frames leave when it sends them."""
+    """Raise AgentError unless an agent's frames leave the air when it sends them."""
     if agent.radio.access != "aloha":
         raise netsim.AgentError(
             f"agent {agent.name!r}: {type(agent).__name__} chooses itself when a frame leaves, so the medium must be "
@@ -76,13 +76,13 @@ def must_send_at_once(agent: netsim.Agent) -> None:
 
 
 def first_number(now: float) -> int:
-    """Return from where a node numbers that starts at a time (s): above all numbers from before a crash.
+    """Return the first number for a node that starts at a time (s): above all its numbers before a crash.
 
-    It has lost its numbers, but others remember them. No radio here sends a thousand messages a second.
+    The node has lost its numbers, but others remember them. No radio here sends a thousand messages a second.
     """
     return int(1000 * now)
 
 
 def sent(acknowledged: bool, attempts: int, reason: str) -> Delivery:
-    """Return what became of a message."""
+    """Return the result of sending a message."""
     return Delivery(acknowledged, attempts, 0, reason, None)

@@ -17,13 +17,13 @@ HELLO = "h"
 
 _NUMBERS = 2**16
 _SHARES = 100  # shares travel as whole percents
-_MOST = 64  # neighbours that a frame tells of
+_MOST = 64  # the most neighbours listed in a frame
 _TOLD = fields(is_name, whole(0, _SHARES))
 
 
 @dataclass
 class Neighbor:
-    """What is known of one neighbour.
+    """The state of one neighbour.
 
     Attributes
     ----------
@@ -32,7 +32,8 @@ class Neighbor:
     arrives : float
         Moving average of the share of its frames that arrived here.
     is_heard : float or None
-        The share of this node's frames that arrived there, as the neighbour says; None if it has not said.
+        The share of this node's frames that the neighbour received, as reported by the neighbour; None without a
+        report.
     last : float
         When its last frame arrived, by the own clock (s).
     """
@@ -45,31 +46,31 @@ class Neighbor:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both hear each other at least every other time."""
+        """Whether both directions have a reception rate of at least one half."""
         return min(self.arrives, self.is_heard or 0.0) >= 0.5
 
 
 class Neighbors(Speaker):
-    """Broadcasts a hello once a period, with what it hears of others, and keeps a table of those who do so, too.
+    """Broadcasts a hello once a period, listing the neighbours heard, and keeps a table of such neighbours.
 
     Parameters
     ----------
     period : float
         Mean seconds between two hellos.
     size : int
-        Neighbours in the table, at most 64; while it is full, others stay out until one has been silent for
-        ``patience`` periods.
+        The capacity of the neighbour table, at most 64. While the table is full, a new neighbour is added only in place
+        of one that has been silent for ``patience`` periods.
     patience : int
         Periods after which a silent neighbour leaves the table.
     weight : float
-        Of the past in the moving averages, in [0, 1).
+        The weight of the past in the moving averages, in [0, 1).
 
     Attributes
     ----------
     table : dict
         {name: `Neighbor`}.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
     """
 
     draw: ClassVar = {"neighbors": Number(lambda a: len(a.table)), HELLO: Kind("hello")}
@@ -87,7 +88,7 @@ class Neighbors(Speaker):
         self.table: dict[Hashable, Neighbor] = {}
 
     async def run(self) -> None:
-        """Say hello, and listen to others."""
+        """Send hellos, and listen for others."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
             number = 0
@@ -109,7 +110,7 @@ class Neighbors(Speaker):
 
     def _hear(self, frame: netsim.Frame) -> None:
         number, told = frame.payload
-        # Over a MAC layer of an agent's a message has no power.
+        # A message over an agent's MAC layer has no power.
         rssi = getattr(frame, "rssi_dbm", None)
         known = self.table.get(frame.sender)
         if known is None:
@@ -119,7 +120,7 @@ class Neighbors(Speaker):
                 return
             known = self.table[frame.sender] = Neighbor(number, rssi, self.now)
         else:
-            # After a gap as long as patience lasts, the neighbour began anew.
+            # After a gap longer than the patience, the neighbour counts as new.
             missed = (number - known.number - 1) % _NUMBERS
             for arrived in [*[0.0] * (missed if missed < self.patience else 0), 1.0]:
                 known.arrives = self._average(known.arrives, arrived)

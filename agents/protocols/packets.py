@@ -38,8 +38,8 @@ _LINEAR, _CIRCLE = 240, 128  # a version counts from 240 to 255, then from 0 to 
 class RplPackets:
     """The packets of the `RPL` nodes of one network.
 
-    What a node forwards is one packet of its origin's: its hop limit counts down, its source route moves on, and its
-    checksum stays. What a payload lacks (the root, and how far a packet has come) is noted as the packet is sent.
+    A node forwards its origin's packet: the hop limit decreases, the source route advances, and the checksum stays.
+    Fields missing in payloads (the root, and a packet's progress) are recorded when the packet is sent.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class RplPackets:
             _LIFETIME,
             _LIFETIME_UNIT,
         )
-        # On-link is not set, for a prefix of many hops; addresses follow from it (A).
+        # The on-link flag is not set, because the prefix spans many hops; addresses are derived from it (flag A).
         prefix = struct.pack("!BBIIxxxx", 64, 0x40, 0xFFFFFFFF, 0xFFFFFFFF) + self._root[:8] + bytes(8)
         return self._control(sender, to, 1, content + _option(_CONFIGURATION, configuration) + _option(_PREFIX, prefix))
 
@@ -157,8 +157,8 @@ class RplPackets:
         if not (stack.knows(target) and (parent is None or stack.knows(parent)) and 0 <= number < 1 << 40):
             return None
         content = struct.pack("!BBBB", 0, 0, 0, number & 0xFF) + _option(_TARGET, b"\0\x80" + stack.routable(target))
-        # Numbers go on after a crash, and so do not fit into the 8 bits of a path sequence: the opaque descriptor has
-        # the rest.
+        # Numbers continue after a crash, and so exceed the 8 bits of a path sequence: the opaque descriptor has the
+        # rest.
         content += _option(_DESCRIPTOR, struct.pack("!I", number >> 8)) if number >> 8 else b""
         above = b"" if parent is None else stack.routable(parent)
         content += _option(_TRANSIT, struct.pack("!BBBB", 0, 0, number & 0xFF, _LIFETIME) + above)
@@ -183,7 +183,7 @@ class RplPackets:
     def _datagram(
         self, origin: Hashable, target: Hashable, hops: int, number: int, kind: str, payload: Any
     ) -> Packet | None:
-        """Return the packet of a datagram; None if its kind has no port, or the payload is none for that port."""
+        """Return a datagram's packet; None if its kind has no port, or the payload is invalid for the port."""
         stack, is_own = self._stack, kind != DATAGRAM and kind in self._kinds
         data = None if is_own else stack.encoded(kind, payload)
         if data is None or number < 0 or not (stack.knows(origin) and stack.knows(target)):
@@ -233,7 +233,7 @@ class RplPackets:
                 del self._routes[next(iter(self._routes))]
             if not left:
                 return packet
-        # Each node on the way has changed places with the address that was the packet's target before.
+        # Each node on the way exchanged its address with the packet's previous target.
         route = self._routes.get(known, [])
         behind = route[: max(0, len(route) - 1 - len(left))]
         addresses = [*behind, *(stack.routable(name) for name in left)]
@@ -264,6 +264,6 @@ def _options(content: bytes) -> dict[int, bytes]:
 
 
 def _with_rank(packet: Packet, flags: int, rank: int) -> Packet:
-    """Return the packet with the rank of its sender (RFC 6553) before its other hop-by-hop options."""
+    """Return the packet with its sender's rank (RFC 6553) before its other hop-by-hop options."""
     others = dict(packet.headers).get(ip.HOP_BY_HOP, b"")
     return packet._replace(headers=((ip.HOP_BY_HOP, _option(_RPI, struct.pack("!BBH", flags, 0, rank)) + others),))

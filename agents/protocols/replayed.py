@@ -1,4 +1,4 @@
-"""Traffic as it was captured: an agent that sends when a capture's packets were seen, as many bytes as they had."""
+"""Captured traffic: an agent that sends messages at a capture's packet times, with the packets' sizes."""
 
 import asyncio
 import itertools
@@ -21,8 +21,8 @@ KIND = "replayed"
 class Replayed(netsim.Part):
     """Sends a message for each packet of a capture, at its time, with a payload of its size; content is zeros.
 
-    The first packet is sent ``start`` seconds after the agent begins. The encoding of a message adds some bytes, as
-    docs/counting.md says. It can be a part of a `netsim.Mote`.
+    The first packet is sent ``start`` seconds after the agent begins. Encoding a message adds some bytes
+    (docs/counting.md). The agent can be a part of a `netsim.Mote`.
 
     Parameters
     ----------

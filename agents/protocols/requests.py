@@ -1,4 +1,4 @@
-"""Requests over a lossy link: sent again until they are answered, and answered once, as CoAP's confirmable messages."""
+"""Requests over a lossy link: repeated until answered, and answered once, as CoAP's confirmable messages."""
 
 import asyncio
 from collections import deque
@@ -23,9 +23,9 @@ _LONGER = 1.5  # ACK_RANDOM_FACTOR
 
 
 class Requests(Speaker):
-    """Asks neighbours, and answers them: a request is repeated, with doubled pauses, until its answer arrives.
+    """Sends requests to neighbours, and answers theirs: a request is repeated after doubled pauses until answered.
 
-    A repeated request gets the same answer again, and `answer_to` is called for the first only. A subclass writes
+    A repeated request gets the same answer again, and `answer_to` is called only for the first. A subclass defines
     `answer_to`; other parts of the mote call `ask`.
 
     Parameters
@@ -42,7 +42,7 @@ class Requests(Speaker):
     asked, repeated, answered : int
         Requests, repetitions of requests, and answers that this node has sent.
     foreign : Counter
-        By kind, the frames that it heard and ignored.
+        The number of received frames that were ignored, by kind.
 
     Notes
     -----
@@ -66,7 +66,7 @@ class Requests(Speaker):
     # --- for the application ------------------------------------------------------------------------------------------
 
     async def ask(self, to: Hashable, value: Any) -> Any:
-        """Ask a neighbour, and return its answer.
+        """Send a request to a neighbour, and return its answer.
 
         Raises
         ------
@@ -98,10 +98,10 @@ class Requests(Speaker):
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take requests and answers."""
+        """Handle requests and answers."""
         self._number = first_number(self.now)
         self._waiting = {}
-        # By neighbour, its last requests' numbers and what they were answered.
+        # For each neighbour, its last requests' numbers with their answers.
         self._given: dict[Hashable, deque[tuple[int, Any]]] = {}
         async for frame in self.inbox:
             if self.is_own(frame):

@@ -32,29 +32,29 @@ _MOST_VERSION = 2**31 - 1
 class RPL(Collector):
     """RPL: each node has a rank, which grows from hop to hop, and a preferred parent; ``downward`` leads back.
 
-    * A *DIO* carries its sender's rank, by `Trickle`. A node without a rank asks for DIOs by a *DIS*, which resets its
-      neighbours' timers.
-    * *Rank* by MRHOF with ETX: the parent's plus 128 · ETX of the link, and at least the next multiple of
-      ``min_hop_increase``. Another parent must be better by ``switch``. A neighbour is a candidate only if its rank,
-      in whole multiples, is below the one that this node has and has advertised.
-    * *Loops*: a rank that has grown by more than ``max_increase`` is given up. The node advertises an infinite rank
-      (poison), forgets its neighbours, and asks for DIOs. A data packet carries its sender's rank: it is
-      marked if it goes down, and dropped if it does so again, which also resets the timer. Its sender is told the
-      receiver's rank at once, as Contiki-NG does.
+    * A *DIO* carries its sender's rank, by `Trickle`. A node without a rank requests DIOs by a *DIS*, which resets its
+    neighbours' timers. * *Rank* by MRHOF with ETX: the parent's plus 128 · ETX of the link, and at least the next
+    multiple of
+      ``min_hop_increase``. Another parent must be better by ``switch``. A neighbour is a candidate only if its rank, in
+      whole multiples, is below both this node's rank and the rank that it advertised last.
+    * *Loops*: a node whose rank has grown by more than ``max_increase`` advertises an infinite rank (poison), forgets
+    its neighbours, and requests DIOs. A data packet carries its sender's rank: it is marked when it moves down, and
+    dropped when it does so again, which also resets the timer. The receiver sends its rank to the packet's sender at
+    once, as Contiki-NG does.
       A node that has lost the root joins again only below that largest rank, until the root begins a new version of the
       DODAG (`repair`).
-    * *Link metrics* come from acknowledgements. A link that was not measured yet counts as ETX = 2. Every
+    * *Link metrics* come from acknowledgements. An unmeasured link counts as ETX = 2. Every
       ``probing`` seconds on average, and more often without a rank, a DIO to the candidate that was measured longest
       ago measures its link.
 
     * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`): stored at each node, or at
       the root only, which then writes the whole route into each message.
 
-    * *Datagrams* go up to the root, which sends them down: as in non-storing mode, also where a node in between knows
-      the way.
+    * *Datagrams* go up to the root, which sends them down: as in non-storing mode, even if a node in between has a
+    route.
 
-    Shorter routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers
-    are left out.
+    Shorter routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers are
+    not implemented.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class RPL(Collector):
     rank : int
         65535 is infinite.
     version : int
-        Of the DODAG.
+        The version of the DODAG.
     dios, dises : int
         Messages sent, probes among the DIOs.
     down : Downward or None
@@ -157,18 +157,18 @@ class RPL(Collector):
         return always if self.is_sink else [*always, self._solicit(), self._probe()]
 
     def take_command(self, value: Any) -> None:
-        """Take what the root sent down to this node. To be overridden."""
+        """Handle a command that the root sent to this node. To be overridden."""
 
     def datagram(self, to: Hashable, payload: Any, kind: str = DATAGRAM) -> bool:
-        """Send a message from any node to any other, over the root; return False if that is known to fail.
+        """Send a message from any node to any other, over the root; return False if it certainly failed.
 
-        This needs ``downward``. A message may be lost, or arrive twice. The part of the other mote that owns its kind
-        gets it, as a `netsim.mote.Message`; without a kind `take_datagram` does.
+        This needs ``downward``. A message may be lost, or arrive twice. At the target, the part that owns its kind gets
+        it as a `netsim.mote.Message`; without a kind, `take_datagram` is called.
 
         Raises
         ------
         BadInput
-            If the kind is one of RPL's.
+            If the kind is reserved for RPL.
         """
         if kind != DATAGRAM and kind in self.kinds:
             raise check.refuse("kind", kind, "a kind of another part's")
@@ -179,10 +179,10 @@ class RPL(Collector):
         return self._enqueue(packet)
 
     def take_datagram(self, sender: Hashable, payload: Any) -> None:
-        """Take a message that another node sent by `datagram` without a kind. To be overridden."""
+        """Handle a message that another node sent with `datagram` without a kind. To be overridden."""
 
     def hand_out(self, sender: Hashable, kind: str, payload: Any) -> None:
-        """Give a datagram for this node to the part that owns its kind."""
+        """Pass a datagram for this node to the part that owns its kind."""
         if kind == DATAGRAM:
             self.take_datagram(sender, payload)
         elif kind in self.kinds or not hasattr(self, "mote"):
@@ -201,7 +201,7 @@ class RPL(Collector):
                 self.down.turn(packet)
 
     def repair(self) -> None:
-        """Of the root: begin a new version of the DODAG, which all nodes join anew (global repair)."""
+        """At the root: begin a new version of the DODAG, which all nodes join again (global repair)."""
         self.version += 1
         self.trickle.reset()
 
@@ -237,13 +237,13 @@ class RPL(Collector):
             await self._tell(await self._answers.get())
 
     async def _tell(self, node: Hashable) -> None:
-        """Send a DIO to one neighbour, and measure its link thereby."""
+        """Send a DIO to one neighbour, which also measures the link."""
         self.dios += 1
         self.measure(node, await self.deliver(node, DIO, [self.version, self.rank]))
         self.choose()
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
-        """Take a message of RPL's own."""
+        """Handle one of RPL's own messages."""
         if frame.kind in Downward.kinds:
             if self.down is not None:
                 self.down.hear(frame)
@@ -265,7 +265,7 @@ class RPL(Collector):
             self.trickle.consistent()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Count it, note when the link was measured, and let an estimate count for less the longer it was not."""
+        """Count the outcome and the time of measurement; an old estimate gets less weight."""
         now = self.now
         age = (now - self._measured.get(neighbor, now)) / self.probing
         self._measured[neighbor] = now
@@ -274,7 +274,7 @@ class RPL(Collector):
     # --- parent and rank ----------------------------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """Choose the preferred parent, and follow its rank (RFC 6719, 3.2 and 3.3)."""
+        """Choose the preferred parent, and derive the rank from it (RFC 6719, 3.2 and 3.3)."""
         if self.is_sink:
             return
         costs = {node: self._path_cost(node) for node in self._ranks if node == self.parent or self._is_above(node)}
@@ -306,7 +306,7 @@ class RPL(Collector):
         self.parent = None
         if self.rank == INFINITE_RANK:
             return
-        # The lowest rank is kept, or nodes without a way to the root would join each other again and again.
+        # Keep the lowest rank, or nodes without a path to the root would join each other again and again.
         self.rank = INFINITE_RANK
         self._ranks.clear()
         self.trickle.reset()
@@ -314,23 +314,23 @@ class RPL(Collector):
     def _is_above(self, node: Hashable) -> bool:
         """Return whether a neighbour is nearer to the root by its DAGRank.
 
-        The rank that this node has advertised counts, if it is the lower one: its children follow that.
+        If the rank that this node has advertised is lower, it counts, because the children follow it.
         """
         return self._ranks[node] // self.min_hop_increase < min(self.rank, self._advertised) // self.min_hop_increase
 
     def _path_cost(self, node: Hashable) -> int:
         """Return the cost of the path through a neighbour.
 
-        RFC 6719 also has a largest metric of a link. Where there is none better it would leave a node without a route.
+        RFC 6719 also limits a link's metric, which would leave a node without a better link without a route.
         """
         etx = self.estimator.etx(node)
         return self._ranks[node] + round(_UNIT * (etx if math.isfinite(etx) else _UNKNOWN_ETX))
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
-        """Mark a packet that came down, and drop it if it had come down before (RFC 6550, 11.2.2.2).
+        """Mark a packet that moved down, and drop it if it had moved down before (RFC 6550, 11.2.2.2).
 
-        The sender's rank, which may be newer than its last DIO, is noted, and the sender of a packet that came down is
-        told this node's.
+        The sender's rank, which may be newer than its last DIO, is stored; the sender of a packet that moved down is
+        sent this node's rank.
         """
         if self._ranks.get(sender, gradient) != gradient:
             self._ranks[sender] = gradient

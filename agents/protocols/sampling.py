@@ -11,17 +11,17 @@ __all__ = ["Sampler"]
 
 
 class Sampler(netsim.Part):
-    """Samples when the common time is a multiple of a period, and reports a random time later.
+    """Samples when the common time is a multiple of a period, and reports after a random delay.
 
     It is a part of a `netsim.Mote` that has a part ``time``, such as `netsim.agents.FTSP`, and a part ``routing``, such
-    as `netsim.agents.CTP`: ``Mote(time=FTSP(), routing=CTP(), app=Sampler(30))``. A subclass writes `read`.
+    as `netsim.agents.CTP`: ``Mote(time=FTSP(), routing=CTP(), app=Sampler(30))``. A subclass defines `read`.
 
     Parameters
     ----------
     period : float
         Seconds between two samples, by the common time.
     spread : float, optional
-        Reports are spread evenly over so many seconds after a sample; by default half of the period.
+        The time (s) after a sample over which reports are spread evenly; by default half of the period.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Sampler(netsim.Part):
         self.taken: dict[int, float] = {}
 
     def read(self, slot: int) -> Any:
-        """Return what is reported of a sample, beside its slot. To be overridden."""
+        """Return the reported value of a sample, besides its slot. To be overridden."""
         return round(20.0 + float(self.rng.normal()), 2)
 
     async def run(self) -> None:

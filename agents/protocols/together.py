@@ -1,4 +1,4 @@
-"""What must hold for all nodes of a protocol together, looked at before a run."""
+"""Conditions on all nodes of a protocol together, checked before a run."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ __all__ = ["must_agree", "roots_of"]
 
 
 def roots_of(agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, why: str) -> list[Sequence[Hashable]]:
-    """Return, for each connected part of the graph with several roots, these; raise BadInput if there is none at all.
+    """Return the roots of each connected part of the graph that has several; raise BadInput if there is none at all.
 
-    ``flag`` is the argument that makes a root, ``why`` what happens without one.
+    ``flag`` is the argument that makes a root, ``why`` the consequence of having none.
     """
     roots = [name for name, agent in agents.items() if getattr(agent, flag)]
     if not roots:
@@ -27,7 +27,7 @@ def roots_of(agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, why: 
 
 
 def must_agree(agents: Mapping[Any, Any], *names: str) -> None:
-    """Raise BadInput unless an attribute is the same at all agents."""
+    """Raise BadInput unless an attribute is equal at all agents."""
     first, one = next(iter(agents.items()))
     for name, agent in agents.items():
         for each in names:

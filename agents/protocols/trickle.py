@@ -1,4 +1,4 @@
-"""Trickle: a timer that sends seldom while neighbours agree, and at once when they do not."""
+"""Trickle: a timer that fires rarely while neighbours agree, and soon when they do not."""
 
 import asyncio
 import math
@@ -30,11 +30,11 @@ class Trickle:
     transmit : callable
         ``await transmit()`` sends the message.
     rng : Generator
-        From which t is drawn: the agent's.
+        The agent's generator, from which t is drawn.
     imin : float
         Imin, in seconds.
     doublings : int
-        Imax, as the RFC gives it: how often I may double.
+        Imax, as in the RFC: the largest number of doublings of I.
     k : int, optional
         The redundancy constant; None: nothing is suppressed.
 
@@ -81,11 +81,11 @@ class Trickle:
             self.interval = self.imin
 
     def consistent(self) -> None:
-        """Count a message that agrees with what this node knows."""
+        """Count a message that agrees with this node's state."""
         self.counter += 1
 
     def reset(self) -> None:
-        """Begin a new interval of ``imin``: something is inconsistent. An interval of ``imin`` goes on as it is."""
+        """Begin a new interval of ``imin``, because of an inconsistency; a present interval of ``imin`` continues."""
         if self.interval > self.imin:
             self._was_reset.set()
 

@@ -1,4 +1,4 @@
-"""TSCH with the minimal schedule: all nodes meet in one shared cell, and each meeting is on another channel."""
+"""TSCH with the minimal schedule: all nodes meet in one shared cell, each time on another channel."""
 
 import asyncio
 import math
@@ -28,8 +28,8 @@ HOPPING = (5, 6, 12, 7, 15, 4, 14, 11, 8, 0, 1, 2, 13, 3, 9, 10)
 """The standard's hopping sequence for 2.4 GHz, as channels from 0 (channel 11)."""
 
 _MIN_BE, _MAX_BE = 1, 7
-# Beacons' mean intervals without one after which a node sends no more, and after which it joins again. At 40 ppm a
-# clock leaves half of the guard, 1.1 ms, after 27 s.
+# Silence, in mean beacon intervals, after which a node stops sending, and after which it joins again. At 40 ppm a clock
+# exceeds half of the guard, 1.1 ms, after 27 s.
 _SILENT, _REJOIN_AFTER = 2.5, 5
 # ASN has five bytes; no network has that many hops.
 _MOST_ASN, _MOST_HOPS = 2**40 - 1, 2**16 - 1
@@ -47,22 +47,21 @@ class TSCH(Mac):
     """Time-slotted channel hopping with the schedule of RFC 8180: one shared cell in each slotframe.
 
     * Time is divided into slots, counted by ASN since the network began. The cell with ASN = k · ``slotframe`` is on
-      channel ``hopping[ASN mod length]``, so with coprime lengths all channels have their turn.
+      channel ``hopping[ASN mod length]``, so with coprime lengths all channels are used.
     * A frame begins ``offset`` seconds into its slot. A receiver listens for ``guard`` seconds around that moment, and
-      sleeps on if nothing comes.
-    * A frame that is not acknowledged waits for a random number of shared cells, up to 2^BE − 1. One to all neighbours
-      is sent once, in the next cell.
-    * Beacons carry ASN and the sender's hops from the root. A node that joins listens on one
-      channel until it hears one. Later each beacon from nearer to the root sets its clock right, and its sender is the
-      time source; where none came for ``beacons`` seconds, so does one from as near. Messages of the time source set
-      the clock as well, and its acknowledgements show that it is still right; one whose beacon is not from nearer to
-      the root any more is no time source. After 2.5 ``beacons`` seconds without any of these a node only listens,
-      and after 5 it joins again.
+    sleeps again if no frame begins. * An unacknowledged frame waits for a random number of shared cells, up to 2^BE −
+    1. A frame to all neighbours is sent once, in the next cell. * Beacons carry ASN and the sender's hops from the
+    root. A node that joins listens on one
+      channel until it hears one. Later each beacon from a node nearer to the root corrects its clock, and this node
+      becomes its time source; after ``beacons`` seconds without one, a beacon from an equal distance does so, too.
+      Messages of the time source also correct the clock, and its acknowledgements confirm it; a time source that is no
+      longer nearer to the root is dropped. After 2.5 ``beacons`` seconds without any of these a node only listens, and
+      after 5 it joins again.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass writes `work`, which calls `post` and `announce`, and `take`, which gets what arrives; or the
-    layer lies below the parts of a mote: ``netsim.Mote(mac=TSCH(), routing=RPL())``. Keys, 6P and further cells are
-    left out.
+    A subclass defines `work`, which calls `post` and `announce`, and `take`, which gets received messages; or the layer
+    lies below the parts of a mote: ``netsim.Mote(mac=TSCH(), routing=RPL())``. Keys, 6P and further cells are not
+    implemented.
 
     Parameters
     ----------
@@ -84,15 +83,15 @@ class TSCH(Mac):
     hops : int or None
         From the root; None before the node has joined.
     joined_at : float or None
-        When it joined first, by its own clock (s).
+        The time of its first join, on its own clock (s).
     joins : int
         How often it joined.
 
     Notes
     -----
     Sources: X. Vilajosana, K. Pister and T. Watteyne, "Minimal IPv6 over the TSCH mode of IEEE 802.15.4e (6TiSCH)
-    configuration", RFC 8180, 2017; IEEE Std 802.15.4-2015, 6.2.6, 6.5.4 and 8.4.2.2.1 (timeslot template), from which
-    the defaults are.
+    configuration", RFC 8180, 2017; IEEE Std 802.15.4-2015, 6.2.6, 6.5.4 and 8.4.2.2.1 (timeslot template), the source
+    of the defaults.
     """
 
     draw: ClassVar = {
@@ -134,7 +133,7 @@ class TSCH(Mac):
         self.joined_at: float | None = 0.0 if is_root else None
         self.joins = 0
         self._source: Hashable = None
-        # When, by the own clock, ASN 0 began (s); and when the next beacon is due.
+        # The local times (s) of ASN 0 and of the next beacon.
         self._zero, self._beacon_at = 0.0, 0.0
         # When the clock was set last.
         self._set_at = 0.0
@@ -142,7 +141,7 @@ class TSCH(Mac):
         self._tries, self._exponent, self._skip = 0, _MIN_BE, 0
 
     def __getstate__(self) -> Any:
-        # Jobs hold futures of the run; the next one begins without jobs.
+        # Jobs hold futures of the run, so a copy begins without jobs.
         return {**super().__getstate__(), "_jobs": deque()}
 
     @classmethod
@@ -165,7 +164,7 @@ class TSCH(Mac):
         return bool(await self._wait(None, value))
 
     async def _wait(self, to: Hashable | None, value: Any) -> Delivery:
-        """Have a message sent in its turn, and return what became of it."""
+        """Queue a message, wait until it was sent, and return the outcome."""
         self._number += 1
         job = _Job(to, [self._number, value], asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -175,7 +174,7 @@ class TSCH(Mac):
 
     async def run(self) -> None:
         """Join the network, and take part in each shared cell."""
-        # Of a node that crashed and is back.
+        # The node has crashed and restarted.
         self._jobs.clear()
         self._set_up()
         self.hops = 0 if self.is_root else None
@@ -197,7 +196,7 @@ class TSCH(Mac):
                 await self._cell(number * self.slotframe, begins)
 
     async def _join(self) -> None:
-        """Listen on a random channel until a beacon comes."""
+        """Listen on a random channel until a beacon arrives."""
         self.radio.on()
         self.radio.channel = int(self.rng.choice(self.hopping))
         async for frame in self.inbox:
@@ -208,18 +207,18 @@ class TSCH(Mac):
                     self.joined_at = self.now
                 return
             if self.is_own(frame):
-                # The radio has acknowledged it.
+                # The radio has already acknowledged the frame.
                 self._take_in(frame)
 
     async def _cell(self, asn: int, begins: float) -> None:
-        """Send what is due in a shared cell, or listen."""
+        """Send a due frame in a shared cell, or listen."""
         await self._until(begins)
-        # Not before: an acknowledgement may still have been due on the last channel.
+        # Tune only now, because an acknowledgement may have been due on the last channel.
         self.radio.channel = self.hopping[asn % len(self.hopping)]
         may_send = self._unset_for() < _SILENT * self.beacons
         job = self._jobs[0] if self._jobs and not self._skip and may_send else None
         self._skip = max(0, self._skip - 1)
-        # A message goes first, unless the beacon has waited for its time already.
+        # A message takes precedence, unless the beacon is overdue.
         late = self.now - self._beacon_at if may_send else -math.inf
         if late >= (self.beacons if job is not None else 0.0):
             self._plan_beacon()
@@ -242,7 +241,7 @@ class TSCH(Mac):
         self.radio.off()
 
     async def _send(self, job: _Job) -> None:
-        """Send a message once; if it fails, plan the next try or give it up."""
+        """Send a message once; after a failure, schedule the next try or give up."""
         if job.to is None:
             await self.broadcast(ALL, job.packet)
             await asyncio.sleep(BEGUN)
@@ -261,12 +260,12 @@ class TSCH(Mac):
     def _finish(self, job: _Job, outcome: Delivery) -> None:
         self._jobs.popleft()
         self._tries, self._exponent = 0, _MIN_BE
-        # Who posted it may not wait any more.
+        # The caller may no longer wait.
         if not job.done.done():
             job.done.set_result(outcome)
 
     def _hear(self, frame: netsim.Frame, now: float) -> None:
-        """Take a frame that arrived now; set the clock by it if it comes from the time source."""
+        """Handle a frame that just arrived; correct the clock if it comes from the time source."""
         began = now - self.radio.airtime(frame)
         if frame.kind == BEACON:
             asn, hops = frame.payload
@@ -274,7 +273,7 @@ class TSCH(Mac):
                 self._source, self.hops = frame.sender, hops + 1
                 self._zero = began - self.offset - asn * self.slot
             elif frame.sender == self._source:
-                # It is no nearer to the root any more, and may have its time from this node.
+                # The time source is no longer nearer to the root, and may take its time from this node.
                 self._source = None
         else:
             self._take_in(frame)
@@ -283,13 +282,13 @@ class TSCH(Mac):
             self._zero, self._set_at = began - self.offset - asn * self.slot, now
 
     def _leads(self, hops: int) -> bool:
-        """Return whether a beacon from so many hops sets the clock."""
+        """Return whether a beacon from this number of hops corrects the clock."""
         if self.is_root or self.hops is None:
             return not self.is_root
         return hops < self.hops + (self._unset_for() > self.beacons)
 
     def _unset_for(self) -> float:
-        """Return for how long (s) the clock was neither set nor shown right; the root's is right."""
+        """Return the time (s) since the clock was last corrected or confirmed; 0 at the root."""
         return 0.0 if self.is_root else self.now - self._set_at
 
     def _plan_beacon(self) -> None:

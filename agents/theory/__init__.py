@@ -1,10 +1,10 @@
-"""What the papers prove of the algorithms: ranges of parameters, bounds, and exact predictions, computed from agents.
+"""Theorems on the algorithms: ranges of parameters, bounds, and exact predictions, computed from agents.
 
 An algorithm names its theorems in the class variable ``theorems``. `ranges`, `bounds`, `probe`, `exact_rate` and
-`choose` ask those that apply to a network's agents; `lines` says why others do not. All formulas are corrected where a
-run contradicts the printed form; the docstrings say what was changed, and ``printed=True`` gives the printed form.
-Nothing here depends on a run: the theorems take agents, which have costs, weights, a censor and a coder, and a graph.
-All theorems are about links that lose no frames: `not_ideal` says whether a network's do.
+`choose` use those that apply to a network's agents; `lines` explains why others do not. A formula is corrected where a
+run contradicts the printed form; docstrings describe the changes, and ``printed=True`` gives the printed form. Nothing
+here depends on a run: the theorems take agents, which have costs, weights, a censor and a coder, and a graph. All
+theorems assume lossless links: `not_ideal` checks a network for this.
 """
 
 from netsim.agents.theory.choice import (

@@ -70,7 +70,8 @@ def dkla_energy(
 ) -> float:
     """Return G = ρ‖Z − Z*‖² + ‖β − β*‖²/ρ of eq. 2.30, with Z = ½S₊ᵀΘ and Γ = S₋β.
 
-    So ‖Z − Z*‖² = ½⟨E, (D + A)E⟩ for E = Θ − Θ*, and ‖β − β*‖² = ½⟨F, (D − A)⁺F⟩ for F = Γ − Γ*.
+    The ρ with the best bound is not the best for the method: `netsim.agents.theory.choose` finds a better one on least
+    squares.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ def coke_penalty(curvature: Curvature, graph: Graph, eta1: float, eta2: float, e
 
 
 class ErrorCurve(Theorem):
-    """Base class of bounds on ‖Θ_k − Θ*‖: the column ``bound_error``, or a line where it tells nothing.
+    """Base class of bounds on ‖Θ_k − Θ*‖: the column ``bound_error``, or a line if the bound is vacuous.
 
     A bound is vacuous if it is never below ‖Θ*‖, the error of θ = 0.
     """

@@ -64,7 +64,7 @@ class Constants:
         *,
         printed: bool = False,
     ) -> "Constants":
-        """Return the constants for given η₁, η₂, η₃ and ν; nothing is promised unless ``delta`` > 0."""
+        """Return the constants for given η₁, η₂, η₃ and ν; they give no bound unless ``delta`` > 0."""
         m, M, plus, minus, top = curvature.m, curvature.M, graph.plus, graph.minus, graph.minus_max
         one, two, three = etas
         bent = nu * M**2 / minus
@@ -79,9 +79,9 @@ class Constants:
 
     @classmethod
     def best(cls, curvature: Curvature, graph: Graph, rho: float, *, printed: bool = False) -> "Constants":
-        """Return the constants of the least ψ/((1 − 1/√(1 + δ))√strength), the error's factor in the long run.
+        """Return the constants with the least ψ/((1 − 1/√(1 + δ))√strength), the long-run factor of the error.
 
-        The η take some shares of what the bound on ρ (eq. 4.20) leaves them.
+        The η are chosen as shares of the slack in the bound on ρ (eq. 4.20).
         """
         m, M, plus, minus = curvature.m, curvature.M, graph.plus, graph.minus
         shares = (0.02, 0.1, 0.3)

@@ -1,4 +1,4 @@
-"""What the theorems say of a network's agents: ranges, bounds, predictions, and parameters to choose."""
+"""Apply the theorems to a network's agents: ranges, bounds, predictions, and parameters to choose."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -37,7 +37,7 @@ def theorems_of(agents: Agents) -> tuple[Theorem, ...]:
 
 
 def _applying(agents: Agents, graph: "nx.Graph[Any]", method: str) -> list[Theorem]:
-    """Return the theorems that apply, of those that define a method: others need not ask for curvatures."""
+    """Return the applicable theorems that define a method, so that others need no curvatures."""
     able = [each for each in theorems_of(agents) if getattr(type(each), method) is not getattr(Theorem, method)]
     return [each for each in able if not each.why_not(agents, graph)]
 
@@ -56,19 +56,19 @@ def ranges(agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
 
 
 def _by_parameter(found: Iterable[Range]) -> dict[str, Range]:
-    """Return the exact range of each parameter, or where there is none the guaranteed one."""
+    """Return the exact range of each parameter, or else the guaranteed one."""
     return {each.parameter: each for each in sorted(found, key=lambda each: each.exact)}
 
 
 def warnings(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-    """Return a line for each parameter outside its range. Where there is an exact range, only that one counts."""
+    """Return a line for each parameter outside its range; an exact range takes precedence."""
     found = ranges(agents, graph)
     guaranteed = {each.parameter: each for each in found if not each.exact}
     return [each.line(guaranteed.get(name)) for name, each in _by_parameter(found).items() if not each.contains]
 
 
 def lines(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-    """Return for each theorem that does not apply why not, and what the others say without a column."""
+    """Return why theorems do not apply, and the statements of the others that have no column."""
     found = []
     for theorem in theorems_of(agents):
         reason = theorem.why_not(agents, graph)
@@ -103,12 +103,12 @@ def probe(agents: Agents, graph: "nx.Graph[Any]") -> Probe | None:
 
 
 def exact(agents: Agents, graph: "nx.Graph[Any]") -> ExactRate | None:
-    """Return the exact rate of the agents' algorithm, if they have least squares and one is known."""
+    """Return the exact rate of the agents' algorithm, if it is known and their costs are least squares."""
     return next((each for each in _applying(agents, graph, "bounds") if isinstance(each, ExactRate)), None)
 
 
 def exact_rate(agents: Agents, graph: "nx.Graph[Any]") -> float | None:
-    """Return the factor by which the error of a long run shrinks in a round (`ExactRate`), or None if it is unknown.
+    """Return the factor by which a long run's error shrinks per round (`ExactRate`), or None if unknown.
 
     Above 1 the method diverges. The time grows as (N·D)³; above N·D = 2,000 the result is None.
     """
@@ -117,7 +117,7 @@ def exact_rate(agents: Agents, graph: "nx.Graph[Any]") -> float | None:
 
 
 def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> dict[str, float]:
-    """Return parameters of the agents' algorithm: by name, one value for all agents.
+    """Return chosen parameters of the agents' algorithm: by name, one value for all agents.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
     Raises
     ------
     BadInput
-        If no theorem chooses parameters of these agents; the message says why. With "best", also if an exact rate
-        exists and N·D exceeds 400, because the search would take too long.
+        If no theorem chooses parameters of these agents; the message states the reason. With "best", also if an exact
+        rate exists and N·D exceeds 400, because the search would take too long.
     """
     check.one_of("by", by, BY)
     chosen: dict[str, float] = {}
@@ -155,15 +155,15 @@ def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> di
 def admissible(
     agents: Agents, graph: "nx.Graph[Any]", parameters: Iterable[str]
 ) -> dict[str, tuple[Range, float | None]]:
-    """Return for some parameters the range in which they may be searched, and what `choose` has in it, if anything.
+    """Return ranges in which parameters may be searched, with the values of `choose` inside them, if any.
 
-    The range is exact on these costs where that is known, else the guaranteed one. As the range of a parameter may move
-    with another, the agents get what is chosen for all of them.
+    A range is exact on these costs if known, else guaranteed. As one parameter's range may depend on another, the
+    agents get the chosen values of all.
 
     Raises
     ------
     BadInput
-        If no theorem has a range of a parameter; the message says why.
+        If no theorem has a range of a parameter; the message states the reason.
     """
     chosen: dict[str, float] = {}
     with suppress(BadInput):

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Chosen:
-    """A value of `netsim.Method` in place of a parameter: the one that `choose` returns for the agents of each run.
+    """A placeholder for a parameter of `netsim.Method`: the value that `choose` returns for each run's agents.
 
     ``Method(LEAD, eta=Chosen(), gamma=Chosen(), alpha=Chosen(), coder=QSGD(4))``. A theorem chooses its parameters
-    together, so that one that is given by hand may lie outside the range that the others leave; notes tell that.
+    jointly, so that one given by hand may lie outside the range implied by the others; notes report this.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ class Chosen:
     Raises
     ------
     BadInput
-        For another ``by``. Before a run: where no theorem chooses the parameter, or none speaks of the network; and
-        where agents are made without their network, as for deployments.
+        For an unknown ``by``. Before a run: if no theorem chooses the parameter, or none applies to the network, or
+        agents are created without their network, as for deployments.
     """
 
     by: str = "guaranteed"
@@ -41,11 +41,11 @@ class Chosen:
         return f"Chosen({'' if self.by == BY[0] else repr(self.by)})"
 
     def parameters(self) -> dict[str, Any]:
-        """Return nothing: paths of experiments end at the value."""
+        """Return no parameters: paths of experiments end at the value."""
         return {}
 
     def derive(self, agents: Agents, setup: "Setup") -> Mapping[str, float]:
-        """Return the parameters that are chosen for these agents."""
+        """Return the parameters chosen for these agents."""
         network = setup.network
         reason = "not for agents without their network" if network is None else not_ideal(network)
         if network is None or reason:

@@ -42,7 +42,7 @@ def features_needed(
 
 
 def feature_error(gram: Matrix, features: Matrix, regularizer: float) -> float:
-    """Return sup over ‖f‖_H ≤ 1 of min_θ (1/T)‖f(x) − Φθ‖² + λ‖θ‖², which theorem 3 asks to be at most λ/(1 − ε).
+    """Return sup over ‖f‖_H ≤ 1 of min_θ (1/T)‖f(x) − Φθ‖² + λ‖θ‖², which theorem 3 bounds by λ/(1 − ε).
 
     The inner minimum is λ fᵀ(ΦΦᵀ + λTI)⁻¹f, and f(x) ranges over K^½ times the unit ball.
 

@@ -25,7 +25,7 @@ from netsim.util.typing import Array, Matrix
 def choco_gamma(mixing: Mixing, delta: float) -> float:
     """Return γ = g²δ/(16g + g² + 4β² + 2gβ² − 8gδ) with the gap g = 1 − λ₂ (Ortega and Jafarkhani, lemma 1).
 
-    The lemma takes it from Koloskova et al. 2019, theorem 4.1. The gap, there called ρ ∈ (0, 1], may be up to 2.
+    The lemma quotes Koloskova et al. 2019, theorem 4.1. The gap, called ρ ∈ (0, 1] in that paper, may be up to 2.
     """
     g, b = mixing.gap, mixing.beta
     return g**2 * delta / (16.0 * g + g**2 + 4.0 * b**2 + 2.0 * g * b**2 - 8.0 * g * delta)
@@ -88,7 +88,7 @@ def omkl_regret_bound(
 
     J‖θ*‖²/(2η) + ηJTL²/2 + ηJTL²√12/c + J ln P/η + ηJT, for J agents, T rounds, P kernels, gradients of norm at most L,
     and c of `choco_rate`. ``printed``: eqs. 15 and 16 have L for L² in the third term, against eqs. 22 and 24, from
-    which they follow. The last two terms need losses of at most √2, which the letter does not say.
+    which they follow. The last two terms need losses of at most √2, which the paper does not state.
     """
     consensus = (lipschitz if printed else lipschitz**2) * math.sqrt(12.0) / rate
     steps = eta * agents * rounds * (lipschitz**2 / 2.0 + consensus + 1.0)
@@ -132,13 +132,13 @@ class ChocoStep(Theorem):
     """The gossip step γ for which CHOCO's gossip of coded differences converges: `choco_edge`.
 
     Assumes symmetric, doubly stochastic weights, no censor, and a coder with E‖Q(x) − x‖² ≤ (1 − δ)‖x‖², δ > 0. With
-    gradient steps of size η the models stay within a distance of one another that falls with η.
+    gradient steps of size η the models stay within a distance of one another that decreases with η.
     """
 
     name = "CHOCO"
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
-        """Return why nothing is known of γ."""
+        """Return why no range of γ is known."""
         return (
             not_two_way(agents, graph)
             or not_constant(agents, "gamma")
@@ -166,8 +166,8 @@ class ChocoStep(Theorem):
 class OMKLRegret(Theorem):
     """The regret of gossip OMKL is bounded by `omkl_regret_bound` (Ortega and Jafarkhani, theorem 1): a line.
 
-    The consensus term ηL²√12/c a sample exceeds ln 2, what the zero model loses by the logistic loss, at all but very
-    small gradients.
+    The consensus term ηL²√12/c per sample exceeds ln 2, the zero model's logistic loss, unless gradients are very
+    small.
     """
 
     name = "theorem 1 of gossip OMKL"
@@ -182,7 +182,7 @@ class OMKLRegret(Theorem):
         )
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return for which gradients the bound is less than the loss of the zero model."""
+        """Return the size of gradients for which the bound is less than the zero model's loss."""
         rate = choco_rate(Mixing.of(weights_of(agents)), _least(agents).delta)
         eta = value_of(agents, "eta")
         # ηL²√12/c + η = ln 2.
@@ -191,7 +191,7 @@ class OMKLRegret(Theorem):
 
 
 class QSGDBits(Theorem):
-    """The payload bits of gossip OMKL, all agents together, after each round: ``predicted_payload_bits`` (`qsgd_bits`).
+    """The total payload bits of gossip OMKL after each round: ``predicted_payload_bits`` (`qsgd_bits`).
 
     The number is exact if all frames are sent. Assumes no censor, and the coder `QSGD`.
     """
@@ -224,5 +224,5 @@ def not_contracting(agents: Agents) -> str:
 
 
 def _least(agents: Agents) -> Contraction:
-    """Return the contraction of the coarsest coder, all of which `not_contracting` has found to contract."""
+    """Return the contraction of the coarsest coder, after `not_contracting` has found that all contract."""
     return min((each for each in contractions_of(agents) if each is not None), key=lambda each: each.delta)

@@ -1,7 +1,7 @@
 """Step sizes of D-PSGD with full gradients, CTA, EXTRA and DIGing: guaranteed by curvature, and exact on least squares.
 
-All edges that are exact are derived here. They are λmax(S H S) of a symmetric matrix S that acts on the agents, so they
-cost a few products with the Hessians.
+All exact edges are derived here. They are λmax(S H S) of a symmetric matrix S that acts on the agents, so they cost a
+few products with the Hessians.
 """
 
 from typing import Any, ClassVar
@@ -100,7 +100,7 @@ def _largest(mixed: Matrix, hessians: Array) -> float:
     n = shape[0] * shape[1]
     if n < 10:
         return float(np.linalg.eigvalsh(np.stack([product(x) for x in np.eye(n)]))[-1])
-    # A start of its own, because eigsh's would be random.
+    # A fixed start, because eigsh's default is random.
     start = np.random.default_rng(0).standard_normal(n)
     operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
     return float(eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
@@ -109,7 +109,7 @@ def _largest(mixed: Matrix, hessians: Array) -> float:
 def cta_exact_edge(agents: Agents, graph: "nx.Graph[Any]", eta: float) -> float:
     """Return the step above which CTA diverges on least squares, found by bisection of its spectral radius.
 
-    The radius is below 1 up to `cta_edge`. ``eta`` is one of the steps tried, so that it lies on the right side.
+    The radius is below 1 up to `cta_edge`. ``eta`` is one of the steps tried, so it is certainly on the stable side.
     """
     low = cta_edge(curvature_of(agents))
     high = max(2.0 * low, eta)
@@ -133,7 +133,7 @@ class StepRange(Theorem):
     source: ClassVar[str]
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
-        """Return why nothing is known of the step."""
+        """Return why no range of the step is known."""
         return (
             not_two_way(agents, graph)
             or not_constant(agents, "eta")
@@ -155,7 +155,7 @@ class StepRange(Theorem):
         raise NotImplementedError
 
     def exact_edge(self, agents: Agents, graph: "nx.Graph[Any]", hessians: Array) -> float | None:
-        """Return the end of the exact range; None where it is not computed."""
+        """Return the end of the exact range; None if it is not computed."""
         raise NotImplementedError
 
     def choice(self, agents: Agents, graph: "nx.Graph[Any]", by: str) -> dict[str, float]:
@@ -200,7 +200,7 @@ class DIGingStep(StepRange):
     source = "DIGing on least squares of curvatures up to M"
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
-        """Return why nothing is known of the step."""
+        """Return why no range of the step is known."""
         return super().why_not(agents, graph) or not_quadratic(agents)
 
     def edge(self, agents: Agents, curvature: Curvature) -> float:

@@ -18,13 +18,13 @@ from netsim.util.typing import Array, Matrix
 Agents = Mapping[Any, Any]
 """The agents of a network by name, as they are given to `netsim.Network.run`."""
 
-# sup ℓ'' of the losses whose second derivative is bounded.
+# sup ℓ'' of the losses with bounded second derivative.
 _LARGEST_CURVATURE = {"squared": 2.0, "squared_hinge": 2.0, "logistic": 0.25}
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Spectrum of a connected graph, as the ADMM theorems need it.
+    """Spectrum of a connected graph, for the ADMM theorems.
 
     S₊ and S₋ are the unsigned and the signed incidence matrix. Each edge counts as two arcs, so that
     S₊S₊ᵀ = 2 (D + A) and S₋S₋ᵀ = 2 (D − A) (P. Xu's dissertation, eq. 3.31).
@@ -202,7 +202,7 @@ def _biased(error: float) -> Contraction:
 def weights_of(agents: Agents) -> Matrix:
     """Return the matrix W of the agents' weights, shape (N, N), in the order of the agents.
 
-    In methods that give an agent no weight of its own, that weight is what its neighbours' weights leave of 1.
+    In methods without a weight for the agent itself, that weight is 1 minus the sum of its neighbours' weights.
     """
     names = list(agents)
     w = np.array([[float(agents[a].weights[b]) if b in agents[a].weights else 0.0 for b in names] for a in names])

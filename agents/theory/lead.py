@@ -86,12 +86,12 @@ class LeadRange(Theorem):
         )
 
     def of(self, agents: Agents) -> LeadTheorem:
-        """Return the theorem's numbers of these agents, whose coarsest coder counts."""
+        """Return the theorem's numbers for these agents, given by the coarsest coder."""
         variance = max(each.variance for each in contractions_of(agents) if each is not None)
         return LeadTheorem(curvature_of(agents), Mixing.of(weights_of(agents)).beta, variance)
 
     def ranges(self, agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
-        """Return the ranges of η and γ, and that of α, unless γ leaves none, or α has no effect with an exact coder."""
+        """Return the ranges of η, γ and α; α has none if γ's is empty, or if an exact coder makes it ineffective."""
         found = self.of(agents)
         eta, gamma, alpha = (value_of(agents, each) for each in ("eta", "gamma", "alpha"))
         ranges = [

@@ -1,4 +1,4 @@
-"""The theorems are about links over which every frame arrives in its round."""
+"""The theorems assume links over which every frame arrives in its round."""
 
 import math
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def not_ideal(network: "Network") -> str:
-    """Return why no theorem speaks of a network, as "not for …", or an empty string if all frames arrive in time.
+    """Return why no theorem applies to a network, as "not for …", or "" if all frames arrive in time.
 
     Frames that are acknowledged and sent again may arrive a round late, and a limited rate or capacity may delay them:
     these count as not ideal, too.
@@ -33,6 +33,6 @@ def _not_ideal(link: "Link", period: float) -> str:
     if link.rate is not None or link.budget is not None:
         return "not for links of limited rate or budget"
     latency = link.latency_model
-    # Only constant and uniform latencies have an end that is known.
+    # Only constant and uniform latencies have a known upper bound.
     longest = getattr(latency, "high", math.inf) if latency.fixed is None else latency.fixed
     return "not for latencies that may reach a round" if longest >= period else ""

@@ -1,4 +1,4 @@
-"""A measure of an experiment: what the theorems promise of each run, beside what is measured."""
+"""A measure of an experiment: the theorems' bounds and predictions beside the measured values."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,8 @@ class Theory:
     """A measure for `netsim.Experiment`: the bounds and predictions of the theorems that apply to a run's agents.
 
     Columns ``bound_…`` and ``predicted_…`` hold them for each round, ``model_error`` ‖Θ_k − Θ*‖ of all agents' models
-    together, and ``model_copy_error`` the norm of all models less the copies that neighbours have. On links that may
-    lose frames there are none; `lines` says so, and which theorems do not apply and why.
+    together, and ``model_copy_error`` the norm of all models less the copies that neighbours have. On lossy links there
+    are none; `lines` reports this, and why theorems do not apply.
     """
 
     def __repr__(self) -> str:
@@ -61,12 +61,12 @@ class Theory:
                 row[COPY_ERROR] = float(np.linalg.norm(_models(agents) - copies))
             return row
 
-        # A bound of the run so far needs each round.
+        # A bound on the run so far needs every round.
         columns.may_skip = False  # type: ignore[attr-defined]
         return columns
 
     def lines(self, agents: Agents, network: "Network") -> list[str]:
-        """Return why theorems do not apply, and what the others say without a column."""
+        """Return why theorems do not apply, and the statements of the others that have no column."""
         reason = not_ideal(network)
         return [f"theorems: {reason}"] if reason else lines(agents, network.graph)
 

@@ -39,12 +39,12 @@ def copy_error_bound(agents: int, size: int, interval: float, threshold: float =
 def odkla_regret_bound(theta_norm: float, gradients: float, eta: float, rho: float, graph: Graph) -> float:
     """Return a bound on ODKLA's static regret against a model θ*, for any constants η > 0 and ρ > 0.
 
-    Reg_T ≤ ½ (Nη + 4ρ|E|)‖θ*‖² + Σ_t ‖∂L_t(Θ_t)‖²/(2η). This is what the proof of theorem 9 gives, with its constants:
-    the update is ∂L_t(Θ_t) = P(Θ_t − Θ_{t+1}) − Γ_{t+1} with P = ηI + ρ(D + A), the dual variables are
-    Γ_{t+1} = ρ(D − A) Σ_{s≤t+1} Θ_s, and convexity gives Reg_T ≤ Σ_t ⟨∂L_t(Θ_t), Θ_t − Θ*⟩, where ‖Θ*‖²_P telescopes.
+    Reg_T ≤ ½ (Nη + 4ρ|E|)‖θ*‖² + Σ_t ‖∂L_t(Θ_t)‖²/(2η). This follows from the proof of theorem 9, with its constants:
+    the update is ∂L_t(Θ_t) = P(Θ_t − Θ_{t+1}) − Γ_{t+1} with P = ηI + ρ(D + A), the dual variables are Γ_{t+1} = ρ(D −
+    A) Σ_{s≤t+1} Θ_s, and convexity gives Reg_T ≤ Σ_t ⟨∂L_t(Θ_t), Θ_t − Θ*⟩, where ‖Θ*‖²_P telescopes.
 
-    The theorem prints steps η = ρ = 1/O(√T). But η divides the step, so that it must grow as √T: with the printed
-    steps the models diverge.
+    The theorem prints steps η = ρ = 1/O(√T). But η divides the step, so it must grow as √T: with the printed steps the
+    models diverge.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class CopyError(Theorem):
         return {"bound_copy": np.sqrt(np.sum(squares, axis=0))}
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return the range outside which a coder clips elements, where it does."""
+        """Return the range outside which a coder clips elements, if any."""
         ends = {agent.coder.fixed for agent in agents.values() if getattr(agent.coder, "saturate", False)}
         return [f"{self.name}: while no element lies outside [{low:g}, {high:g})" for low, high in sorted(ends)]
 
@@ -122,8 +122,8 @@ class Regret(Theorem):
 
         Σ_t ρ⟨(D − A)(E_t − E_{t+1}), Θ_{t+1}⟩ − ⟨Γ_{t+1}, E_{t+1}⟩,
 
-    of which the proof (eq. 3.40) replaces ⟨Ax, y⟩ by σmax(A)⟨x, y⟩, which is false; here it is computed as it is.
-    Assumes constant η and ρ; the regret is that of squared losses, against the best model of all rounds so far.
+    where the proof (eq. 3.40) wrongly replaces ⟨Ax, y⟩ by σmax(A)⟨x, y⟩; here it is computed exactly. Assumes constant
+    η and ρ; the regret is that of squared losses, against the best model of all rounds so far.
     """
 
     name = "theorem 9 of the dissertation"
@@ -159,7 +159,7 @@ class RegretProbe:
         cost = next(iter(agents.values())).cost
         self.regret = StaticRegret(cost.size, cost.regularizer)
         self._theta = np.zeros((len(agents), cost.size))
-        # E_1 need not be 0: θ̂ may start as Q(0). It is the same at all agents then, and D − A makes it vanish.
+        # E_1 need not be 0, because θ̂ may start as Q(0). It is then equal at all agents, and D − A cancels it.
         self._error = np.zeros_like(self._theta)
         self._loss = self._gradients = self._remainder = self._bound = 0.0
 

@@ -1,9 +1,9 @@
-"""The greedy projected penalty method (Koppel, Paternain, Richard and Ribeiro 2018): where it ends.
+"""The greedy projected penalty method (Koppel, Paternain, Richard and Ribeiro 2018): its limit.
 
 The stochastic gradient (eq. 14) leaves out the terms c(f_i(x_j) − f_j(x_j))κ(x_j, ·), in which f_i occurs at a
-neighbour's sample. So, against eq. 27, its mean is not the gradient of ψ_c. Where all agents' inputs have one
-distribution, it is the gradient of ψ_{c/2}; elsewhere the method ends at another point. `penalty_radius` holds about
-the point where the mean vanishes.
+neighbour's sample. So, contrary to eq. 27, its mean is not the gradient of ψ_c. If all agents' inputs have one
+distribution, it is the gradient of ψ_{c/2}; otherwise the method converges to another point. `penalty_radius` holds
+around the point where the mean vanishes.
 """
 
 import math
@@ -28,7 +28,7 @@ def projection_error_bound(epsilon: float, eta: float, agents: int, *, printed: 
 def penalty_radius(
     eta: float, regularizer: float, parsimony: float, agents: int, second_moment: float, *, printed: bool = False
 ) -> float:
-    """Return the radius to which the method comes: lim inf ‖f_t − f*‖ ≤ (√η/λ)(P√V + √(P²V + λσ²)) (theorem 1, eq. 55).
+    """Return the radius around the limit: lim inf ‖f_t − f*‖ ≤ (√η/λ)(P√V + √(P²V + λσ²)) (theorem 1, eq. 55).
 
     f* is where the mean gradient vanishes, ε = P·η^{3/2}.
 
@@ -57,25 +57,25 @@ def disagreement_bound(risk: float, c: float, penalised_risk: float = 0.0) -> fl
 
 
 def dictionary_separation(epsilon: float, eta: float, slope: float) -> float:
-    """Return ε/(η·slope): a point κ(x, ·) stays only if it is that far from the span of the others (corollary 2).
+    """Return ε/(η·slope): a point κ(x, ·) is kept only at this distance from the span of the others (corollary 2).
 
     ``slope`` bounds |ℓ'(f_i(x), y) + c Σ_j (f_i(x) − f_j(x))|. The number of points is finite, because only so many fit
-    into a bounded set of inputs; it is 10⁴ and more where a run keeps 12.
+    into a bounded set of inputs; it exceeds 10⁴ for a run that keeps 12.
     """
     return epsilon / (eta * slope)
 
 
 class PenaltyBounds(Theorem):
-    """What Koppel et al. promise (propositions 1 and 2, theorem 1): lines.
+    """The bounds of Koppel et al. (propositions 1 and 2, theorem 1), as lines.
 
     R(f*) of proposition 2 is at most R(0), so that the distance ‖f*‖ of the zero model from the limit is at most
-    √(2R(0)/λ). Theorem 1 promises nothing where its radius, even without noise, is more than that.
+    √(2R(0)/λ). Theorem 1 is vacuous if its radius, even without noise, exceeds this distance.
     """
 
     name = "Koppel et al."
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
-        """Return why the bounds say nothing."""
+        """Return why the bounds do not apply."""
         reason = not_two_way(agents, graph) or not_constant(agents, "eta", "regularizer", "parsimony")
         if not reason and value_of(agents, "regularizer") == 0.0:
             return "not without a regularizer"

@@ -34,10 +34,10 @@ class Range:
     low, high : float
         Ends of the range; the ends themselves belong to it if ``closed``.
     theorem : str
-        What promises convergence within the range, and where it was not checked against the source's text.
+        The theorem that guarantees convergence within the range, and a note if it was not checked against its source.
     exact : bool
-        Whether the range is exact on these costs, so that outside the method diverges. Other ranges are sufficient: the
-        theorem guarantees convergence inside, and says nothing of values outside.
+        Whether the range is exact on these costs, so that the method diverges outside. Other ranges are sufficient: the
+        theorem guarantees convergence inside, and makes no statement on values outside.
     closed : bool
         Whether the ends belong to the range.
     """

@@ -1,9 +1,9 @@
-"""Held against the kernel: the same frames through Linux's queues and filters, and through netsim's links.
+"""Compare with the kernel: the same frames through Linux's queues and filters, and through netsim's links.
 
 Frames cross a pair of virtual devices between two network namespaces, through a queue of tc or a rule of nftables, and
-the kernel's own stamps say when each was handed over and when it left. Then the same frames, at those times, cross a
-netsim.Network. In the rows "netsim" is how netsim differs from the kernel; in the rows "kernel" how two runs of the
-kernel, of the same plan, differ from each other: by less, nothing can be told apart. Both are medians over the runs.
+the kernel's timestamps give each frame's hand-over and departure. Then the same frames, at those times, cross a
+netsim.Network. The rows "netsim" show differences of netsim from the kernel; the rows "kernel" show differences between
+two runs of the kernel with the same plan, which limit the resolution. Both are medians over the runs.
 """
 
 import argparse
@@ -38,7 +38,7 @@ TRAFFIC: dict[str, Callable[..., Plan]] = {
 }
 DROPS = {"random 1%": mapping.random_drop(10), "random 10%": mapping.random_drop(100)}
 PARTS = (*SETTINGS, "uplink", "random")
-# For the drops, how many times as many frames, this far apart (s): a rate needs many, and no time.
+# For drops: how many times as many frames, and their distance (s): a rate needs many frames, but no exact times.
 _MANY, _EVERY, _SMALL = 20, 4e-5, 100
 
 Rows = dict[str, Row]
@@ -88,7 +88,7 @@ def measured(chosen: argparse.Namespace) -> tuple[list[Rows], dict[str, str]]:
 
 
 def queue(ends: Ends, part: str, chosen: argparse.Namespace) -> Rows:
-    """Return the rows of a part in which frames wait or are refused."""
+    """Return the rows of a part with queueing or refused frames."""
     setting, rows = SETTINGS[part], {}
     for name, traffic in TRAFFIC.items():
         plan = traffic(chosen.frames, setting.pace, size=setting.size, rng=np.random.default_rng(chosen.seed))
@@ -105,7 +105,7 @@ def drops(ends: Ends, chosen: argparse.Namespace) -> Rows:
 
 
 def show(found: Sequence[Rows], left_out: Mapping[str, str], chosen: argparse.Namespace) -> None:
-    """Print what was found, or in one line why there is nothing."""
+    """Print the results, or the reason for their absence in one line."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if chosen.json:
         # NaN is no JSON.

@@ -1,4 +1,4 @@
-"""Which setting of a `netsim.Link` is which setting of the kernel's: the commands, and the link that does the same.
+"""The correspondence of `netsim.Link` settings to the kernel's: commands, and equivalent links.
 
 docs/links.md has how far the two agree. The kernel counts what waits at the sender's end with
 all its headers, and what it drops at the receiver's end without Ethernet's: ``header_bits`` are those, and a frame of
@@ -24,7 +24,7 @@ _STOP = {SENDER: f"tc qdisc del dev {SENDER} root", RECEIVER: "nft delete table 
 
 @dataclass(frozen=True)
 class Books:
-    """What the kernel counted: frames that it was given, that it let through, and the bytes of these."""
+    """The kernel's counts: frames offered, frames passed, and the bytes of the latter."""
 
     given: int
     passed: int
@@ -33,7 +33,7 @@ class Books:
 
 @dataclass(frozen=True)
 class Setting:
-    """One thing in the kernel at one end, and the link that does the same.
+    """One kernel setting at one end, and the equivalent link.
 
     ``pace`` is the rate (bit/s) that traffic's load refers to, ``size`` the bytes that every datagram must have (None:
     any). Where ``service_rate`` (bit/s) is finite, netsim hands a frame on with its last bit and the kernel with its
@@ -49,26 +49,26 @@ class Setting:
 
     @property
     def header_bytes(self) -> int:
-        """Bytes that the kernel counts beside those of the datagram."""
+        """Bytes that the kernel counts in addition to the datagram's."""
         return self.link.header_bits // 8
 
     def service(self, sizes: Vector) -> Vector:
-        """Return how much later (s) netsim hands on frames of these bytes; shapes (frames,)."""
+        """Return netsim's additional delay (s) for frames of these bytes; shapes (frames,)."""
         return 8 * (sizes + self.header_bytes) / self.service_rate
 
     def begin(self, ends: Ends) -> None:
-        """Set it up in the kernel, as new; raises Unavailable if the kernel does not have it."""
+        """Install the setting in the kernel afresh; raises Unavailable if the kernel lacks it."""
         try:
             for command in self.commands:
                 ends.run(self.end, command)
         except Unavailable:
-            # The commands before the one that failed must not be in the way of the next setting.
+            # Commands that succeeded before the failure must not affect the next setting.
             with contextlib.suppress(Unavailable):
                 ends.run(self.end, _STOP[self.end])
             raise
 
     def end_it(self, ends: Ends) -> Books:
-        """Remove it from the kernel and return what it had counted."""
+        """Remove the setting from the kernel and return its counts."""
         if self.end == SENDER:
             books = queue_books(ends.run(SENDER, f"tc -s -j qdisc show dev {SENDER}"))
         else:
@@ -78,13 +78,13 @@ class Setting:
 
 
 def queue_books(listed: str) -> Books:
-    """Read the outermost queue of ``tc -s -j qdisc show``; a frame that still waits was given and has not passed."""
+    """Read the outermost queue of ``tc -s -j qdisc show``; a waiting frame counts as offered, not as passed."""
     (queue,) = [each for each in json.loads(listed) if each.get("root")]
     return Books(queue["packets"] + queue["drops"] + queue["qlen"], queue["packets"], queue["bytes"])
 
 
 def rule_books(listed: str) -> Books:
-    """Read ``nft -j list table``: its first counter is of all frames, its second of those dropped."""
+    """Read ``nft -j list table``: its first counter has all frames, its second the dropped ones."""
     parts = [part for each in json.loads(listed)["nftables"] for part in each.get("rule", {}).get("expr", [])]
     given, dropped = [part["counter"] for part in parts if "counter" in part]
     return Books(given["packets"], given["packets"] - dropped["packets"], given["bytes"] - dropped["bytes"])
@@ -120,7 +120,7 @@ def token_bucket(rate: int, burst: int, limit: int) -> Setting:
 def rate(rate: int, waiting: int) -> Setting:
     """Return tc's HTB with one class of ``rate`` bit/s without a burst, and a pfifo of ``waiting`` frames in it."""
     link = Link(rate=rate, queue=waiting + 1, header_bits=8 * ON_WIRE)
-    # A burst of 0 would be tc's own choice, which is larger than a frame.
+    # For a burst of 0 tc would choose a default, which is larger than a frame.
     return Setting(SENDER, _class(rate, 1, waiting), link, rate, service_rate=rate)
 
 
@@ -132,7 +132,7 @@ def shaper(rate: int, burst: int, waiting: int, size: int) -> Setting:
 
 
 def police(rate: int, burst: int, pace: float) -> Setting:
-    """Return nftables' limit of ``rate`` bytes a second and ``burst`` bytes, which drops what exceeds it."""
+    """Return nftables' limit of ``rate`` bytes a second and ``burst`` bytes, which drops the excess."""
     budget = Budget(8 * rate, per="second", over="refuse", burst=8 * (rate + burst))
     drops = f"limit rate over {rate} bytes/second burst {burst} bytes"
     return Setting(RECEIVER, _rule(drops), Link(budget=budget, header_bits=8 * IN_IP), pace)

@@ -1,7 +1,7 @@
 """Two network namespaces without names, joined by a pair of virtual Ethernet devices.
 
-Nothing outside refers to such a namespace: it is gone, with its devices, queues and rules, as soon as the process that
-opened it ends, however it ends. Nothing has to be cleaned up after an interrupt, and nothing can be left behind.
+Nothing outside refers to these namespaces, so the kernel removes them, with devices, queues and rules, when the process
+that opened them ends in any way. No cleanup is needed after an interrupt.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ _HERE = "/proc/thread-self/ns/net"
 
 
 class Unavailable(Exception):  # noqa: N818  names that say what happened
-    """Something that is needed is missing here; the text names it, in one line."""
+    """Something required is missing on this machine; the text names it in one line."""
 
 
 def tool(name: str) -> str:
     """Return the path of a command; raises Unavailable if there is none.
 
-    Users other than root often do not have the folders of such commands in their PATH.
+    Users other than root often lack the folders of such commands in their PATH.
     """
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if found is None:
@@ -44,13 +44,13 @@ def tool(name: str) -> str:
 
 
 def become_root() -> None:
-    """Begin this program again as root of a user namespace of its own, if it is not root and the kernel allows it.
+    """Restart this program as root of a new user namespace, if it is not root and the kernel allows it.
 
-    Where the kernel does not, nothing happens: `open_ends` then says what is missing.
+    If the kernel does not allow it, nothing happens: `open_ends` then reports the missing right.
     """
     if sys.platform != "linux" or os.geteuid() == 0 or shutil.which("unshare") is None:
         return
-    # With a network of its own to begin in: a process may not go back to one that belongs to another user namespace.
+    # With a new network namespace, because a process may not return to one that belongs to another user namespace.
     command = ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
         sys.stdout.flush()
@@ -58,7 +58,7 @@ def become_root() -> None:
 
 
 def _call(name: str, *arguments: int) -> None:
-    """Call a function of the C library for which Python 3.11 has none of its own."""
+    """Call a function of the C library that Python 3.11 does not wrap."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -83,13 +83,13 @@ class Ends:
 
     @contextlib.contextmanager
     def inside(self, end: str) -> Iterator[None]:
-        """Be in one end's namespace: sockets opened and commands begun there stay in it."""
+        """Enter one end's namespace: sockets opened and commands started inside stay in it."""
         with _and_back():
             _call("setns", self.files[end], _NEW_NETWORK)
             yield
 
     def run(self, end: str, command: str) -> str:
-        """Run a command at one end and return what it prints; raises Unavailable, with its error, if it fails."""
+        """Run a command at one end and return its output; raises Unavailable, with its error, if it fails."""
         name, *words = command.split()
         try:
             with self.inside(end):
@@ -100,7 +100,7 @@ class Ends:
                     check=False,
                     timeout=_PATIENCE,
                     pass_fds=list(self.files.values()),
-                    # An interrupt from the keyboard ends this program, not one of its commands half-way.
+                    # A Ctrl-C ends this program, but must not interrupt one of its commands.
                     start_new_session=True,
                 )
         except subprocess.TimeoutExpired:
@@ -111,13 +111,13 @@ class Ends:
         return done.stdout
 
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """Return a UDP socket at the sender, connected to the one at the receiver, and that one."""
+        """Return a UDP socket at the sender, connected to one at the receiver, and the latter."""
         with self.inside(SENDER):
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with self.inside(RECEIVER):
             receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with contextlib.suppress(PermissionError):
-            # Frames that wait in a queue count as the socket's, and a full one would hold the next ones back.
+            # Frames in a queue count against the socket's buffer, and a full one would block further frames.
             sender.setsockopt(socket.SOL_SOCKET, _SEND_BUFFER, _BUFFER)
             receiver.setsockopt(socket.SOL_SOCKET, _RECEIVE_BUFFER, _BUFFER)
         receiver.bind((_ADDRESS[RECEIVER], _PORT))
@@ -127,7 +127,7 @@ class Ends:
 
 @contextlib.contextmanager
 def open_ends() -> Iterator[Ends]:
-    """Open two namespaces and join them; raises Unavailable where that is not possible or not allowed."""
+    """Open two namespaces and join them; raises Unavailable if that is impossible or not allowed."""
     if sys.platform != "linux":
         raise Unavailable(f"network namespaces are Linux's, and this is {sys.platform}")
     tool("ip")
@@ -141,7 +141,7 @@ def open_ends() -> Iterator[Ends]:
 
 
 def _new_namespace() -> int:
-    """Return an open file of a namespace that is made for it."""
+    """Return an open file of a new namespace."""
     try:
         with _and_back():
             _call("unshare", _NEW_NETWORK)
@@ -154,10 +154,10 @@ def _new_namespace() -> int:
 
 
 def _join(ends: Ends) -> None:
-    """Make the two devices, with fixed neighbours: only the frames of a plan are to cross them."""
+    """Make the two devices with fixed neighbours, so that only a plan's frames cross them."""
     for end in ends.files:
         with ends.inside(end), contextlib.suppress(OSError):
-            # IPv6 would greet its neighbours. Where it cannot be switched off, the counts will not agree.
+            # IPv6 would send neighbour discovery. If it cannot be disabled, the counts will not agree.
             Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     peer = f"{RECEIVER} address {_HARDWARE[RECEIVER]} netns /proc/self/fd/{ends.files[RECEIVER]}"
     ends.run(SENDER, f"ip link add name {SENDER} address {_HARDWARE[SENDER]} type veth peer name {peer}")

@@ -1,7 +1,7 @@
-"""An uplink that four flows share: through HTB with a class for each, and through netsim's ``uplink``.
+"""An uplink shared by four flows: through HTB with a class for each, and through netsim's ``uplink``.
 
-All flows begin at once and have 400 to 1600 frames, so that each that ends leaves more to the others. HTB gives its
-classes turns of 1514 bytes: a flow may be ahead of an even share by a few frames.
+All flows begin at once and have 400 to 1600 frames, so that each ending flow leaves capacity to the others. HTB serves
+its classes in turns of 1514 bytes: a flow may be a few frames ahead of an even share.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from netsim.testing import sized
 from netsim.util.typing import Vector
 
 RATE = 40_000_000
-# The bytes of a flow's datagrams, by which the kernel tells them apart, and how many there are.
+# {bytes of a flow's datagrams, by which the kernel distinguishes flows: number of datagrams}.
 FLOWS = {1000: 400, 1010: 800, 1020: 1200, 1030: 1600}
 _BEGIN, _IP_AND_UDP = 0.05, 28
 
 
 class _Sender(Agent):
-    """Sends frames of these sizes at these times (s), each size to a node of its own."""
+    """Sends frames of these sizes at these times (s), each size to another node."""
 
     def __init__(self, offered: Vector, sizes: Vector) -> None:
         self.frames = list(zip(offered.tolist(), sizes.tolist(), strict=True))
@@ -36,7 +36,7 @@ class _Sender(Agent):
 
 
 class _Receiver(Agent):
-    """Notes when its last frame came (s)."""
+    """Records the time (s) of its last frame."""
 
     last = 0.0
 
@@ -51,7 +51,7 @@ class _Receiver(Agent):
 
 
 def uplink(ends: Ends, repeats: int) -> dict[str, dict[str, float]]:
-    """Return for each flow when its last bit left in the kernel and in netsim (s), medians of several runs."""
+    """Return each flow's completion time (s) in the kernel and in netsim, medians of several runs."""
     rows = [_trial(ends) for _ in range(repeats)]
     kernel, here = np.median(rows, axis=0)
     return {

@@ -1,4 +1,4 @@
-"""One setting, tried several times: through the kernel, and through netsim at the times that the kernel measured."""
+"""One setting, tried several times: through the kernel, and through netsim at the kernel's measured times."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SIZES = (100, 400, 900, 1400)
 """Bytes of the datagrams, all as frequent."""
 
 _BURST = 20
-# Seconds before the first frame: the kernel begins to stamp a little after it was asked to.
+# Seconds before the first frame, because the kernel's timestamps start after a delay.
 _BEGIN = 0.05
 _NUMBER_BYTES = 4
 
@@ -71,7 +71,7 @@ def through_kernel(ends: Ends, setting: Setting, plan: Plan) -> Crossing:
 
 
 def check_books(books: Books, setting: Setting, plan: Plan, crossing: Crossing) -> None:
-    """Hold what came against what the kernel counted; raises Disagreement."""
+    """Compare received frames with the kernel's counts; raises Disagreement."""
     came = list(crossing.order)
     size = int(plan.sizes[came].sum()) + len(came) * setting.header_bytes
     mine = Books(len(plan.times), len(came), size)
@@ -80,7 +80,7 @@ def check_books(books: Books, setting: Setting, plan: Plan, crossing: Crossing) 
 
 
 def simulate(setting: Setting, offered: Vector, sizes: Vector, seed: int) -> tuple[Crossing, Run]:
-    """Return what netsim does to frames that are offered at these times (s, ascending), and the run.
+    """Return netsim's outcome for frames offered at these times (s, ascending), and the run.
 
     ``sizes`` are their bytes, at least 12; shapes (frames,).
     """
@@ -101,10 +101,10 @@ def simulate(setting: Setting, offered: Vector, sizes: Vector, seed: int) -> tup
 def difference(one: Crossing, other: Crossing) -> Row:
     """Compare two crossings of the same frames.
 
-    ``survived`` and ``other`` are the frames that came through in the one and in the other, ``differ`` those that came
-    through in only one of them, ``swapped`` the neighbours of the one's order that the other has the other way round.
-    ``p50_us``, ``p95_us`` and ``max_us`` are the percentiles of the microseconds by which times of departure differ, of
-    the frames that came through in both (NaN if none did).
+    ``survived`` and ``other`` count the frames that passed in the first and in the second, ``differ`` those that passed
+    in only one of them, ``swapped`` adjacent frames in the first's order that the second has reversed. ``p50_us``,
+    ``p95_us`` and ``max_us`` are the percentiles of the microseconds by which times of departure differ, for frames
+    that passed in both (NaN if none did).
     """
     came, came_there = ~np.isnan(one.departed), ~np.isnan(other.departed)
     apart = 1e6 * np.abs(one.departed - other.departed)[came & came_there]
@@ -116,21 +116,21 @@ def difference(one: Crossing, other: Crossing) -> Row:
 
 
 def medians(rows: Sequence[Row]) -> Row:
-    """Return the median of each column; of an even number of values the lower middle one: counts stay whole."""
+    """Return the median of each column, the lower one of two, so that counts stay whole."""
     return {name: sorted(row[name] for row in rows)[(len(rows) - 1) // 2] for name in rows[0]}
 
 
 def loss_rate(lost: int, frames: int) -> Row:
-    """Return how many were lost, also in percent, and the interval of 95 % for the true rate (Clopper and Pearson)."""
+    """Return the number lost, also in percent, and the 95 % interval of the true rate (Clopper and Pearson)."""
     low, high = binomtest(lost, frames).proportion_ci(method="exact")
     return {"frames": frames, "lost": lost, "percent": 100 * lost / frames, "low": 100 * low, "high": 100 * high}
 
 
 def times(ends: Ends, setting: Setting, plan: Plan, repeats: int, seed: int) -> dict[str, Row]:
-    """Return how netsim differs from the kernel, and how the kernel from itself: medians over the runs and their pairs.
+    """Return the differences of netsim from the kernel, and of kernel runs: medians over the runs and their pairs.
 
-    In both rows ``survived`` is the kernel. Its runs have the same plan, but it really sends at times that differ a
-    little; netsim is given those of the run that it is compared with.
+    In both rows ``survived`` counts the kernel's frames. Its runs have the same plan, but actual sending times differ
+    slightly; netsim gets those of the run it is compared with.
     """
     runs = [through_kernel(ends, setting, plan) for _ in range(repeats)]
     here = medians([difference(run, simulate(setting, run.offered, plan.sizes, seed)[0]) for run in runs])
@@ -141,7 +141,7 @@ def times(ends: Ends, setting: Setting, plan: Plan, repeats: int, seed: int) -> 
 
 
 def losses(ends: Ends, setting: Setting, plan: Plan, repeats: int, seed: int) -> dict[str, Row]:
-    """Return the rates at which the kernel and netsim lose frames, over all runs."""
+    """Return the loss rates of the kernel and of netsim, over all runs."""
     came = {"kernel": 0, "netsim": 0}
     for number in range(repeats):
         run = through_kernel(ends, setting, plan)

@@ -1,7 +1,7 @@
-"""Frames sent over the pair at planned times, and the kernel's own stamps of when each left and came.
+"""Frames sent over the pair at planned times, with the kernel's timestamps of departure and arrival.
 
-The kernel stamps a frame twice: as it is handed to the sender's queue, and as it enters the receiver's end. The second
-is when it left the queue, for the pair itself takes a few microseconds and no more.
+The kernel stamps a frame twice: when it enters the sender's queue, and when it enters the receiver's end. The second
+time is that of leaving the queue, because the pair itself takes only a few microseconds.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ import numpy as np
 from benchmarks.kernel.namespaces import Ends
 from netsim.util.typing import Vector
 
-# Of asm-generic/socket.h: the forms with 64 bits for the seconds, on every machine.
+# From asm-generic/socket.h: the variants with 64-bit seconds, on every machine.
 _STAMP_RECEIVED, _STAMPING = 64, 65
-# Of linux/net_tstamp.h: the time when handed to the queue, in this program's clock, numbered, without the frame.
+# From linux/net_tstamp.h: time of queueing, in this program's clock, numbered, without the frame.
 _SCHEDULED, _SOFTWARE, _NUMBERED, _ALONE = 1 << 8, 1 << 4, 1 << 7, 1 << 11
 _SECONDS = struct.Struct("=qq")
 _NUMBER = struct.Struct("!I")
 # sock_extended_err of linux/errqueue.h: error, origin, type, code, padding, kind of stamp, number.
 _EXTENDED = struct.Struct("=IBBBBII")
 _IS_STAMP = 4
-# A socket surely keeps this many stamps until they are read.
+# A socket can hold at least this many unread stamps.
 _OFTEN = 16
 _QUIET = 0.25
 
@@ -38,15 +38,15 @@ Control = list[tuple[int, int, bytes]]
 
 
 class Disagreement(Exception):  # noqa: N818  names that say what happened
-    """The kernel's counts and those of this program differ: nothing that was measured is valid."""
+    """The kernel's counts differ from this program's, so no measurement is valid."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """What became of the frames of one run, in the kernel or in netsim.
+    """The outcome of the frames of one run, in the kernel or in netsim.
 
-    ``offered`` is when each frame was handed to the link, in seconds from the plan's beginning, ``departed`` when it
-    left the link's queue (NaN: never), shapes (frames,); ``order`` has the numbers of the frames as they came.
+    ``offered`` is the time of each frame's offer, in seconds from the plan's start, ``departed`` that of leaving the
+    link's queue (NaN: never), shapes (frames,); ``order`` has the frames' numbers in order of arrival.
     """
 
     offered: Vector
@@ -55,9 +55,9 @@ class Crossing:
 
 
 def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
-    """Send frames at the planned times and return what the kernel did to them.
+    """Send frames at the planned times and return the kernel's outcome.
 
-    ``times`` are ascending seconds from the beginning, a little later in fact, which is measured; ``sizes`` are the
+    ``times`` are ascending seconds from the start; the slightly later actual times are measured; ``sizes`` are the
     bytes of each datagram, at least 4; shapes (frames,). Raises Disagreement if the stamps are not those of the frames.
     """
     with contextlib.ExitStack() as stack:
@@ -88,7 +88,7 @@ def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
 
 
 def _read(of: socket.socket, flags: int, stamp: Callable[[bytes, Control], Stamp], to: dict[int, int]) -> None:
-    """Read of each frame that is there its number and the kernel's time, in nanoseconds."""
+    """Read the number and the kernel's time, in nanoseconds, of each available frame."""
     with contextlib.suppress(BlockingIOError):
         while True:
             data, control, _, _ = of.recvmsg(_NUMBER.size, 512, flags | socket.MSG_DONTWAIT)
@@ -96,12 +96,12 @@ def _read(of: socket.socket, flags: int, stamp: Callable[[bytes, Control], Stamp
 
 
 def received(data: bytes, control: Control) -> Stamp:
-    """Read what comes with a datagram: the number is in it, the time is when it came in."""
+    """Read a datagram's ancillary data: its number, and its time of arrival."""
     return int(_NUMBER.unpack(data)[0]), _nanoseconds(control, _STAMP_RECEIVED)
 
 
 def sent(data: bytes, control: Control) -> Stamp:
-    """Read the kernel's report to a sender, its number and its time; raises Disagreement if it reports an error."""
+    """Read the kernel's report to a sender: number and time; raises Disagreement if it reports an error."""
     (report,) = [content for level, _, content in control if level == socket.IPPROTO_IP]
     _, origin, *_, number = _EXTENDED.unpack_from(report)
     if origin != _IS_STAMP:
@@ -116,7 +116,7 @@ def _nanoseconds(control: Control, wanted: int) -> int:
 
 
 def _crossing(times: Vector, offered: dict[int, int], arrived: dict[int, int]) -> Crossing:
-    """Put the stamps on the plan's clock: the most punctual frame was sent at its planned time."""
+    """Convert the stamps to the plan's clock: the most punctual frame was sent at its planned time."""
     first = min(offered.values())
     # Differences first: nanoseconds since 1970 have more digits than a float.
     handed = np.array([offered[number] - first for number in range(len(times))]) / 1e9

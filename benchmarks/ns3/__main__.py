@@ -5,8 +5,8 @@
     python -m benchmarks.ns3 --only ring,hidden       cases whose names begin so
     python -m benchmarks.ns3 --who rules --only ring  the model with one rule changed at a time
 
-Each figure is the median over seeds, with the least and the most; docs/ns3.md explains them. ns-3 needs Debian's
-libns3-dev (3.37) and g++; where they are absent it is left out, with a line that says so.
+Figures are medians over seeds, with the least and the largest; docs/ns3.md explains them. ns-3 needs Debian's
+libns3-dev (3.37) and g++; if they are missing, it is left out with a note.
 """
 
 import json
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _who(asked: list[str]) -> list[str]:
-    """Return who runs the cases; without ns-3 if it is not there."""
+    """Return the simulators that run the cases, without ns-3 if it is missing."""
     who = [name for one in asked for name in (_RULES if one == "rules" else [one])]
     for one in who:
         if one != "ns3" and one not in _OURS:
@@ -95,7 +95,7 @@ def _row(
     results: dict[str, dict[str, dict[str, Figure]]],
     as_json: bool,
 ) -> dict[str, object]:
-    """Return a line of the table: each figure, and by how much it differs from ns-3's."""
+    """Return a line of the table: each figure, and its difference from ns-3's."""
     row: dict[str, object] = {}
     figure = theirs.get(case.name, {}).get(quantity)
     if figure is not None:
@@ -111,7 +111,7 @@ def _row(
 
 
 def _text(case: Case, quantity: str, difference: float) -> str:
-    """Return a difference with its unit, marked if it is beyond the bound."""
+    """Return a difference with its unit, marked if it exceeds the bound."""
     unit = "points" if quantity.endswith("%") else "%"
     return f"{difference:+.2f} {unit}" + " !" * (abs(difference) > case.bound(quantity))
 

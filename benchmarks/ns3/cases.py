@@ -1,10 +1,10 @@
-"""The cases: who stands where, how much signals lose on the way, who sends what; the same for all that run them.
+"""The cases: positions, path loss and traffic, the same for all simulators.
 
-``layouts.csv`` has positions in metres and rooms, ``cases.csv`` what is done there, ``figures.csv`` what came of it.
-Node 0 is the sink; every other node sends to it. Of two networks each has half of the nodes, the first of which is its
-sink, and a PAN of its own; on two channels they use neighbouring ones. All send at 0 dBm. The path loss in dB is
-L(1 m) + 10 n log10(d/m), for a distance below a metre that of a metre, and ``wall_db`` for each wall; there is one
-between rooms of consecutive numbers.
+``layouts.csv`` has positions in metres and rooms, ``cases.csv`` the traffic, ``figures.csv`` the results. Node 0 is the
+sink; every other node sends to it. In cases with two networks each has half of the nodes, the first of which is its
+sink, and a separate PAN; with two channels they use adjacent ones. All send at 0 dBm. The path loss in dB is L(1 m) +
+10 n log10(d/m), with distances of at least a metre, plus ``wall_db`` for each wall; rooms with consecutive numbers are
+separated by a wall.
 """
 
 import csv
@@ -17,7 +17,7 @@ from statistics import median
 __all__ = ["FOLDER", "Case", "Figure", "Run", "cases", "store", "stored"]
 
 FOLDER = Path(__file__).parent
-# Bytes of a frame on the air beyond its payload: preamble, delimiter and length (6), MAC header and FCS (11).
+# Bytes of a frame on the air besides its payload: preamble, delimiter and length (6), MAC header and FCS (11).
 _AROUND = 17
 _NUMBERS = ("exponent", "loss_at_1_m_db", "wall_db", "rate", "seconds")
 _COLUMNS = ("who", "case", "quantity", "median", "least", "most", "seeds", "source")
@@ -101,12 +101,11 @@ class Case:
         ]
 
     def quantities(self, run: Run) -> dict[str, float]:
-        """Return what a run is judged by.
+        """Return the figures by which a run is judged.
 
-        Saturated senders: what arrives once, of two networks also at the first, and what is acknowledged, in kbit/s of
-        payload. A Poisson process: the
-        share that arrives in %, and the mean time from request to first reception in ms; between two nodes the share
-        that is lost.
+        For saturated senders: throughput without duplicates, with two networks also that of the first, and acknowledged
+        throughput, in kbit/s of payload. For a Poisson process: the share delivered in %, and the mean time from
+        request to first reception in ms; between two nodes the share lost.
         """
         if not self.rate:
             kilobits = 8e-3 * self.payload_bytes / self.seconds
@@ -120,13 +119,13 @@ class Case:
         return {"received_%": share, "delay_ms": 1e3 * run["delay_s"] / run["received"]}
 
     def bound(self, quantity: str) -> float:
-        """Return by how much a figure may differ from ns-3's: in points for shares, else in % of ns-3's."""
+        """Return the allowed difference from ns-3's figure: in points for shares, else in % of ns-3's."""
         if quantity.endswith("%"):
             return 1.0
         return 5.0 if self.wall_db or self.exponent == 4 else 3.0
 
     def difference(self, quantity: str, ours: float, theirs: float) -> float:
-        """Return by how much ``ours`` differs: in points for shares, else in % of ``theirs``."""
+        """Return the difference of ``ours``: in points for shares, else in % of ``theirs``."""
         return ours - theirs if quantity.endswith("%") else 100.0 * (ours / theirs - 1.0)
 
     def figures(self, runs: list[Run]) -> dict[str, Figure]:
@@ -156,7 +155,7 @@ def cases() -> dict[str, Case]:
 
 
 def stored() -> dict[str, dict[str, dict[str, Figure]]]:
-    """Return the figures that are stored: {who: {case: {quantity: figure}}}."""
+    """Return the stored figures: {who: {case: {quantity: figure}}}."""
     result: dict[str, dict[str, dict[str, Figure]]] = {}
     for row in _rows("figures.csv"):
         figure = Figure(*(float(row[name]) for name in ("median", "least", "most")))
@@ -165,7 +164,7 @@ def stored() -> dict[str, dict[str, dict[str, Figure]]]:
 
 
 def store(results: Mapping[str, Mapping[str, Mapping[str, Figure]]], sources: Mapping[str, str], seeds: int) -> None:
-    """Store figures like those of `stored`; of the same case by the same who they take the place of the old ones."""
+    """Store figures in the form of `stored`, replacing those of the same case and simulator."""
     rows = [row for row in _rows("figures.csv") if row["case"] not in results.get(row["who"], {})]
     for who, by_case in results.items():
         for case, figures in by_case.items():
@@ -184,6 +183,6 @@ def store(results: Mapping[str, Mapping[str, Mapping[str, Figure]]], sources: Ma
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
-    """Yield a table's rows; lines that begin with # tell where it is from."""
+    """Yield a table's rows; lines that begin with # give its source."""
     with (FOLDER / name).open(encoding="utf-8") as file:
         yield from csv.DictReader(line for line in file if not line.startswith("#"))

@@ -33,7 +33,7 @@ RULES = {
 }
 """The model by ns-3's rules, and with one of them changed."""
 
-# What was under way when the last message was requested may still arrive.
+# Messages in progress at the time of the last request may still arrive.
 _GRACE = 5.0
 _LIBRARIES = ("sixlowpan", "internet", "lr-wpan", "spectrum", "propagation", "mobility", "network", "core")
 
@@ -42,7 +42,7 @@ _LIBRARIES = ("sixlowpan", "internet", "lr-wpan", "spectrum", "propagation", "mo
 
 
 def ns3_version() -> str | None:
-    """Return the version of ns-3's lr-wpan that is installed, None if there is none or no compiler."""
+    """Return the version of the installed lr-wpan of ns-3, None without it or without a compiler."""
     if shutil.which("g++") is None or shutil.which("pkg-config") is None:
         return None
     asked = subprocess.run(["pkg-config", "--modversion", "ns3-lr-wpan"], capture_output=True, text=True, check=False)
@@ -50,7 +50,7 @@ def ns3_version() -> str | None:
 
 
 def compiled(folder: Path, name: str = "convergecast") -> Path:
-    """Compile one of our programs against ns-3, into a folder."""
+    """Compile one of the programs here against ns-3, into a folder."""
     program = folder / name
     libraries = [f"-lns3-{library}" for library in _LIBRARIES]
     source = str(FOLDER / f"{name}.cc")
@@ -96,7 +96,7 @@ def in_model(case: Case, seed: int, rules: Rules) -> Run:
 
 
 class Sender(Agent):
-    """Sends numbered messages to its sink: as a Poisson process, or the next as soon as the last is confirmed."""
+    """Sends numbered messages to its sink: as a Poisson process, or each as soon as the last is confirmed."""
 
     def __init__(self, case: Case, sink: int, channel: int) -> None:
         self.case, self.sink, self.channel = case, sink, channel
@@ -116,7 +116,7 @@ class Sender(Agent):
             if case.acks:
                 self.acknowledged += bool(await self.deliver(self.sink, "m", self.next()))
                 continue
-            # Nobody tells when a frame has left: there is always more than can be sent.
+            # The end of a frame is not reported, so always queue more than can be sent.
             for _ in range(math.ceil(1.0 / (8 * case.frame_bytes / _RATE))):
                 await self.send(self.sink, "m", self.next())
             await asyncio.sleep(1.0)
@@ -128,7 +128,7 @@ class Sender(Agent):
 
 
 class Sink(Agent):
-    """Notes when each message came."""
+    """Records the arrival of each message."""
 
     def __init__(self, channel: int) -> None:
         self.channel, self.came = channel, dict[tuple[int, int], float]()
@@ -145,7 +145,7 @@ _NUMBER = struct.Struct("<I")
 
 
 def network(case: Case, seed: int, like: Literal["any", "ns3"] = "ns3") -> Network:
-    """Return the network of a case: stars, whose nodes hear each other as the case's powers say."""
+    """Return the network of a case: stars, whose nodes hear each other by the case's powers."""
     nodes = range(len(case.places))
     phy = Phy(
         error_rate=oqpsk,

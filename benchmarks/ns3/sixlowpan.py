@@ -1,9 +1,9 @@
-"""What frames carry of IPv6 packets, beside the bytes of ns-3's sixlowpan.
+"""Compare compressed IPv6 packets with the bytes of ns-3's sixlowpan.
 
 python -m benchmarks.ns3.sixlowpan            the bytes of netsim, beside those of ns-3 that are stored
 python -m benchmarks.ns3.sixlowpan --store    store those of the ns-3 that is installed first
 
-docs/ns3.md has what differs.
+docs/ns3.md lists the differences.
 """
 
 import csv
@@ -22,7 +22,7 @@ from netsim.ipv6.packet import Packet
 __all__ = ["PACKETS", "in_netsim", "in_ns3", "stored", "uncompressed"]
 
 _PREFIX, _EVERYONE = bytes.fromhex("fd00000000000000"), 0xFFFF
-# What a frame carries: ns-3 counts with MAC headers of 13 bytes, two more than there are.
+# The payload limit of a frame: ns-3 assumes MAC headers of 13 bytes, two more than there are.
 _MTU = 114
 _FILE = FOLDER / "sixlowpan.csv"
 _RPI = (ip.HOP_BY_HOP, bytes.fromhex("630400000100"))
@@ -66,7 +66,7 @@ PACKETS = _packets()
 
 
 def uncompressed(packet: Packet) -> bytes:
-    """Return the packet as IPv6 has it without 6LoWPAN (RFC 8200)."""
+    """Return the packet as plain IPv6, without 6LoWPAN (RFC 8200)."""
     chain = [*(kind for kind, _ in packet.headers), packet.protocol]
     body = b""
     for following, (_, content) in zip(chain[1:], packet.headers, strict=True):
@@ -77,14 +77,14 @@ def uncompressed(packet: Packet) -> bytes:
 
 
 def in_netsim(name: str, tag: int = 0) -> list[bytes]:
-    """Return what the frames of a packet carry; fragments have the tag."""
+    """Return the contents of a packet's frames; fragments have the tag."""
     source, target, packet = PACKETS[name]
     head, rest = ip.compress(packet, _PREFIX, source, target)
     return ip.fragments(packet, head, rest, _MTU, tag)
 
 
 def in_ns3(program: Path) -> dict[str, list[bytes]]:
-    """Return {name: what the frames carry}, by `sixlowpan.cc`, with a tag of 0 in fragments."""
+    """Return {name: contents of the frames}, by `sixlowpan.cc`, with a tag of 0 in fragments."""
     lines = [
         f"{source >> 8:02x}:{source & 255:02x} {target >> 8:02x}:{target & 255:02x} {uncompressed(packet).hex()}"
         for source, target, packet in PACKETS.values()
@@ -98,7 +98,7 @@ def in_ns3(program: Path) -> dict[str, list[bytes]]:
 
 
 def stored() -> Mapping[str, list[bytes]]:
-    """Return {name: what the frames carry} of ns-3 3.37."""
+    """Return {name: contents of the frames} of ns-3 3.37."""
     with _FILE.open(newline="", encoding="utf-8") as file:
         return {row["packet"]: [bytes.fromhex(part) for part in row["frames"].split()] for row in csv.DictReader(file)}
 

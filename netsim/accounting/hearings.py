@@ -1,4 +1,4 @@
-"""What agents heard in a run: the frames that their code was given, with their payloads."""
+"""The frames, with their payloads, that agents' code received in a run."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ Hearing = tuple[float, int, Frame]
 
 
 class Hearings:
-    """The frames that agents were given in one run, in the order of each agent.
+    """The frames received in one run, in each agent's order.
 
     Attributes
     ----------
@@ -28,25 +28,25 @@ class Hearings:
         self.entries: list[Hearing] = []
 
     def of(self, receiver: int, now: Callable[[], float]) -> Callable[[Iterable[Frame]], None]:
-        """Return a function that notes what one agent is given at the time ``now()`` (s)."""
+        """Return a function that records the frames one agent receives at the time ``now()`` (s)."""
         entries = self.entries
 
         def note(frames: Iterable[Frame]) -> None:
             time = now()
-            # A payload that is not plain is the receiver's own, which may change it.
+            # The receiver may modify a payload that is not plain, so store a copy.
             entries.extend([(time, receiver, frame if frame.plain else frame.copy()) for frame in frames])
 
         return note
 
     def learn(self, entries: Iterable[Hearing], until: float) -> None:
-        """Add what agents of another process were given up to ``until`` (s)."""
+        """Add the frames that agents of another process received up to ``until`` (s)."""
         self.entries += [entry for entry in entries if entry[0] <= until]
 
     def table(self, agents: Sequence[Any]) -> "pd.DataFrame":
         """Return one row for each frame, by time and then by agent; see `netsim.Run.deliveries`."""
         import pandas as pd
 
-        # Which agent was given its frame first at one instant means nothing, and depends on the number of workers.
+        # The order of agents at one instant has no meaning and depends on the number of workers, so sort by agent.
         heard = sorted(self.entries, key=lambda entry: entry[:2])
         frames = [frame for _, _, frame in heard]
         columns: dict[str, Any] = {

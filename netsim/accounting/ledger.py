@@ -145,7 +145,7 @@ class Ledger:
         return self.excerpt(records, self.scene, texts)
 
     def excerpt(self, records: Mapping[str, Any], scene: RunMetadata | None, texts: Sequence[str] = ()) -> Trace:
-        """Return some records as an event log; those of a type that is missing are none."""
+        """Return records as an event log; missing types of records are empty."""
         records = {name: np.empty(0, dtype) for name, dtype in STREAMS.items()} | dict(records)
         ends, kinds = (self.senders, self.receivers), list(self.tally.kinds)
         return Trace(records, self.agents, kinds, self._agent_keys, *ends, scene, texts)

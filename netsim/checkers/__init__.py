@@ -1,4 +1,4 @@
-"""Ready checks of what agents did: recorded operations, and invariants for `netsim.testing.search`.
+"""Checkers for agents' behaviour: recorded operations, and invariants for `netsim.testing.search`.
 
 >>> from netsim.checkers import linearizable, register
 >>> found = search(make, linearizable(register, initial=0), seeds=range(300))

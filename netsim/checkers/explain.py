@@ -1,4 +1,4 @@
-"""The part of a history that no order explains, as short as it can be found."""
+"""Find a part of a history, as short as possible, that no order of operations explains."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
@@ -11,9 +11,9 @@ from netsim.checkers.order import Call, Order, Undecided
 
 __all__ = ["Contradiction", "find_contradiction"]
 
-# A step takes some 20 microseconds: an answer within two seconds.
+# A step takes some 20 microseconds, so this limit ends the search within two seconds.
 _MOST_STEPS = 25_000
-# A part of more operations is not shortened one by one: it is what was under way with the one that does not fit.
+# Longer parts are not shortened one by one: they contain the operations concurrent with the contradictory one.
 _MOST_SHORTENED = 64
 
 
@@ -24,10 +24,10 @@ class Contradiction:
     Attributes
     ----------
     operations : list of Operation
-        Those that contradict each other. In a long history the one that does not fit, those under way meanwhile, and
-        the last one that changed something before.
+        The operations that contradict each other. In a long history: the first that does not fit, those concurrent with
+        it, and the last change before it.
     before : int
-        How many came before, on which the contradiction rests as well.
+        The number of earlier operations, on which the contradiction also depends.
     """
 
     operations: list[Operation]
@@ -41,7 +41,7 @@ class Contradiction:
 def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
     """Return what no order of operations explains; None if one order explains all results.
 
-    Operations on different keys are explained apart. Those of unknown outcome may have taken effect, or not.
+    Operations on different keys are checked separately. Operations of unknown outcome may have taken effect or not.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: 
     Raises
     ------
     BadInput
-        If the model has no such operation.
+        If the model lacks the operation.
     Undecided
-        If that takes more than 25,000 steps, some two seconds: the question is NP-complete.
+        If the search takes more than 25,000 steps, about two seconds: the problem is NP-complete.
     """
     by_key: dict[Hashable, list[Call]] = {}
     for each in operations:
@@ -85,12 +85,12 @@ def _part(calls: list[Call], order: Order) -> Contradiction:
         calls = _first_wrong(calls, order)
     last = max(calls, key=lambda call: (call.needed, call.end))
     if len(calls) > _MOST_SHORTENED:
-        # With it, what was under way meanwhile, and what was last to change the state before.
+        # The contradictory operation, those concurrent with it, and the last earlier change of the state.
         changes = [each for each in calls if each.end < last.start and not order.model.reads(each.operation)]
         shown = sorted(changes, key=lambda call: call.end)[-1:]
         shown += [call for call in calls if call is not last and call.end >= last.start] + [last]
         return Contradiction([call.operation for call in shown], len(calls) - len(shown))
-    # What changed something tells more than who read it: reads are spared first.
+    # Keep changes rather than reads, because they explain more: try to remove reads first.
     for place in sorted(range(len(calls)), key=lambda place: not order.model.reads(calls[place].operation)):
         fewer = [*calls[:place], _spared(calls[place]), *calls[place + 1 :]]
         with suppress(Undecided):
@@ -100,7 +100,7 @@ def _part(calls: list[Call], order: Order) -> Contradiction:
 
 
 def _first_wrong(calls: Sequence[Call], order: Order) -> list[Call]:
-    """Return what was known when the results first contradicted each other; what had not ended may come or not."""
+    """Return the operations known when the results first contradicted each other; unfinished ones are optional."""
     times = sorted({call.end for call in calls if call.needed})
     low, high = 0, len(times) - 1
     while low < high:
@@ -117,5 +117,5 @@ def _until(time: float, calls: Sequence[Call]) -> list[Call]:
 
 
 def _spared(call: Call) -> Call:
-    """Return a call as if its outcome were unknown; what no order explains then, none explains with it."""
+    """Return a call with its outcome made unknown; this only allows more orders."""
     return replace(call, end=math.inf, needed=False)

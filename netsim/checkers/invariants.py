@@ -1,4 +1,4 @@
-"""Ready invariants for `netsim.testing.search`: each function returns a class, of which each run has its own object."""
+"""Invariants for `netsim.testing.search`: each function returns a class, of which each run makes an object."""
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping
@@ -25,7 +25,7 @@ Agents = Mapping[Any, Any]
 
 
 class Invariant(Protocol):
-    """What must hold after each instant, and at the end; raises AssertionError."""
+    """A condition that must hold after each instant, and at the end; raises AssertionError."""
 
     def __call__(self, agents: Agents) -> None:
         """Check the states after an instant."""
@@ -35,7 +35,7 @@ class Invariant(Protocol):
 
 
 class _Nothing:
-    """Holds always: what the invariants below override."""
+    """An invariant that always holds: the base of the invariants below."""
 
     def __call__(self, agents: Agents) -> None:
         """Check nothing."""
@@ -45,16 +45,16 @@ class _Nothing:
 
 
 def linearizable(model: Model = register, initial: Hashable = None) -> type[Invariant]:
-    """One order of the recorded operations explains all their results, and no operation moves out of its time.
+    """Some order of the recorded operations explains all results, each taking effect within its time span.
 
-    Operations on different keys stand alone. Two that touch in time may come in either order, for the order of two
-    agents within an instant means nothing; those of one agent come as they were called. Where the search takes more
-    than 25,000 steps, a warning says that the run is undecided.
+    Operations on different keys are checked separately. Two operations that touch in time may come in either order,
+    because the order of two agents within an instant has no meaning; those of one agent keep their order. If the search
+    takes more than 25,000 steps, a warning says that the run is undecided.
 
     Parameters
     ----------
     model : Model
-        `register` (each key of a key–value store is one), `mutex`, `queue`, or one's own.
+        `register` (each key of a key–value store is one), `mutex`, `queue`, or a user-defined model.
     initial : Hashable, optional
         The first state, if not the model's.
 
@@ -67,15 +67,15 @@ def linearizable(model: Model = register, initial: Hashable = None) -> type[Inva
 
 
 def serializable(initial: Mapping[Any, Any] | None = None) -> type[Invariant]:
-    """Some order of the recorded transactions, one after the other, explains what all of them read.
+    """Some serial order of the recorded transactions explains all values that they read.
 
-    They are recorded as ``invoke(self, "transaction", [("read", "x"), ("write", "y", 3)])``, with the values read as
-    the result. An order in which they also took place in time is asked for by ``linearizable(transactions)``.
+    Record a transaction as ``invoke(self, "transaction", [("read", "x"), ("write", "y", 3)])``, with the values read as
+    the result. To require that this order also respects time, use ``linearizable(transactions)``.
 
     Parameters
     ----------
     initial : mapping, optional
-        What the store holds first.
+        The initial content of the store.
     """
     first = None if initial is None else frozenset(check.mapping("initial", initial).items())
     return _explained(_beginning(transactions, first), timed=False)
@@ -104,7 +104,7 @@ def _explained(model: Model, timed: bool) -> type[Invariant]:
 
 
 def no_lost_update(read: Callable[[Agents], float], name: str = "add") -> type[Invariant]:
-    """At the end ``read(agents)`` is the sum of the acknowledged additions, and perhaps of some whose fate is unknown.
+    """At the end ``read(agents)`` is the sum of all acknowledged additions, and of any of those with unknown outcome.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def no_lost_update(read: Callable[[Agents], float], name: str = "add") -> type[I
 
 
 def at_most_one(holds: Callable[[Any], Any], what: str = "hold it") -> type[Invariant]:
-    """At no time do two agents have ``holds(agent)``."""
+    """At no time is ``holds(agent)`` true of two agents."""
     check.instance("holds", holds, Callable, "a function")
 
     class AtMostOne(_Nothing):
@@ -154,7 +154,7 @@ def _term(agent: Any) -> Hashable:
 def one_leader_a_term(
     leads: Callable[[Any], Any] = _role_is_leader, term: Callable[[Any], Hashable] = _term
 ) -> type[Invariant]:
-    """A term has one leader for ever.
+    """Each term has at most one leader.
 
     Parameters
     ----------
@@ -179,12 +179,12 @@ def one_leader_a_term(
 
 
 def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> type[Invariant]:
-    """Agents that have decided, decided the same, and keep to it.
+    """All agents that decide, decide the same value, and never change it.
 
     Parameters
     ----------
     decided : callable
-        What an agent has decided; None: nothing yet.
+        The agent's decision; None before it decides.
     all_decide : bool
         Whether all must have decided at the end.
     """
@@ -216,12 +216,12 @@ def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> typ
 
 
 def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | None = None) -> type[Invariant]:
-    """At the end ``state(agent)`` is the same of all agents.
+    """At the end ``state(agent)`` is equal for all agents.
 
     Parameters
     ----------
     state : callable
-        What they have in common.
+        The shared state.
     alive : callable, optional
         Whether an agent counts; by default all do.
     """
@@ -241,7 +241,7 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
 
 
 def all_of(*invariants: Any) -> type[Invariant]:
-    """All of these hold, functions or classes, as `netsim.testing.search` takes them."""
+    """The conjunction of invariants, given as functions or classes as for `netsim.testing.search`."""
     for each in invariants:
         check.instance("invariant", each, Callable, "a function")
 

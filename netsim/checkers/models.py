@@ -1,4 +1,4 @@
-"""Sequential data types: what each operation may return, and what it leaves."""
+"""Sequential data types: the possible results of each operation, and the state after it."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["Model", "mutex", "queue", "register", "transactions"]
 
 @dataclass(frozen=True)
 class Model:
-    """A data type as one client at a time would see it.
+    """A data type as used by one client at a time.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ def _register(state: Any, call: Operation) -> tuple[bool, Any]:
     if call.name == "add":
         return True, (state or 0) + call.value
     old, new = call.value
-    # Without a result it is one that succeeded.
+    # A compare-and-swap without a result counts as successful.
     swaps = not known or call.result is None or bool(call.result)
     return (state == old) is swaps, new if swaps else state
 

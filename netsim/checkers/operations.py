@@ -1,4 +1,4 @@
-"""Operations of clients: what an agent called, when, and what it learned of the outcome."""
+"""Operations of clients: each call, its times, and its outcome as known to the client."""
 
 import math
 from collections.abc import Callable, Hashable, Mapping
@@ -19,14 +19,14 @@ _MOST_SHOWN = 60
 
 
 class Operation:
-    """A call of a client, as a context manager: it is unknown what became of it until `ok` or `failed` is called.
+    """A client's call, as a context manager: its outcome is unknown until `ok` or `failed` is called.
 
     Attributes
     ----------
     agent : Hashable
-        Who called.
+        The calling agent.
     name : str
-        What was called, a word of the model: ``"read"``.
+        The name of the called operation in the model, such as ``"read"``.
     value, key : object
         With which value, and on which key.
     number : int
@@ -36,7 +36,7 @@ class Operation:
     outcome : {"ok", "failed", "unknown"}
         Whether it took effect.
     result : object
-        What it returned.
+        The returned value.
     """
 
     __slots__ = ("_told", "agent", "end", "key", "name", "number", "outcome", "result", "start", "value")
@@ -59,12 +59,12 @@ class Operation:
         self._told = told
 
     def ok(self, result: Any = None) -> None:
-        """Note that it took effect, and what it returned."""
+        """Record that the operation took effect, and its result."""
         self.result = result
         self._ends("ok")
 
     def failed(self) -> None:
-        """Note that it did not take effect, and never will."""
+        """Record that the operation did not take effect, and never will."""
         self._ends("failed")
 
     def _ends(self, outcome: Outcome) -> None:
@@ -80,12 +80,12 @@ class Operation:
         pass
 
     def __getstate__(self) -> Any:
-        # The clock stays with its run.
+        # The clock belongs to the run, so it is not copied.
         return None, {name: getattr(self, name) for name in self.__slots__ if name != "_told"} | {"_told": None}
 
     @property
     def call(self) -> str:
-        """What was called, and its result: ``read x → 3``."""
+        """The operation as text, with its result: ``read x → 3``."""
         words = [self.name, *(str(each) for each in (self.key, self.value) if each is not None)]
         shown = " ".join(words)
         return f"{shown} → {self.result}" if self.outcome == "ok" and self.result is not None else shown
@@ -105,9 +105,9 @@ def invoke(agent: Agent, name: str, value: Any = None, *, key: Hashable = None) 
             await self.request(0, "write", ["x", 3], timeout=1.0)
             operation.ok()
 
-    If the block ends without ``ok()`` or ``failed()``, as by a time-out or a crash, it is unknown whether the operation
-    took effect: it may do so at any later time, or never. A crash does not take the record. The outcome is a note in
-    the replay.
+    If the block ends without ``ok()`` or ``failed()``, as after a time-out or a crash, the outcome is unknown: the
+    operation may take effect at any later time, or never. A crash does not delete the record. The replay shows the
+    outcome as a note.
 
     Parameters
     ----------
@@ -150,6 +150,6 @@ def history(agents: Mapping[Any, Agent]) -> "pd.DataFrame":
 
     columns = ["agent", "operation", "key", "value", "result", "outcome", "began_s", "ended_s"]
     rows = [(op.agent, op.name, op.key, op.value, op.result, op.outcome, op.start, op.end) for op in operations(agents)]
-    # Numbers beside None stay what they are.
+    # With dtype object, integers beside None are not converted to floats.
     table = pd.DataFrame(rows, columns=columns, dtype=object)
     return table.astype({"began_s": float, "ended_s": float})

@@ -1,4 +1,4 @@
-"""Whether one order of operations explains all their results (Wing and Gong 1993, with Lowe's memory of states)."""
+"""Decide whether one order of operations explains all their results (Wing and Gong 1993; Lowe's memory)."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -17,7 +17,7 @@ class Undecided(Exception):  # noqa: N818  no error: the question is NP-complete
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """An operation for the search: it takes effect between ``start`` and ``end``, and if it is ``needed``, it does."""
+    """An operation in the search: it takes effect between ``start`` and ``end``; it must do so if ``needed``."""
 
     operation: Operation
     start: float
@@ -26,23 +26,23 @@ class Call:
 
 
 class Order:
-    """Searches, depth first, for an order of calls that explains the results of those that are needed.
+    """A depth-first search for an order of calls that explains the results of the needed ones.
 
-    Calls that touch in time may come in either order; those of one agent come as they were made.
+    Calls that touch in time may come in either order; those of one agent keep their order.
 
     Parameters
     ----------
     model : Model
-        What explains a result.
+        The model to explain results by.
     steps : int
-        Of all searches together, at most.
+        The maximal number of steps of all searches together.
     """
 
     def __init__(self, model: Model, steps: int) -> None:
         self.model, self._left = model, steps
 
     def explains(self, calls: Sequence[Call]) -> bool:
-        """Return whether there is one; raises Undecided once the steps are used up."""
+        """Return whether such an order exists; raises Undecided once the steps are used up."""
         search = _Search(sorted(calls, key=lambda call: (call.start, call.end)), self.model)
         for _ in search.steps():
             self._left -= 1
@@ -52,7 +52,7 @@ class Order:
 
 
 class _Search:
-    """One search. The needed calls before ``base`` are placed, and of the next ones those in the bits of ``mask``."""
+    """The state of a search. All needed calls before ``base`` are placed, and of the next ones those in ``mask``."""
 
     def __init__(self, calls: list[Call], model: Model) -> None:
         self.found = False
@@ -67,7 +67,7 @@ class _Search:
         """Search, and yield after each step."""
         needed, others, step = self._needed, self._others, self._model.step
         seen: set[tuple[int, int, int, Hashable]] = set()
-        # The last but one has the bits of the others that are placed.
+        # The third element has the bits of the other placed calls.
         stack: list[tuple[int, int, int, Any]] = [(0, 0, 0, self._model.initial)]
         while stack:
             base, mask, used, state = stack.pop()
@@ -88,7 +88,7 @@ class _Search:
                 before = self._before_others[j]
                 if not used >> j & 1 and (before < base or mask >> (before - base) & 1):
                     right, after = step(state, call.operation)
-                    # What changes nothing, and is not needed, need not come.
+                    # A call that is not needed and changes nothing can be left out.
                     if right and after != state:
                         stack.append((base, mask, used | 1 << j, after))
             for i in sorted(ready, key=self._ends.__getitem__, reverse=True):
@@ -97,14 +97,14 @@ class _Search:
                     stack.append((*_place(base, mask, i), used, after))
 
     def _right_read(self, ready: Sequence[int], state: Any) -> int | None:
-        """Return a call that reads what is there: it leaves nothing changed, so no later place is better."""
+        """Return a call that only reads the present state: it changes nothing, so no later place is better."""
         for i in ready:
             if self._reads[i] and self._model.step(state, self._needed[i].operation)[0]:
                 return i
         return None
 
     def _ready(self, base: int, mask: int) -> tuple[list[int], float]:
-        """Return the calls that may be next, and before when: none that is not placed ended before they began."""
+        """Return the calls that may be next, and the time before which each began: no unplaced call ended earlier."""
         ready, first_end, starts, ends, before = [], math.inf, self._starts, self._ends, self._before
         for i in range(base, len(starts)):
             if mask >> (i - base) & 1:
@@ -121,13 +121,13 @@ class _Search:
 
 def _place(base: int, mask: int, i: int) -> tuple[int, int]:
     mask |= 1 << (i - base)
-    # The ones at its low end.
+    # Skip the placed calls at the mask's low end.
     placed = (~mask & (mask + 1)).bit_length() - 1
     return base + placed, mask >> placed
 
 
 def _before(calls: Sequence[Call], needed: Sequence[Call]) -> list[int]:
-    """Return for each call the place of the last needed one that its agent had finished before; -1 for none."""
+    """Return for each call the index of its agent's last needed call finished before; -1 if none."""
     before, of_agent = [-1] * len(calls), dict[Hashable, list[int]]()
     coming = iter(sorted((_order(call), i) for i, call in enumerate(needed)))
     at, i = next(coming, (None, -1))

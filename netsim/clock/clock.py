@@ -88,8 +88,8 @@ class Loop(asyncio.SelectorEventLoop):
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
-        Called one after another with the context of an uncaught exception, until one returns True, which means that it
-        has handled the exception. If none does, the exception handler is called.
+        Called one after another with the context of an uncaught exception, until a handler returns True because it has
+        handled the exception. If none does, the exception handler is called.
     generators : Generators
         The async generators that were started on this loop and have not ended.
     on_call : list of callables
@@ -120,7 +120,7 @@ class Loop(asyncio.SelectorEventLoop):
     _debug: bool
     # asyncio's attribute: whether the loop is closed.
     _closed: bool
-    # asyncio's attribute: the task factory, used for all agents that have not set a factory of their own.
+    # asyncio's attribute: the task factory, used for all agents that have not set one.
     _task_factory: Any
 
     # The two ends of the pipe through which asyncio wakes its own loop; None until the pipe is made.

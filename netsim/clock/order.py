@@ -1,17 +1,17 @@
-"""The order of what an agent could do at one instant: drawn from a seed, or taken from a schedule.
+"""The order of an agent's steps within one instant: drawn from a seed, or taken from a schedule.
 
 asyncio runs callbacks in the order in which they became ready, so a run shows one of the orders in which tasks, timers
-and frames may come. An `Order` takes another one. It chooses only among what belongs to one agent: agents share
-nothing, so what one does at an instant changes nothing of what another does then. Hence a choice is named by its
-agent, its time and its number, and it stays the same choice in a run that leaves another one out, or has more workers.
+and frames may come. An `Order` takes another one. It reorders only steps of one agent: agents share no state, so the
+steps of one agent at an instant do not affect another agent in that instant. Hence a choice is identified by its agent,
+its time and its number, and it stays the same if a run omits another choice or uses more workers.
 
-Over links without latency, and on a radio, an agent does reach another within an instant. There a choice is made among
-agents as well: each time that an agent has its turn, another one of those that are ready may act in its place. Such a
-choice is named by the agent whose turn it was.
+Over links without latency, and on a radio, an agent does affect others within an instant. In such networks a choice is
+also made among agents: whenever an agent has its turn, another ready agent may act in its place. This choice is
+identified by the agent whose turn it was.
 
-What belongs to no agent (rounds, faults, the radio, probes) keeps its place, and nothing passes it. Callbacks of
-asyncio and netsim that are neither step of a task nor timer keep their place as well. So do frames of one link, and
-callbacks of ``call_soon``, which asyncio promises to run first in, first out.
+Callbacks that belong to no agent (rounds, faults, the radio, probes) keep their place, and no other callback passes
+them. Callbacks of asyncio and netsim that are neither task steps nor timers keep their place as well. So do frames of
+one link, and callbacks of ``call_soon``, for which asyncio promises first in, first out.
 """
 
 import ast
@@ -44,15 +44,15 @@ __all__ = ["Choice", "Chooser", "Deferral", "Method", "Order", "install", "order
 Method = Literal["random", "priorities"]
 Kind = Literal["step", "frame", "agent"]
 
-# A choice among agents is made among so many, of the first places of the queue.
+# A choice among agents considers at most so many agents, in the first places of the queue.
 _MOST_AGENTS, _MOST_PLACES = 8, 64
 
 _tuple = tuple.__new__
-# The priorities of an agent's things change within so many of its first choices.
+# The priorities of an agent's steps change only within its first choices, up to this number.
 _CHANGE_WITHIN = 50
 
 _VERSION = f"netsim {__version__}, Python {sys.version_info.major}.{sys.version_info.minor}"
-# netsim's own code, and the standard library's.
+# The folders of netsim's own code, and of the standard library.
 _FOLDERS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(os.__file__))
 
 _WORDS = re.compile(
@@ -65,7 +65,7 @@ _AGENT = "agent "
 
 
 class Choice(NamedTuple):
-    """A choice of a run: the ``taken``-th of ``among`` things that the agent could do first.
+    """A choice in a run: of ``among`` possible first steps of the agent, number ``taken`` came first.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class Choice(NamedTuple):
     taken, among : int
         Which of the things was first, from 0, in asyncio's order; and how many there were.
     kind : {"step", "frame", "agent"}
-        What the things are: steps of tasks, timers and callbacks; frames of several links; or agents.
+        The kind of things to choose among: steps of tasks, timers and callbacks; frames of several links; or agents.
     words : str
         The choice in words, unless asyncio's order makes the same.
     things : tuple of str
-        What tells the things apart: names of tasks, senders, or agents.
+        The keys of the things: names of tasks, senders, or agents.
     """
 
     agent: Hashable
@@ -96,7 +96,7 @@ class Choice(NamedTuple):
 
     @property
     def place(self) -> tuple[Hashable, float, int, str]:
-        """What names the choice."""
+        """The fields that identify the choice."""
         return self.agent, self.time, self.number, self.kind
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class Deferral(NamedTuple):
     time : float
         The simulated time in seconds.
     thing : str
-        The name of the task, or what else `Choice.things` has.
+        The key of the chosen thing in `Choice.things`, such as the task's name.
     words : str
         The deferral in words.
     """
@@ -139,14 +139,14 @@ def _where(agent: Hashable, time: float, number: int = 0) -> str:
 
 
 class Order:
-    """Chooses which of the things an agent could do at one instant comes first; ``Order()`` is asyncio's order.
+    """Chooses which step of an agent comes first at one instant; ``Order()`` is asyncio's order.
 
     Parameters
     ----------
     seed : int, optional
-        Draws the choices, for each agent from a stream of its own.
+        The seed of the choices; each agent has its own stream.
     method : {"random", "priorities"}
-        "random" takes each thing with the same chance. "priorities" gives each task and each link a priority, which
+        "random" chooses uniformly. "priorities" gives each task and each link a priority, which
         ``changes`` times drops below all others: it keeps a task waiting for long (Burckhardt et al. 2010, "A
         randomized scheduler with probabilistic guarantees of finding bugs").
     changes : int
@@ -165,7 +165,7 @@ class Order:
     deferrals : list of Deferral
         The deferrals of the last run that kept something waiting, in words.
     tells : bool
-        Whether to put what is recorded into words, which takes longer than to record it.
+        Whether to describe recorded choices as text, which takes longer than to record them.
 
     Raises
     ------
@@ -197,7 +197,7 @@ class Order:
 
     @classmethod
     def parse(cls, text: str) -> "Order":
-        """Return the order that a seed, or a schedule in words with one change in a line or after a semicolon, tells.
+        """Return the order given by a seed, or by a schedule as text with one change per line or semicolon.
 
         Raises BadInput if the text is neither.
         """
@@ -217,7 +217,7 @@ class Order:
         return Order(schedule=[*self.deferrals, *(each for each in self.choices if each.taken)])
 
     def must_fit(self) -> None:
-        """Raise BadInput if another version of Python or netsim, whose callbacks may be others, made the schedule."""
+        """Raise BadInput if the schedule was made by another version of Python or netsim, with other callbacks."""
         if self.schedule and self.version != _VERSION:
             raise check.refuse("order", self.version, f"a schedule of {_VERSION}, whose callbacks have this order")
 
@@ -245,9 +245,9 @@ _ORDER: ContextVar[Order | None] = ContextVar("ORDER", default=None)
 
 
 def read(text: str) -> str:
-    """Return a seed, or a schedule in words (`Order.parse`) in one line; ``text`` may be the path of a file of it.
+    """Return the order given by a seed, a schedule in one line (`Order.parse`), or the path of a schedule's file.
 
-    Raises BadInput if the text is none of these, or a schedule of other versions.
+    Raises BadInput for any other text, and for a schedule of other versions.
     """
     is_file = not text.lstrip().startswith("at ") and os.path.isfile(text)
     order = Order.parse(Path(text).read_text(encoding="utf-8") if is_file else text)
@@ -257,7 +257,7 @@ def read(text: str) -> str:
 
 @contextmanager
 def ordering(order: str | Order | None) -> Iterator[None]:
-    """In all runs inside the context that are given no order, use this one, or that of a text (`Order.parse`)."""
+    """Use this order, or that of a text (`Order.parse`), in all runs inside the context that are given none."""
     if order is None:
         yield
         return
@@ -269,7 +269,7 @@ def ordering(order: str | Order | None) -> Iterator[None]:
 
 
 def ordered(order: int | Order | None) -> Order | None:
-    """Return the order of a run that is given ``order``; raises BadInput unless it can be used here."""
+    """Return the order of a run that is given ``order``; raises BadInput if a run here cannot use it."""
     found = _ORDER.get() if order is None else order if isinstance(order, Order) else Order(order)
     if found is not None:
         found.must_fit()
@@ -283,9 +283,9 @@ _Words = Callable[[Any, bool], str]
 
 
 class Chooser:
-    """Chooses for one agent, in one run: among its steps, among the frames that arrive, or who acts when it has a turn.
+    """Chooses for one agent in one run: among its steps, among arriving frames, or which agent takes its turn.
 
-    Its draws depend on nothing else, so that they do not depend on when an inbox is looked at.
+    Its draws depend only on these, and so not on when an inbox is read.
 
     Parameters
     ----------
@@ -294,11 +294,11 @@ class Chooser:
     agent : Hashable
         The agent's name.
     kind : {"step", "frame", "agent"}
-        What it chooses among.
+        The kind of things to choose among.
     note : callable
-        Called with what a schedule changes, in words.
+        Called with a description of each change by a schedule.
     priorities : dict, optional
-        Priorities that choosers share, by what tells things apart.
+        Priorities shared by choosers, by the things' keys.
 
     Attributes
     ----------
@@ -313,8 +313,8 @@ class Chooser:
     deferrals : dict
         The agent's deferrals, as {time: {thing: Deferral}}; those of all agents, if it chooses among agents.
     moved : set of float
-        The times (s) at which it has put frames into another order than that of their links. Frames of such a time that
-        are settled later come after them.
+        The times (s) at which it has reordered frames of different links. Frames of the same time that are settled
+        later follow them.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class Chooser:
     def pick(
         self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words, ranks: list[float] | None = None
     ) -> int:
-        """Return which of several things is first; ``keys`` tell them apart, unless ``is_plain``.
+        """Return which of several steps is first; ``keys`` identify them, unless ``is_plain``.
 
         ``ranks`` are as for `by_priority`.
         """
@@ -378,17 +378,16 @@ class Chooser:
             if self._taken:
                 self._note(said)
         if order.records:
-            # As a constructor would do it, at half its time.
+            # Half the time of the constructor, with the same result.
             order.choices.append(
                 _tuple(Choice, (self.agent, time, number, which, len(things), self._kind, words_of_it, tuple(keys)))
             )
         return which
 
     def by_priority(self, keys: Sequence[str], ranks: list[float]) -> int:
-        """Return the place of the thing of the highest priority.
+        """Return the index of the step with the highest priority.
 
-        ``ranks`` are the priorities of the first things, if they are known from the last choice; those of the others
-        are added.
+        ``ranks`` are the first steps' priorities, if known from the last choice; those of the others are appended.
         """
         priorities, made = self._priorities, self._made
         self._made = made + 1
@@ -405,7 +404,7 @@ class Chooser:
         return place
 
     def add_ranks(self, keys: Sequence[str], ranks: list[float]) -> None:
-        """Add the priorities of those of the things that have none in ``ranks``."""
+        """Append priorities for the steps that have none in ``ranks``."""
         priorities = self._priorities
         for each in keys[len(ranks) :]:
             rank = priorities.get(each)
@@ -428,7 +427,7 @@ class Chooser:
         return left
 
     def arrange(self, entries: list[Any]) -> list[Any]:
-        """Return arrivals (`netsim.core.arrival_queue.Entry`, in order) with those of one time in this order."""
+        """Return arrivals (`netsim.core.arrival_queue.Entry`, sorted), with those of equal times in this order."""
         arranged: list[Any] = []
         first, count = 0, len(entries)
         while first < count:
@@ -476,7 +475,7 @@ _PLAIN = object()
 
 
 class _Bare(NamedTuple):
-    """A callback of the agent's own that is no step of a task: its name, and whether it keeps its place among such."""
+    """A callback of an agent that is no task step: its name, and whether it keeps its place among such callbacks."""
 
     name: str
     in_turn: bool
@@ -486,20 +485,20 @@ _UNAWAITED = _Bare("the end of a sleep", in_turn=False)
 
 
 class _AgentQueue:
-    """The ready callbacks of one agent, in segments, between which there is what belongs to no agent.
+    """The ready callbacks of one agent, in segments separated by callbacks that belong to no agent.
 
     Attributes
     ----------
     name : str
-        The agent, as choices among agents tell it from others.
+        The agent's key in choices among agents.
     turns : Chooser or None
         Chooses which agent acts when this one has its turn, if such choices are made.
     handles : list
         The callbacks of the first segment, in asyncio's order.
     things : list
-        What each of the first of them lets go on (`_thing`); found out when there is a choice.
+        The thing that each of the first callbacks continues (`_thing`), computed when a choice is due.
     keys : list of str
-        What tells the things apart; empty if the chooser does not ask for it.
+        The keys of the things; empty if the chooser does not need them.
     ranks : list of float
         The priorities of the first of them, for the chooser.
     special : int
@@ -571,7 +570,7 @@ class _AgentQueue:
         return handles.pop(place)
 
     def _find_things(self) -> None:
-        """Find out what the callbacks that came since the last choice let go on."""
+        """Determine the steps of the callbacks that were added since the last choice."""
         things, keys = self.things, None if self.chooser.is_plain else self.keys
         for handle in self.handles[len(things) :]:
             callback = handle._callback
@@ -581,7 +580,7 @@ class _AgentQueue:
                 if keys is not None:
                     keys.append(thing.get_name())
             elif keys is None and callback is END_OF_SLEEP:
-                # Nothing asks which task sleeps.
+                # The identity of a sleeping task is not needed.
                 thing = None
             else:
                 thing = (_waiting(handle._args[0]) or _UNAWAITED) if callback is END_OF_SLEEP else _thing(handle)
@@ -622,7 +621,7 @@ def _agent_in_words(queue: _AgentQueue, named: bool) -> str:
 
 
 class ReadyQueue:
-    """A loop's ready callbacks, in place of asyncio's deque: those of one agent come in the order of an `Order`.
+    """A loop's ready callbacks, in place of asyncio's deque: one agent's callbacks come in an `Order`.
 
     Each place in the queue belongs to an agent, or is a callback that belongs to none. When an agent's place is
     reached, the agent's next callback is chosen. So no agent gets more places than it has callbacks, and the choices of
@@ -659,12 +658,12 @@ class ReadyQueue:
         return place.pop(self._now)
 
     def _turn(self, first: _AgentQueue, turns: Chooser) -> _AgentQueue:
-        """Return the agent that acts when ``first`` has its turn, which then is the next to have one."""
+        """Return the agent that acts in the turn of ``first``, which then has the next turn."""
         places, now = self._places, self._now()
         is_held = now in turns.deferrals
         found = {first: -1}
         for at, place in enumerate(places):
-            # What belongs to no agent is passed by none; and the first few are enough, unless one waits for all.
+            # No agent passes a callback that belongs to none. The first places are enough, unless an agent is held.
             if type(place) is not _AgentQueue or (not is_held and (at == _MOST_PLACES or len(found) == _MOST_AGENTS)):
                 break
             found.setdefault(place, at)
@@ -696,13 +695,13 @@ class ReadyQueue:
 
 
 def install(loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
-    """From now on, let a loop run each agent's callbacks in the order that the agent's choosers take."""
+    """Make a loop run each agent's callbacks in the order of the agent's choosers from now on."""
     asyncios: Any = loop
     asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, choosers)
 
 
 def _thing(handle: Any) -> Any:
-    """Return what a callback lets go on: a task, a timeout, a `_Bare` callback; or `_PLAIN` if it keeps its place."""
+    """Return the step that a callback resumes: a task, a timeout or a `_Bare` callback; else `_PLAIN`."""
     callback, args, is_timer = timed(handle)
     if callback is None:
         return _PLAIN
@@ -758,7 +757,7 @@ def _in_words(thing: Any, named: bool) -> str:
 
 
 def _task_in_words(task: "asyncio.Task[Any]", named: bool) -> str:
-    """Return a task's function, the line of the agent's own code at which it waits and, if ``named``, the name."""
+    """Return a task's function, the line of the agent's code at which it waits and, if ``named``, its name."""
     inner: Any = task.get_coro()
     function, line = _short(inner.__qualname__), ""
     while inspect.iscoroutine(inner) and inner.cr_frame is not None:

@@ -36,7 +36,7 @@ To find the nearest boundary, `snap` would have to draw the compute times of all
 
 
 def distinguishable(period: float, time: float) -> bool:
-    """Return whether rounds of ``period`` seconds are much longer than the rounding errors of times at ``time`` (s)."""
+    """Return whether rounds of ``period`` seconds greatly exceed the rounding errors of times at ``time`` (s)."""
     return 16 * math.ulp(time) < period
 
 
@@ -94,7 +94,7 @@ class RoundClock:
             self.reference._followers.append(self)
 
     def resume_by_steps(self, context: Context) -> None:
-        """Resume each waiting task by a callback of its own, and set timers in a context that belongs to no agent.
+        """Resume each waiting task by a separate callback, and set timers in a context that belongs to no agent.
 
         Called before the first round.
         """

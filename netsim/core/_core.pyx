@@ -500,7 +500,7 @@ cdef class Frame:
 
     @property
     def event(self):
-        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it is too old to travel."""
+        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it was too old to send."""
         return self.moment if self.stamped and self.moment == self.moment else None
 
     def received(self, signal, double began, event=None):

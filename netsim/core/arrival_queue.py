@@ -28,8 +28,8 @@ class ArrivalQueue:
     incoming : list of Entry
         Frames pushed since the queue was last read, in any order.
     careful : bool
-        Whether the inbox must examine the frames one by one, because one of them may be late, belongs to a request,
-        is numbered by a reliable link, or has a payload that could be changed in place.
+        Whether the inbox must examine the frames one by one, because a frame may be late, belong to a request, be
+        numbered by a reliable link, or have a mutable payload.
     up : bool
         Whether the agent's receiver is on.
     """

@@ -56,7 +56,7 @@ class BroadcastPath:
     Attributes
     ----------
     sent : int
-        How many transmissions the agent has begun, which is also the number of the next one.
+        The number of transmissions that the agent has begun, which is also the number of the next transmission.
     """
 
     encoder: FrameEncoder

@@ -72,13 +72,13 @@ class Delivery(int):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The result of `netsim.radio.handle.RadioHandle.transmit`: what became of a message once it has left the air.
+    """The result of `netsim.radio.handle.RadioHandle.transmit`: a message's outcome, once it has left the air.
 
     Attributes
     ----------
     on_air : bool
-        Whether the message was transmitted, whether or not it arrived; of a fragmented one that nothing acknowledges,
-        whether all of it was.
+        Whether the message was transmitted, whether or not it arrived; for a fragmented message without
+        acknowledgements, whether all fragments were.
     acknowledged : bool or None
         Whether it was acknowledged; None if nothing acknowledges it: a broadcast, or a `netsim.Radio` without ``acks``.
     began, ended : float

@@ -114,7 +114,7 @@ class Frame:
     def sent_at(self) -> float:
         """The simulated time (s) at which the frame was sent, even if its sender's own clock shows another time.
 
-        Of a message over several links (``Network(routing=...)``), when the last link's frame was sent.
+        For a message over several links (``Network(routing=...)``), the time at which the last link's frame was sent.
         """
         return self._sent_at
 
@@ -140,7 +140,7 @@ class Frame:
 
     @property
     def carried(self) -> Any:
-        """How the bytes are to be read, if the network has a stack (`netsim.ipv6.stack.Carried`); else None."""
+        """Decoding information of a network's stack (`netsim.ipv6.stack.Carried`), if it has one; else None."""
         return self._carried
 
     @property
@@ -194,15 +194,15 @@ class Frame:
 
     @property
     def began(self) -> float | None:
-        """When the frame's first bit arrived, by the receiver's own clock (s); None unless it came over a radio.
+        """Time (s), by the receiver's own clock, at which the frame's first bit arrived; None unless over a radio.
 
-        For a fragmented frame `began` and `event` are by its last fragment.
+        For a fragmented frame, `began` and `event` refer to its last fragment.
         """
         return None if self._reception is None else self._reception[1]
 
     @property
     def event(self) -> float | None:
-        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it is too old to travel."""
+        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it was too old to send."""
         return None if self._reception is None else self._reception[2]
 
     @property

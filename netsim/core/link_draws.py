@@ -22,7 +22,7 @@ _CATCH_UP = 1 << 12
 def placed(model: Latency, keys: Keys, first: int = 0) -> Latency:
     """Return a latency model for links with the random streams ``keys``, whose next frame has the number ``first``.
 
-    Where frames depend on earlier ones, it goes on as if it had drawn the delays of all earlier frames.
+    Where frames depend on earlier ones, the model continues as if it had drawn all earlier delays.
     """
     if model.fixed is not None:
         return model
@@ -92,7 +92,7 @@ class LinkDraws:
     def _prepare(self, first: int) -> None:
         """Group the links by their settings, for draws from broadcast ``first`` on.
 
-        This is done only at the first draw here. Often there is none, because the compiled core draws by itself.
+        This is done at the first draw, because often there is none: the compiled core draws by itself.
         """
         # One call draws the delays of a whole group.
         groups: dict[int, list[int]] = {}
@@ -129,7 +129,7 @@ class LinkDraws:
         return self._count
 
     def purpose_key(self, purpose: str) -> int:
-        """Return the key that, combined with a link's key, selects the link's random stream for one purpose."""
+        """Return the key that selects, combined with a link's key, the link's random stream for one purpose."""
         return purpose_key(self._seed, purpose)
 
     def _stream(self, purpose: str) -> Keys:

@@ -50,7 +50,7 @@ ASLEEP = _cause("asleep", "radio")
 # Outcome possible only between processes (`netsim.distributed`): the message was offered to a link, but no process
 # recorded an outcome.
 MISSING = _cause("missing", "sockets")
-# Outcome possible only with ``Network(routing=...)``: the message has crossed as many links as it may.
+# Outcome possible only with ``Network(routing=...)``: the message has reached the limit of hops.
 HOP_LIMIT = _cause("hop_limit", "routing")
 
 CAUSES, RADIO_CAUSES, SOCKET_CAUSES, ROUTING_CAUSES = (tuple(names) for names in _groups.values())

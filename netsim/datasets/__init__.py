@@ -1,4 +1,4 @@
-"""The data sets that studies name: where they come from, how they are prepared, where they are here."""
+"""The data sets that studies name: their sources, their preparation, and their files on this machine."""
 
 import lazy_loader
 

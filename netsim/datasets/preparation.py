@@ -1,6 +1,7 @@
-"""From the files that are published to the tables that studies read: a function for each data set.
+"""Convert published files to the tables that studies read, with a function for each data set.
 
-Each takes the `Originals` and returns a table, or arrays by name, of which `netsim.datasets.registry` has the SHA-256.
+Each function takes the `Originals` and returns a table, or arrays by name, whose SHA-256 is in
+`netsim.datasets.registry`.
 """
 
 import fnmatch
@@ -29,7 +30,7 @@ _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.err
 
 
 class Originals:
-    """The published files, and what archives among them contain, by their names without folders."""
+    """The published files, including those inside archives, keyed by their names without folders."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._files: dict[str, Callable[[], bytes]] = {}
@@ -53,7 +54,7 @@ class Originals:
     def _add_zip(self, data: bytes) -> None:
         archive = zipfile.ZipFile(io.BytesIO(data))
         for name in archive.namelist():
-            # What macOS adds has the names of the real files.
+            # The folder __MACOSX of an archive has files with the names of the real ones.
             if not name.endswith("/") and not name.startswith("__MACOSX"):
                 self._add(PurePosixPath(name).name, lambda name=name: archive.read(name))  # type: ignore[misc]
 
@@ -65,11 +66,11 @@ class Originals:
                     self._add(PurePosixPath(member.name).name, lambda found=found: found)  # type: ignore[misc]
 
     def names(self, *patterns: str) -> list[str]:
-        """Return the names that match one of some patterns of `fnmatch`, in alphabetical order."""
+        """Return the names that match any of some `fnmatch` patterns, in alphabetical order."""
         return sorted(name for name in self._files if any(fnmatch.fnmatchcase(name, each) for each in patterns))
 
     def __getitem__(self, name: str) -> bytes:
-        """Return the content of a file; raises BadInput if there is none of that name, or it is damaged."""
+        """Return the content of a file; raises BadInput if no file has this name, or the file is damaged."""
         if name not in self._files:
             there = ", ".join(sorted(self._files)[:8]) or "nothing"
             raise BadInput(f"the original must hold {name}; it holds {there}")
@@ -79,7 +80,7 @@ class Originals:
             raise BadInput(f"{name} cannot be read: {one_line(error)}") from None
 
     def text(self, name: str) -> str:
-        """Return the content of a text file, its line ends as \\n."""
+        """Return the content of a text file, with line ends converted to \n."""
         return self[name].decode("utf-8", "replace").replace("\r\n", "\n")
 
     def frame(self, name: str, **how: Any) -> "pd.DataFrame":
@@ -94,7 +95,7 @@ class Originals:
 
 
 def content(prepared: "pd.DataFrame | Arrays") -> bytes:
-    """Return a prepared table as csv; or of arrays what their SHA-256 is made of: names, types, shapes and bytes."""
+    """Return a table as csv, or the bytes of arrays that their SHA-256 covers: names, types, shapes and elements."""
     if not isinstance(prepared, Mapping):
         text: str = prepared.to_csv(index=False, lineterminator="\n")
         return text.encode()
@@ -112,7 +113,7 @@ def digest(prepared: "pd.DataFrame | Arrays") -> str:
 
 
 def content_digest(path: Path) -> str:
-    """Return `digest` of a prepared file, .csv.gz or .npz, whatever the way in which it is compressed."""
+    """Return the `digest` of a prepared file, .csv.gz or .npz, which does not depend on its compression."""
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             return digest({name: arrays[name] for name in arrays.files})
@@ -137,7 +138,7 @@ def _numbered(inputs: Any, target: Any, name: str) -> "pd.DataFrame":
 
 
 def airquality(originals: Originals) -> "pd.DataFrame":
-    """From AirQualityUCI.xlsx, which has more digits than the csv beside it; the code −200 for missing values stays."""
+    """Prepare AirQualityUCI.xlsx, which has more digits than the csv; the code −200 for missing values stays."""
     import pandas as pd
 
     data = io.BytesIO(originals["AirQualityUCI.xlsx"])
@@ -156,7 +157,7 @@ def airquality(originals: Originals) -> "pd.DataFrame":
 
 
 def energy(originals: Originals) -> "pd.DataFrame":
-    """From energydata_complete.csv: the target Appliances to the end, numbers of 10 digits."""
+    """Prepare energydata_complete.csv: the target Appliances moves to the end, numbers have 10 digits."""
     frame = originals.frame("energydata_complete.csv")
     columns = [each for each in frame if each not in ("date", "Appliances")]
     values = _ten_digits(frame[[*columns, "Appliances"]])
@@ -175,20 +176,20 @@ def _mat(originals: Originals, name: str) -> dict[str, Any]:
 
 
 def tomshardware(originals: Originals) -> "pd.DataFrame":
-    """From the arrays X and Y of TomsHardware.mat, in the order of UCI's columns."""
+    """Prepare the arrays X and Y of TomsHardware.mat, in the order of UCI's columns."""
     found = _mat(originals, "TomsHardware.mat")
     return _numbered(found["X"], found["Y"].ravel(), "target")
 
 
 def twitter(originals: Originals) -> "pd.DataFrame":
-    """From the arrays X, a sample a column, and y of TwitterData.mat; numbers of 10 digits."""
+    """Prepare the arrays X, with one sample per column, and y of TwitterData.mat; numbers have 10 digits."""
     found = _mat(originals, "TwitterData.mat")
-    # As text, or pandas would write 0.0 for 0.
+    # Written as text, because pandas would write 0.0 for 0.
     return _numbered(found["X"].T, found["y"].ravel(), "target").map("{:.10g}".format)
 
 
 def banana(originals: Originals) -> "pd.DataFrame":
-    """From LIBSVM's text: a label, then inputs as number:value."""
+    """Prepare LIBSVM's text: a label, then inputs as number:value."""
     import pandas as pd
 
     rows = [line.split() for line in originals.text("banana.all.txt").splitlines() if line.strip()]
@@ -197,7 +198,7 @@ def banana(originals: Originals) -> "pd.DataFrame":
 
 
 def credit_default(originals: Originals) -> "pd.DataFrame":
-    """From UCI_Credit_Card.csv, without its column ID."""
+    """Prepare UCI_Credit_Card.csv, without its column ID."""
     return originals.frame("UCI_Credit_Card.csv").drop(columns="ID")
 
 
@@ -205,7 +206,7 @@ _LETTER = "x-box,y-box,width,high,onpix,x-bar,y-bar,x2bar,y2bar,xybar,x2ybr,xy2b
 
 
 def letter(originals: Originals) -> "pd.DataFrame":
-    """From letter-recognition.data, which has no names of columns: the letter to the end."""
+    """Prepare letter-recognition.data, which has no column names: the letter moves to the end."""
     frame = originals.frame("letter-recognition.data", header=None, names=["letter", *_LETTER.split(",")])
     return frame[[*_LETTER.split(","), "letter"]]
 
@@ -217,7 +218,7 @@ _ADULT = (
 
 
 def adult(originals: Originals) -> "pd.DataFrame":
-    """From adult.data and adult.test, whose labels end in a full stop; "?" stays, and split tells which file it was."""
+    """Prepare adult.data and adult.test, whose labels end in a full stop; "?" stays, and split names the file."""
     import pandas as pd
 
     how: dict[str, Any] = {
@@ -236,24 +237,24 @@ def adult(originals: Originals) -> "pd.DataFrame":
 
 
 def conductivity(originals: Originals) -> "pd.DataFrame":
-    """From train.csv, as it is: the target critical_temp stands last."""
+    """Prepare train.csv, unchanged: the target critical_temp is its last column."""
     return originals.frame("train.csv", dtype=str, keep_default_na=False)
 
 
 def sensorless(originals: Originals) -> "pd.DataFrame":
-    """From Sensorless_drive_diagnosis.txt: 48 features, and the class, from 0 as in sensorless_subset."""
+    """Prepare Sensorless_drive_diagnosis.txt: 48 features, and the class, from 0 as in sensorless_subset."""
     values = originals.frame("Sensorless_drive_diagnosis.txt", sep=r"\s+", header=None).to_numpy()
     return _numbered(values[:, :-1], values[:, -1].astype(int) - 1, "class")
 
 
 def sensorless_subset(originals: Originals) -> "pd.DataFrame":
-    """From the arrays X.npy, of 48 features, and Y.npy, the classes from 0."""
+    """Prepare the arrays X.npy, of 48 features, and Y.npy, the classes from 0."""
     inputs, target = (np.load(io.BytesIO(originals[f"{name}.npy"]), allow_pickle=False) for name in "XY")
     return _numbered(inputs, target.ravel().astype(int), "class")
 
 
 def har(originals: Originals) -> "pd.DataFrame":
-    """From X_train.txt, y_train.txt and their test twins: 561 features, and the activity's number."""
+    """Prepare X_train.txt, y_train.txt and the test files: 561 features, and the activity's number."""
     import pandas as pd
 
     how: dict[str, Any] = {"sep": r"\s+", "header": None}
@@ -265,7 +266,7 @@ def har(originals: Originals) -> "pd.DataFrame":
 
 
 def wisdm_har(originals: Originals) -> "pd.DataFrame":
-    """From WISDM_ar_v1.1_transformed.arff: names from its head, "?" becomes empty."""
+    """Prepare WISDM_ar_v1.1_transformed.arff: names from its header, "?" becomes empty."""
     import pandas as pd
 
     text = originals.text("WISDM_ar_v1.1_transformed.arff")
@@ -275,11 +276,11 @@ def wisdm_har(originals: Originals) -> "pd.DataFrame":
 
 
 def mnist(originals: Originals) -> Arrays:
-    """From the four idx files: images in rows of 784 bytes, and labels; the 60,000 to train first."""
+    """Prepare the four idx files: images in rows of 784 bytes, and labels; the 60,000 training samples first."""
     parts = []
     for name in ("images-idx3", "labels-idx1"):
         data = [originals[f"{part}-{name}-ubyte"] for part in ("train", "t10k")]
-        # The fourth byte is the number of dimensions; four bytes for the size of each follow.
+        # The fourth byte is the number of dimensions; the size of each dimension follows in four bytes.
         parts.append(np.concatenate([np.frombuffer(each, np.uint8, offset=4 + 4 * each[3]) for each in data]))
     return {"x": parts[0].reshape(-1, 784), "y": parts[1]}
 
@@ -288,22 +289,22 @@ def mnist(originals: Originals) -> Arrays:
 
 
 def intel_connectivity(originals: Originals) -> "pd.DataFrame":
-    """From connectivity.txt, sorted; the first number is taken as the sender."""
+    """Prepare connectivity.txt, sorted; the first number is taken as the sender."""
     import pandas as pd
 
     rows = [line.split() for line in originals.text("connectivity.txt").splitlines()]
-    # One line, "0 31", has no value.
+    # The line "0 31" has no value.
     found = [(int(a), int(b), float(f"{float(p):.12g}")) for a, b, p in (row for row in rows if len(row) == 3)]
     return pd.DataFrame(sorted(found), columns=["sender", "receiver", "prob"])
 
 
 def intel_mote_locs(originals: Originals) -> "pd.DataFrame":
-    """From mote_locs.txt, as it is."""
+    """Prepare mote_locs.txt, unchanged."""
     return originals.frame("mote_locs.txt", sep=r"\s+", header=None, names=["mote", "x_m", "y_m"])
 
 
 def iotlab_grenoble_k7(originals: Originals) -> "pd.DataFrame":
-    """From grenoble.k7, without its first line, which is JSON."""
+    """Prepare grenoble.k7, without its first line, which is JSON."""
     return originals.frame("grenoble.k7", skiprows=1, dtype=str, keep_default_na=False)
 
 
@@ -313,14 +314,14 @@ def _ulb(originals: Originals, kind: str, names: Sequence[str]) -> "pd.DataFrame
 
     rows: list[list[str]] = []
     for part in "123":
-        # A no-break space stands between the thousands of sequence numbers; `split` would part there, too.
+        # A no-break space separates the thousands of sequence numbers; `split` would separate there, too.
         text = originals[f"{kind}{part}.txt"].decode("latin-1").replace("\xa0", "").replace(",", ".")
         rows += [[part, *cells] for line in text.splitlines() if (cells := line.split())]
     return pd.DataFrame(rows, columns=["part", *names])
 
 
 def ulb_library1_links(originals: Originals) -> "pd.DataFrame":
-    """From N1.txt to N3.txt: whom a mote heard, and how well; lqi_corrected as in its README, rssi_dbm of a CC2420."""
+    """Prepare N1.txt to N3.txt: receptions with their quality; lqi_corrected as in its README, rssi_dbm of a CC2420."""
     names = ("timestamp_ms", "packet_in_seq", "seq", "node", "src", "lqi", "rssi")
     frame = _ulb(originals, "N", names).astype("int64")
     frame["lqi_corrected"] = np.where(frame["lqi"] > 128, 383 - frame["lqi"], 128 - frame["lqi"])
@@ -329,13 +330,13 @@ def ulb_library1_links(originals: Originals) -> "pd.DataFrame":
 
 
 def ulb_library1_readings(originals: Originals) -> "pd.DataFrame":
-    """From R1.txt to R3.txt: what each mote measured; decimal commas become points."""
+    """Prepare R1.txt to R3.txt: the motes' measurements; decimal commas become points."""
     names = ("timestamp_ms", "node", "seq", "temp_int", "volt", "humidity", "temperature", "par", "tsr")
     whole = dict.fromkeys(("part", *names[:3]), "int64")
     return _ulb(originals, "R", names).astype(dict.fromkeys(names, "float64") | whole)
 
 
 def mahimahi_cellular(originals: Originals) -> Arrays:
-    """From the traces NAME.up and NAME.down: the differences of their times in ms."""
+    """Prepare the traces NAME.up and NAME.down: differences of successive times in ms."""
     times = {name: np.array(originals.text(name).split(), np.int64) for name in originals.names("*.up", "*.down")}
     return {name: np.diff(each, prepend=0).astype(np.int32) for name, each in times.items()}

@@ -1,8 +1,8 @@
-"""The data sets that studies name: where each is published, how it is prepared, its SHA-256, licence and citation.
+"""The data sets that studies name: source, preparation, SHA-256, licence and citation.
 
-A SHA-256 is that of the prepared table's text, or of its arrays (`netsim.datasets.preparation.digest`), so that it does
-not depend on how a file is compressed. Each is that of a file prepared independently of this code, and each preparation
-was tried on a copy of the original.
+A SHA-256 covers the prepared table's text, or its arrays (`netsim.datasets.preparation.digest`), so it does not depend
+on a file's compression. Each one is that of a file prepared independently of this code, and each preparation was tried
+on a copy of the original.
 """
 
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ UNTRIED = "its preparation was never tried on the original, and no SHA-256 is kn
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set: what it is, and how it comes onto this machine.
+    """A data set: its description, source and preparation.
 
     Attributes
     ----------
     name : str
         By which studies and `find` know it.
     title : str
-        What it holds, in a few words.
+        A short description.
     suffix : str
-        How its file's name ends: .csv.gz, .npz, or .csv of what ships with netsim.
+        The suffix of its file: .csv.gz, .npz, or .csv for tables included in netsim.
     source : str
-        Where it is published, for people.
+        The address of the publication's page.
     licence, citation : str
-        The terms that its source states, and what to cite.
+        The terms stated by the source, and the publication to cite.
     addresses : tuple of str
         Where the original files are; empty if they cannot be fetched.
     sha256 : str
-        Of the prepared content; "" if it is not known.
+        The digest of the prepared content; "" if unknown.
     why_not : str
         Why netsim cannot fetch it.
     """
@@ -56,7 +56,7 @@ class Dataset:
 
     @property
     def ships(self) -> bool:
-        """Whether it comes with netsim."""
+        """Whether netsim includes the data set."""
         return self.suffix == ".csv"
 
     @property

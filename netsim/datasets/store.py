@@ -1,7 +1,7 @@
-"""Data sets on this machine: finding them, and fetching, preparing and checking those that are not here.
+"""Data sets on this machine: find them, or download, prepare and check them.
 
-A set is searched in the folder NETSIM_DATA, then in the cache (`netsim.util.datafiles.cache_folder`), then among what
-ships with netsim. `get` fills the cache.
+A set is searched in the folder NETSIM_DATA, then in the cache (`netsim.util.datafiles.cache_folder`), then in the
+netsim package. `get` fills the cache.
 """
 
 import errno
@@ -34,16 +34,16 @@ _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class Missing(BadInput):
-    """A data set is not on this machine; the message says which command fetches it, or where it is published."""
+    """A data set is not on this machine; the message names the command that downloads it, or its source."""
 
 
 def find(name: str) -> Path:
-    """Return the path of the file of one of `SETS`.
+    """Return the path of the file of a data set in `SETS`.
 
     Raises
     ------
     BadInput
-        If there is no such set.
+        If the set is unknown.
     Missing
         If it is not on this machine.
     """
@@ -108,11 +108,11 @@ def get(
     tell: Callable[[str], None] = print,
     progress: Callable[[int], None] | None = None,
 ) -> Path:
-    """Fetch a data set, prepare it, compare its SHA-256 and keep it in the cache; return its path.
+    """Download a data set, prepare it, compare its SHA-256 and store it in the cache; return its path.
 
-    A set that is here already is left as it is, unless its content in the cache is not what it must be. Nothing is left
-    in the cache if anything fails; a killed process leaves one hidden folder, which the next call removes. Several
-    processes may get the same set at once: one fetches it, the others wait for it.
+    A set that is here already is left as it is, unless its file in the cache is damaged. If anything fails, nothing is
+    left in the cache; a killed process leaves one hidden folder, which the next call removes. Several processes may get
+    one set at once: one downloads it, the others wait.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def get(
     Raises
     ------
     BadInput
-        If there is no such set, it cannot be fetched, the originals are not what they must be, or pooch is missing.
+        If the set is unknown or cannot be downloaded, the original files have wrong digests, or pooch is missing.
     NetsimError
         If an address cannot be read, or the cache cannot be written.
     """
@@ -145,13 +145,13 @@ def get(
             tell(f"{name}: is here, {target}")
             return target
         work = target.with_name(f".{name}.part")
-        # Left by a process that was killed: no other can be at work, since the lock is ours.
+        # This folder was left by a killed process: because of the lock, no other process is at work.
         shutil.rmtree(work, ignore_errors=True)
         try:
             work.mkdir()
             paths = paths or [_download(known, each, work, tell, progress) for each in known.addresses]
             prepared = _prepared(known, paths)
-            # All that a killed process leaves is in this folder.
+            # All files of a killed process are in this folder.
             os.replace(write_pieces(work / target.name, [_packed(prepared, known.suffix)]), target)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; nothing of {name} was kept") from None
@@ -189,7 +189,7 @@ def _files(given: Sequence[str | Path]) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path, known: Dataset) -> Iterator[None]:
-    """Wait until no other process gets this set, and let none do so inside."""
+    """Inside, keep other processes from getting this set; first wait for one that does."""
     from filelock import FileLock
 
     lock = FileLock(folder / f".{known.name}.lock")
@@ -204,7 +204,7 @@ def _locked(folder: Path, known: Dataset) -> Iterator[None]:
 
 
 def _is_whole(path: Path, known: Dataset) -> bool:
-    """Return whether the cache's file has the content that it must have."""
+    """Return whether the cache's file has the expected content."""
     if not path.exists():
         return False
     with suppress(Exception):
@@ -215,13 +215,13 @@ def _is_whole(path: Path, known: Dataset) -> bool:
 def _download(
     known: Dataset, address: str, folder: Path, tell: Callable[[str], None], progress: Callable[[int], None] | None
 ) -> Path:
-    """Fetch one file of a set, and return its path; raises NetsimError with what to do where there is no network."""
+    """Download one file of a set, and return its path; without a network raises NetsimError with instructions."""
     try:
         import pooch
         import requests
     except ImportError:
         raise BadInput("pooch: must be installed to fetch data: pip install '.[data]' in the clone") from None
-    # It would print the address and the file's SHA-256 to standard error.
+    # pooch would print the address and the file's SHA-256 to standard error.
     pooch.get_logger().setLevel("ERROR")
     tell(f"{known.name}: {address}")
     bar: Any = False if progress is None else _Progress(progress)
@@ -237,7 +237,7 @@ def _download(
 
 
 class _Progress:
-    """What pooch tells of a download."""
+    """Shows pooch's progress of a download."""
 
     total = 0
 
@@ -271,14 +271,14 @@ def _network_reason(error: Exception) -> str:
 
 
 def _prepared(known: Dataset, paths: Sequence[Path]) -> "pd.DataFrame | Arrays":
-    """Return the table of the originals; raises BadInput if they, or what comes of them, are not what they must be."""
+    """Return the table of the originals; raises BadInput unless originals and table are as expected."""
     assert known.prepare is not None
     try:
         prepared = known.prepare(Originals(paths))
     except BadInput as error:
         raise BadInput(f"{known.name}: {error}") from None
     except Exception as error:
-        # A changed or damaged original may raise anything in the libraries that read it.
+        # Libraries that read a changed or damaged original may raise any exception.
         raise BadInput(f"{known.name}: the original is not as it was published ({one_line(error)})") from None
     found = digest(prepared)
     if known.sha256 and found != known.sha256:

@@ -1,7 +1,7 @@
-"""A field of motes that nobody measured: made from a path-loss model, to stand in where measurements are not at hand.
+"""A synthetic field of motes, from a path-loss model, which replaces measurements where none are available.
 
-``python -m netsim.datasets.synthetic`` writes the two tables that ship with netsim. They are files, not draws, so that
-they are the same wherever they are read; a test makes them again.
+``python -m netsim.datasets.synthetic`` writes the two tables included in netsim. They are files, not draws, so that
+they are the same everywhere; a test makes them again.
 """
 
 import math
@@ -28,19 +28,19 @@ _LEAST_UP, _MOST_UP = 0.5, 0.8
 
 
 def field(seed: int = SEED) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Return the mean reception between motes, and the motes' places.
+    """Return the mean reception between motes, and the motes' positions.
 
     Motes stand on a jittered grid of 40 m × 30 m. Power falls with the 3.5th power of the distance, with log-normal
-    shadowing of 4 dB for each pair, the same in both directions, and 1.5 dB for each transmitter and each receiver,
-    which makes links asymmetric (Zuniga and Krishnamachari, "Analyzing the transitional region in low power wireless
-    links", 2004). Reception of 40 bytes is that of the O-QPSK of IEEE 802.15.4-2006, annex E, averaged over normal
-    fading of 4 dB, times the share of the time in which the sender was up, from 0.5 to 0.8. These numbers are chosen so
-    that motes, links and reception are about as many and as good as in the Intel lab.
+    shadowing: 4 dB for each pair, the same in both directions, and 1.5 dB for each transmitter and each receiver, which
+    makes links asymmetric (Zuniga and Krishnamachari, "Analyzing the transitional region in low power wireless links",
+    2004). The reception of 40 bytes is that of the O-QPSK of IEEE 802.15.4-2006, annex E, averaged over normal fading
+    of 4 dB, times the sender's share of time up, from 0.5 to 0.8. With these numbers the count of motes and links, and
+    the mean reception, resemble those of the Intel lab.
 
     Parameters
     ----------
     seed : int
-        Of the places and of all deviations.
+        The seed of the places and of all deviations.
 
     Returns
     -------

@@ -57,7 +57,8 @@ class FrameBatch(NamedTuple):
     host : int
         The index of the sending process among all processes.
     incarnation : int
-        The time (ns) at which the sending process started, which tells a restarted process from its predecessor.
+        The time (ns) at which the sending process started, which distinguishes a restarted process from its
+        predecessor.
     run : int
         The number of the run, from 0.
     messages : list of Message

@@ -84,7 +84,7 @@ class Journal:
         try:
             self._begin(processes)
         except BaseException:
-            # Nobody else has it.
+            # The file belongs to this failed constructor alone.
             self._file.close()
             raise
 

@@ -153,7 +153,7 @@ class Membership:
         await self.transport.open()
 
     async def close(self) -> None:
-        """Stop receiving and sending datagrams."""
+        """If all processes were killed, take the last row's time."""
         self.transport.receive_with(None)
         await self.transport.close()
 
@@ -165,7 +165,7 @@ class Membership:
         self.transport.send(self.hosts[host], data)
 
     def receive(self, data: bytes) -> None:
-        """Accept a datagram, or drop and count it; raises nothing, whatever the bytes are."""
+        """The run ended between two samples, so its end gets another row."""
         self.received += 1
         self.received_bytes += len(data)
         reason = self._accept(data)
@@ -249,7 +249,7 @@ class Membership:
     # --- other processes ----------------------------------------------------------------------------------------------
 
     def is_alive(self, number: int) -> bool:
-        """Return whether a process still takes part: its last heartbeat is recent and not of phase OVER."""
+        """Return whether a process takes part: its last heartbeat is recent and not of phase OVER."""
         peer = self.peers[number]
         recent = time.monotonic() - peer.heard_at < self.transport.silence
         return recent and peer.phase != Phase.OVER

@@ -175,10 +175,10 @@ class Node:
         return {name: self.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
 
     def refuse_of_agent(self, what: str) -> None:
-        """Refuse nothing: agents may change the links of their own process."""
+        """Prepare nothing for an action: each process performs its actions itself."""
 
     def expect(self, time: float) -> None:
-        """Prepare nothing for an action: each process has its own."""
+        """Refuse changes of a link's settings, because frames cross real links."""
 
     def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
         """Refuse other settings of a link: a real link has its own."""
@@ -304,7 +304,7 @@ class Node:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; later rounds may be open, too."""
+        """Return the last round in which an agent of this process took part; later rounds may be open."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ class Transport(ABC):
     pace : float
         Simulated seconds per real second.
     patience : float
-        Real seconds to wait for the other processes before a run, and for a frame while all agents of this process wait
-        for one.
+        The real time (s) to wait for the other processes before a run, and for a frame while all agents of this process
+        are waiting.
     silence : float
         Real seconds without a heartbeat after which another process counts as dead.
     folder : str or Path, optional

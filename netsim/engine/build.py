@@ -251,7 +251,7 @@ def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashabl
 
 
 def _note_hearings(run: "Runtime", names: Sequence[Hashable]) -> None:
-    """Let the inboxes of this process note what their agents hear, if the run keeps it."""
+    """Make the inboxes of this process record received frames, if the run keeps these records."""
     if not run.settings.deliveries:
         return
     hearings = run.ledger.hearings = Hearings()

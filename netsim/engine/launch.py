@@ -96,7 +96,8 @@ def aside() -> Iterator[None]:
 def _interrupts() -> Iterator[None]:
     """Make a Ctrl-C interrupt the inner run: an outer handler would do something else.
 
-    The outer loop's would only cancel the outer, suspended task; with that of `importing_whole`, asyncio sets none.
+    The outer loop's handler would only cancel the outer, suspended task; with the handler of `importing_whole`, asyncio
+    installs none.
     """
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
@@ -130,7 +131,7 @@ def importing_whole() -> Iterator[None]:
 
 
 def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
-    """Interrupt, or try again soon if an import goes on."""
+    """Interrupt, or try again soon if an import is in progress."""
     caller = frame
     while caller is not None and caller.f_code.co_filename != "<frozen importlib._bootstrap>":
         caller = caller.f_back
@@ -142,7 +143,7 @@ def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_main() -> None:
-    """Interrupt the main thread from another one, also where it waits in a system call."""
+    """Interrupt the main thread from another one, also during a system call."""
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:

@@ -1,4 +1,4 @@
-"""Changes of links while a run goes on: other settings, frames that wait on a held link, frames dropped in flight."""
+"""Changes of links during a run: new settings, frames that wait on a held link, frames dropped in flight."""
 
 import math
 from bisect import bisect_right
@@ -25,29 +25,31 @@ Ends = tuple[Hashable, Hashable]
 class LinkChanges:
     """The changed links of one run.
 
-    A change for good and one for a time may overlap: of each setting, the change that began last counts.
+    A permanent and a temporary change may overlap: for each setting, the change that began last counts.
     """
 
     def __init__(self, run: "Runtime") -> None:
         self._run = run
-        # For each link that was changed for good, the changed settings.
+        # For each permanently changed link, the changed settings.
         self._own: dict[Ends, dict[str, Any]] = {}
-        # For each link with changes for a time, the changed settings by the number of the fault, in order of beginning.
+        # For each temporarily changed link, the changed settings keyed by the number of the fault, in order of
+        # beginning.
         self._for_a_time: dict[Ends, dict[int, dict[str, Any]]] = {}
-        # For each changed link, its last changed settings and the Link made of them, made anew only for other settings.
+        # For each changed link, its last changed settings and the Link made from them, which is reused while they are
+        # equal.
         self._made: dict[Ends, tuple[dict[str, Any], Link]] = {}
-        # For each link on hold, the keys of what holds it, which are the keys of a dict, because a set has no order.
+        # For each link on hold, the keys of its holds; a dict keeps their order, unlike a set.
         self._holds: dict[Ends, dict[Any, None]] = {}
 
     # --- settings -----------------------------------------------------------------------------------------------------
 
     def check(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
-        """Raise BadInput if a link cannot take these settings; ``what`` names the change."""
+        """Raise BadInput if a link cannot have these settings; ``what`` names the change."""
         for link in links:
             self._check(what, link, self._now(link), settings)
 
     def check_queue(self, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
-        """Raise BadInput if settings have a queue for a link on which, with them, nothing waits."""
+        """Raise BadInput if settings have a queue for a link on which, with these settings, no frame waits."""
         for link in links:
             after = _changed(self._now(link), settings)
             for name in ("queue", "queue_bits"):
@@ -56,7 +58,7 @@ class LinkChanges:
                     raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
 
     def change(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
-        """Give links other settings for good; raises BadInput as `check` does, and then changes none."""
+        """Change settings of links permanently; raises BadInput as `check` does, and then changes no link."""
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
@@ -68,7 +70,7 @@ class LinkChanges:
             self._apply(link)
 
     def begin(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any], number: int) -> None:
-        """Give links other settings until `end` is called with the same ``number``; raises BadInput as `check` does."""
+        """Change settings of links until `end` is called with the same ``number``; raises BadInput as `check` does."""
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
@@ -76,7 +78,7 @@ class LinkChanges:
             self._apply(link)
 
     def end(self, links: Iterable[Ends], number: int) -> None:
-        """Give links back the settings that they would have without the change ``number``."""
+        """Restore the settings that links would have without the change ``number``."""
         for link in links:
             del self._for_a_time[link][number]
             self._apply(link)
@@ -113,7 +115,7 @@ class LinkChanges:
             run.node.check_change(what, link, before, after)
 
     def _apply(self, link: Ends) -> None:
-        """Let a link have its present settings."""
+        """Apply a link's present settings."""
         run, (sender, receiver), after = self._run, link, self._now(link)
         outbox = run.outboxes.get(sender)
         if outbox is None:  # the sender is in another worker
@@ -125,7 +127,7 @@ class LinkChanges:
             self._move_arrivals(link, shifts, after.fifo)
 
     def _last_arrival(self, link: Ends, after: Link) -> float | None:
-        """Return the latest arrival (s) in flight if a new latency would let broadcasts overtake others, else None."""
+        """Return the latest arrival (s) in flight if a new latency would let broadcasts overtake it, else None."""
         run, (sender, receiver) = self._run, link
         outbox = run.outboxes[sender]
         if not after.fifo or outbox.settings_of(receiver).latency_model is after.latency_model:
@@ -139,12 +141,12 @@ class LinkChanges:
         return max((entry[0] for entry in entries), default=0.0)
 
     def _move_arrivals(self, link: Ends, shifts: list[Shift], fifo: bool) -> None:
-        """Let frames in flight arrive as much earlier or later as they now leave."""
+        """Shift the arrivals of frames in flight by the change of their departures."""
         run, (sender, receiver) = self._run, link
         inbox, tally, number, now = run.inboxes[receiver], run.shared.tally, run.link_number(*link), run.loop.now()
         numbers, mask, last = [shift[0] for shift in shifts], (1 << tally.shift) - 1, 0.0
         for time, key, kind, frame in inbox.withdraw(number):
-            # A second copy has a number after that of its original, and before that of the next frame on the link.
+            # A duplicate's number is between that of its original and that of the link's next frame.
             place = bisect_right(numbers, key & mask) - 1
             moved = time
             if place >= 0:
@@ -164,13 +166,13 @@ class LinkChanges:
     # --- holding and dropping -----------------------------------------------------------------------------------------
 
     def check_wired(self, what: str) -> None:
-        """Raise BadInput on a medium whose frames in flight cannot be held or dropped; ``what`` names the change."""
+        """Raise BadInput on a medium on which frames in flight cannot be held or dropped; ``what`` names the change."""
         self._must_be_wired(what)
         if self._run.node is not None:
             self._run.node.may_hold(what)
 
     def hold(self, links: Iterable[Ends], key: Any) -> None:
-        """Let frames that arrive over links wait, until all that hold a link have released it."""
+        """Delay frames that arrive over links until every hold of the link is released."""
         for link in links:
             holders = self._holds.setdefault(link, {})
             if not holders:
@@ -187,7 +189,7 @@ class LinkChanges:
                     self._set_hold(link, on=False)
 
     def _set_hold(self, link: Ends, on: bool) -> None:
-        # The inbox of an agent in another worker does it there.
+        # For an agent in another worker, that worker's inbox does this.
         if link[1] in self._run.inboxes:
             self._run.inboxes[link[1]].hold(self._run.link_number(*link), on)
 
@@ -202,7 +204,7 @@ class LinkChanges:
                 inbox = run.inboxes[receiver]
                 entries = inbox.withdraw(number) + inbox.withdraw_held(number)
             elif outbox is not None:
-                # The receiver is in another worker, which has what was sent before the last exchange.
+                # The receiver is in another worker, which has the frames sent before the last exchange.
                 entries = withdraw(outbox.arrivals_at(receiver), number, tally.shift, now)
             for _, key, kind, _ in entries:
                 tally.ended(now, key, kind, LOST)
@@ -215,7 +217,7 @@ class LinkChanges:
 
 
 def _changed(link: Link, settings: Mapping[str, Any]) -> Link:
-    """Return a link with other settings; without a rate or a budget it has no queue, as nothing waits."""
+    """Return a link with other settings; without a rate or a budget it has no queue, because no frame waits."""
     given: dict[str, Any] = dict(settings)
     if given.get("rate") == math.inf:
         given["rate"] = None

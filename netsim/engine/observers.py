@@ -264,7 +264,7 @@ class Watcher:
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Mark all agents, so that the next call of `look` records the states of all.
+        """Return whether all agents run here: otherwise an agent in another process may have the missing attribute.
 
         Otherwise `look` records only agents whose code ran; but a state may also change if it depends on another agent.
         """
@@ -300,7 +300,7 @@ class Watcher:
     def _look(self, name: Hashable) -> None:
         """Record an agent's states; also called just before the agent sends."""
         sent, agent = self._contexts[name].outbox.sent, self._agents.get(name)
-        if agent is not None:  # one in the background
+        if agent is not None:  # a background agent
             self._try(lambda: self._watch.look(name, agent, self._loop.now(), sent, self._early))
 
 

@@ -65,7 +65,7 @@ class Places:
         Raises
         ------
         BadInput
-            If at the new place the node would hear, or be heard by, a node that is not its neighbour.
+            If the new place is within range of a node that is not the node's neighbour.
         """
         here, self.now[node] = self.now[node], place
         powers = self._deployment.powers_of(node, self.now)

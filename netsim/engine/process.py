@@ -112,8 +112,8 @@ def _collect_now_and_then() -> None:
 class _Held:
     """Numbers of threads of BLAS libraries.
 
-    ``before`` has each library with its number before the first run, and ``wanted`` the number that each run under way
-    requests.
+    ``before`` maps each library to its number before the first run; ``wanted`` holds the number requested by each run
+    in progress.
     """
 
     before: list[tuple[Any, int]]
@@ -163,9 +163,10 @@ def limited_blas(threads: int | None) -> Iterator[None]:
 
 
 def thread_pools() -> Any:
-    """Return threadpoolctl's controller of the loaded libraries, found again if there are more modules than ever.
+    """Return threadpoolctl's controller of the loaded libraries, found again when more modules are loaded than ever.
 
-    Finding them takes milliseconds. A sweep imports its study for each point and removes it: no library comes with it.
+    Finding the libraries takes milliseconds. A sweep imports its study for each point and removes it again, but loads
+    no library with it.
     """
     global _pools, _modules
     if len(sys.modules) > _modules:

@@ -191,14 +191,14 @@ class Runtime:
         self.built = True
 
     def _follow(self, order: "Order") -> None:
-        """Let the agents act, and their frames arrive, in an order; what belongs to no agent keeps its place."""
-        # Most runs have none.
+        """Apply an order to agents' steps and arriving frames; events of no agent keep their place."""
+        # Imported here, because most runs have no order.
         from netsim.clock.order import Chooser, Kind, install
 
         order.choices.clear()
         order.deferrals.clear()
 
-        # One map for all, so that an agent has the same priority whoever has the turn.
+        # One map for all agents, so that an agent has the same priority in any agent's turn.
         priorities: dict[str, float] = {}
 
         def chooser(name: Hashable, kind: Kind) -> Chooser:
@@ -224,9 +224,9 @@ class Runtime:
             shared.rounds.resume_by_steps(copy_context())
 
     def _agents_meet(self) -> bool:
-        """Return whether what an agent does may change what another one does at the same instant.
+        """Return whether an agent's step may affect another agent at the same instant.
 
-        Several workers refuse what would show it.
+        With several workers, the settings that would show such effects are refused.
         """
         settings = self.settings
         if self.node is not None:
@@ -248,14 +248,14 @@ class Runtime:
                 finally:
                     if self.view:
                         self.view.end(self.error)
-                    # asyncio looks through all tasks at the end of each run, also those of former runs that are left.
+                    # At the end of each run asyncio scans all tasks, including those left over from former runs.
                     self.tasks.main_tasks.clear()
         if self.error is not None:
             raise self.error
         return self.result
 
     def release(self) -> None:
-        """Drop what leads back to this run, once it is over: it is then freed at once, without a garbage collection."""
+        """Drop the references that lead back to this run once it is over, to free it without the collector."""
         if self.built:
             self.tasks.members.clear()
             self.injector.actions.clear()
@@ -282,7 +282,7 @@ class Runtime:
         self.schedule(time, action)
 
     def schedule(self, time: float, action: Callable[[], None]) -> None:
-        """Schedule ``action`` at ``time`` (s), or at once if real time has passed it, as while an agent computed."""
+        """Schedule ``action`` at ``time`` (s), or at once if real time has already passed it."""
         if self.node is not None:
             self.node.expect(time)
         call = partial(self._act, time, action)

@@ -230,7 +230,7 @@ class AgentTasks:
 
 
 class Patience:
-    """Looks once a second whether only agents in the background still act: for the others that is a deadlock."""
+    """Checks once a second whether only background agents still act, which is a deadlock of the others."""
 
     def __init__(self, loop: Loop, only_scenery_acts: Callable[[], bool], on_deadlock: Callable[[], None]) -> None:
         self.time = self.until = loop.now() + 1.0

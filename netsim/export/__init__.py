@@ -1,4 +1,4 @@
-"""A run for other programs: its frames for Wireshark, its topology for networkx and readers of GraphML or JSON."""
+"""Export a run to other programs: frames to Wireshark, topology to networkx and readers of GraphML or JSON."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ FORMATS = ("pcapng", "graphml", "json")
 
 
 def check_format(format: str, most: int | None) -> None:
-    """Raise BadInput unless this is one of `FORMATS`; also for ``most`` with another than pcapng."""
+    """Raise BadInput unless this is one of `FORMATS`, or if ``most`` is given for a format other than pcapng."""
     check.one_of("format", format, FORMATS)
     if most is not None:
         check.integer("most", most, low=1)
@@ -34,7 +34,7 @@ def check_format(format: str, most: int | None) -> None:
 
 
 def export(log: Log, path: str | Path, format: str, *, about: About | None = None, most: int | None = None) -> Path:
-    """Write a trace as a file for another program, and return its path.
+    """Export a trace as a file for another program, and return its path.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def export(log: Log, path: str | Path, format: str, *, about: About | None = Non
     about : About, optional
         The title, command and notes that the file holds.
     most : int, optional
-        Of pcapng: frames that it holds at most; default: all.
+        For pcapng: the maximal number of frames; default: all.
 
     Raises
     ------

@@ -25,7 +25,7 @@ __all__ = ["graph_of", "write_graphml", "write_json"]
 
 Graph: TypeAlias = "nx.DiGraph[Any]"
 
-# Characters that XML 1.0 does not have.
+# Characters that XML 1.0 does not allow.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -50,7 +50,7 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
     Raises
     ------
     BadInput
-        If the trace is not one of this version, or two of its agents have one name (1 and "1" have, in a file).
+        If the trace is of another version, or the names of two agents have the same text, such as 1 and "1".
     """
     reader, names, about = Reader(log), list(log.agents), about or About()
     scene = reader.scene
@@ -72,8 +72,8 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
 def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as GraphML and return the file's path.
 
-    It is that of `graph_of`; positions are ``x`` and ``y`` alone, names are text, and characters that XML does not have
-    are escapes.
+    The graph is that of `graph_of`, but positions are only ``x`` and ``y``, names are text, and characters that XML
+    does not allow are escaped.
 
     Raises
     ------
@@ -94,12 +94,12 @@ def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> 
 def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as networkx's node-link JSON and return the file's path.
 
-    It is that of `graph_of`. Names are text, numbers or lists (tuples); others, as bytes, are text.
+    The graph is that of `graph_of`. Names are text, numbers or lists (tuples); others, such as bytes, become text.
 
     Raises
     ------
     BadInput
-        As `graph_of` does; or if two agents have one name so.
+        As `graph_of` does; or if two agents get the same name.
     NetsimError
         If the file cannot be written.
     """
@@ -123,8 +123,8 @@ def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
     shift = key_shift(len(order))
     several = [left[left["number"] != left["key"] & ((1 << shift) - 1)] for left in log.chunks("left")]
     if several:
-        # A second copy has a number of its own in its key. It came about on the way: its bits were sent once. It may
-        # have several records, if its link had another rate while it waited.
+        # A duplicate has a separate number in its key. It arose on the way, so its bits were sent once. It may have
+        # several records, if its link changed its rate while it waited.
         second = np.concatenate(several)
         second = second[np.unique(second["key"], return_index=True)[1]]
         np.add.at(copies, second["key"] >> shift, 1)

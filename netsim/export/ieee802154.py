@@ -1,7 +1,7 @@
-"""What was on the air of a `netsim.Radio`, as a sniffer of IEEE 802.15.4 that hears every node would write it.
+"""The frames on the air of a `netsim.Radio`, as recorded by an IEEE 802.15.4 sniffer that hears every node.
 
-The file is pcapng (`netsim.export.pcapng`) of link type LINKTYPE_IEEE802_15_4_TAP: before each frame stand its
-metadata. Sources: Exegin, "IEEE 802.15.4 TAP Link Type Specification", version 1.1; IEEE Std 802.15.4-2020, 7.2 for the
+The file is pcapng (`netsim.export.pcapng`) of link type LINKTYPE_IEEE802_15_4_TAP, in which metadata precede each
+frame. Sources: Exegin, "IEEE 802.15.4 TAP Link Type Specification", version 1.1; IEEE Std 802.15.4-2020, 7.2 for the
 MAC frame.
 """
 
@@ -59,7 +59,7 @@ _DATA, _REQUEST, _ACK = 0x8841, 0x0020, 0x0002
 _FCS_TYPE, _RSS, _CHANNEL, _START, _END = 0, 1, 3, 5, 6
 _CRC_16 = 1
 
-# Each byte with its bits in reverse.
+# Each byte with its bits reversed.
 _REVERSED = bytes(int(f"{value:08b}"[::-1], 2) for value in range(256))
 
 
@@ -70,10 +70,10 @@ def fcs(data: bytes) -> int:
 
 
 def write_ieee802154(log: Log, path: str | Path, *, about: About | None = None, most: int | None = None) -> Path:
-    """Write what was on the air of a `netsim.Radio` as pcapng of IEEE 802.15.4, and return its path.
+    """Write the frames on the air of a `netsim.Radio` as pcapng of IEEE 802.15.4, and return the file's path.
 
-    There is a packet for each fragment each time that it was sent, and for each acknowledgement; a broadcast is one.
-    docs/export.md has the rest.
+    Each transmission of a fragment is a packet, and so is each acknowledgement; a broadcast is one packet.
+    docs/export.md describes the format.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def write_ieee802154(log: Log, path: str | Path, *, about: About | None = None, 
     about : About, optional
         The title, command and notes that the file begins with.
     most : int, optional
-        Of more frames only the first are written; default: all.
+        The maximal number of frames, counted from the first; default: all.
 
     Raises
     ------
     BadInput
-        If the trace has no log of a `netsim.Radio`, ``most`` cannot be used, or it has what no such file can hold: more
-        than 65,533 agents, or times of 2⁶⁴ ns (584 years).
+        If the trace has no log of a `netsim.Radio`, ``most`` cannot be used, or the trace exceeds the limits of the
+        format: more than 65,533 agents, or times of 2⁶⁴ ns (584 years).
     NetsimError
         If the file cannot be written.
     """
@@ -152,7 +152,7 @@ class _Sniffer:
         self._names, self._kinds = names, [_printable(kind) for kind in log.kinds]
         self._receivers, self._links = log.links[1].tolist(), len(log.links[0])
         self._ack = log.kinds.index(ACK) if ACK in log.kinds else -1
-        # By sender: the fragment that was last sent, and its sequence number.
+        # For each sender: the fragment sent last, and its sequence number.
         self._last: dict[int, tuple[tuple[int, int], int]] = {}
         self._chunks, self._held = log.chunks("contents"), b""
 
@@ -174,7 +174,7 @@ class _Sniffer:
             raise BadInput("trace: must be of one run; its frames on the air do not fit their contents")
 
     def _contents(self, sizes: NDArray[np.int64]) -> Iterator[bytes]:
-        """Yield what each frame carries of its message."""
+        """Yield the part of its message that each frame carries."""
         needs = int(sizes.sum())
         parts, size = [self._held], len(self._held)
         while size < needs:
@@ -210,7 +210,7 @@ class _Sniffer:
         return _packet(start, _tap(start, end, channel, dbm) + frame + struct.pack("<H", check_sequence), text)
 
     def _number(self, sender: int, fragment: tuple[int, int]) -> int:
-        """Return a fragment's sequence number, which its repetitions share."""
+        """Return a fragment's sequence number, which its retransmissions share."""
         last, number = self._last.get(sender, (None, -1))
         if fragment != last:
             number = (number + 1) % 256

@@ -1,7 +1,7 @@
-"""A run's frames as packets for Wireshark: UDP over IPv4 between made-up addresses, each with its fate as a comment.
+"""A run's frames as packets for Wireshark: UDP over IPv4 between synthetic addresses, with outcomes as comments.
 
-The file's format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format": blocks, which begin and
-end with their length. A library that writes it would take more lines to call than these.
+The file format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format": blocks that begin and end
+with their length. Calling a library would take more lines than writing the blocks here.
 """
 
 import struct
@@ -31,13 +31,13 @@ MOST_AGENTS = 2**24 - 2
 """The number of addresses that 10.0.0.0/8 has for hosts."""
 
 _HEADERS = 28
-# The most bytes of UDP's payload that the 16 bits of an IPv4 header's length can count.
+# The largest UDP payload (bytes) that the 16-bit length of an IPv4 header allows.
 _MOST_PAYLOAD = 2**16 - 1 - _HEADERS
 _MOST_LENGTH = 2**32 - 1
 
-# Packets that are made at a time.
+# The number of packets made at a time.
 _AT_ONCE = 1 << 14
-# In bytes of UTF-8, of a name; Wireshark's own have room for 255.
+# The limit of a name in bytes of UTF-8; Wireshark's names have room for 255.
 _MOST_NAME = 200
 
 _HEAD = np.dtype(
@@ -61,11 +61,11 @@ _HEAD = np.dtype(
 
 
 def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most: int | None = None) -> Path:
-    """Write the frames of a trace as a pcapng file, a packet for each frame on each link; return its path.
+    """Write the frames of a trace as a pcapng file, with a packet for each frame on each link; return its path.
 
-    Packets are in order of their times, which are when the frames' first bits left, in nanoseconds of simulated time
-    since 1970. What was captured of them is the headers of IPv4 and UDP, 28 bytes; their lengths are those plus the
-    frame's bytes on the wire. docs/export.md has the rest.
+    Packets are ordered by the times at which the frames' first bits left, in nanoseconds of simulated time since 1970.
+    The captured bytes are the headers of IPv4 and UDP, 28 bytes; the packet's length adds the frame's bytes on the
+    wire. docs/export.md describes the format.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most
     about : About, optional
         The title, command and notes that the file begins with.
     most : int, optional
-        Of more frames some are left out (`netsim.replay.frames.Reader`); default: all are written.
+        The maximal number of frames; beyond it some are left out (`netsim.replay.frames.Reader`). Default: all.
 
     Raises
     ------
     BadInput
-        If the trace is not one of this version, ``most`` cannot be used, or it has what no such file can hold:
+        If the trace is of another version, ``most`` cannot be used, or the trace exceeds the limits of the format:
         more than 16,777,214 agents, or times of 2⁶⁴ ns (584 years).
     NetsimError
         If the file cannot be written.
@@ -129,12 +129,12 @@ def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) 
     for _ in range(2):
         words = (words & 0xFFFF) + (words >> 16)
     head["checksum"] = ~words & 0xFFFF
-    # UDP's own stays 0, which means none: it would be of bytes that are not here.
+    # UDP's checksum stays 0, which means none, because the payload's bytes are missing.
     return head.view("V28")
 
 
 def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes]:
-    """Yield a sentence on each frame: how it ended, and which it is."""
+    """Yield a sentence for each frame: its outcome, and its identity."""
     names = ("start", "depart", "end", "cause", "kind", "round", "number", "bits", "reply")
     columns = (part[name].tolist() for name in names)
     for start, depart, end, cause, kind, turn, number, bits, reply in zip(*columns, strict=True):
@@ -168,7 +168,7 @@ def _comments(log: Log, reader: Reader, about: About, kinds: Sequence[str], port
 
 
 def _printable(value: object, most: int = _MOST_NAME) -> str:
-    """Return text in one line of at most about ``most`` bytes; what cannot be printed, or encoded, as an escape."""
+    """Return text in one line of at most about ``most`` bytes; unprintable characters are escaped."""
     text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
     data = text.encode()
     return text if len(data) <= most else data[:most].decode(errors="ignore") + "…"
@@ -181,13 +181,13 @@ _BYTE_ORDER = 0x1A2B3C4D
 _RAW_IP = 101
 _COMMENT, _APPLICATION, _NAME, _DESCRIPTION, _RESOLUTION = 1, 4, 2, 3, 9
 _MOST_NAMES = 4096
-# Of an option: its length has 16 bits.
+# The limit of an option, whose length has 16 bits.
 _MOST_TEXT = 65_000
 
 # The latest time that a packet can have.
 _MOST_NANOSECONDS = 2**64 - 1
 
-# A packet block of 28 captured bytes as far as its comment.
+# A packet block of 28 captured bytes, up to its comment.
 _PACKET_BLOCK = np.dtype(
     [
         ("block", "<u4"),
@@ -208,7 +208,7 @@ _ENDS = tuple(bytes(-length % 4) + bytes(4) for length in range(4))
 
 
 def _section(application: str, comments: Sequence[str]) -> bytes:
-    """Return the block that begins a file: what wrote it, and comments."""
+    """Return the first block of a file: the writing program, and comments."""
     options = b"".join(_option(_COMMENT, text) for text in comments) + _option(_APPLICATION, application)
     return _block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + options + bytes(4))
 
@@ -220,7 +220,7 @@ def _interface(name: str, description: str, link_type: int, most: int = 0) -> by
 
 
 def _host_names(addresses: Iterable[bytes], names: Sequence[str]) -> Iterator[bytes]:
-    """Yield blocks that name addresses, of IPv4 (4 bytes) or IPv6; an empty name is none."""
+    """Yield blocks that name addresses, of IPv4 (4 bytes) or IPv6; addresses with empty names are left out."""
     pairs = [pair for pair in zip(addresses, names, strict=True) if pair[1]]
     for first in range(0, len(pairs), _MOST_NAMES):
         some = pairs[first : first + _MOST_NAMES]
@@ -238,7 +238,7 @@ def _packets(
     texts = list(comments)
     fixed = np.empty(len(texts), _PACKET_BLOCK)
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    # The comment, zeros up to four bytes, the end of the options, and the length once more.
+    # The comment, padding to four bytes, the end of the options, and the length again.
     whole = _PACKET_BLOCK.itemsize + sizes + -sizes % 4 + 8
     values: tuple[Any, ...] = (_PACKET, whole, 0, nanoseconds >> np.uint64(32), nanoseconds & np.uint64(2**32 - 1))
     values = (*values, heads.itemsize, lengths, heads, _COMMENT, sizes)

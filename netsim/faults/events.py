@@ -336,12 +336,11 @@ class LinkDown(_OfLink, _Cut):
 
 @dataclass(frozen=True)
 class LinkChange(_OfLink):
-    """A link has other settings: those that are given, as in `netsim.Link`; the others stay.
+    """A link has other settings: those given, as in `netsim.Link`, while the rest stay.
 
-    Losses and delays are drawn for the same numbers as without the change, so that other links' draws do not change,
-    and after the change the link's are those that they would have been. Of frames in flight and in the queue only a new
-    ``rate`` changes anything: what has not left leaves earlier or later. Of two changes the one that begins last
-    counts.
+    Losses and delays are drawn for the same numbers as without the change, so that draws of other links do not change,
+    nor do this link's after the change. For frames in flight and in the queue only a new ``rate`` has an effect: bits
+    not yet sent leave earlier or later. Of two changes the one that begins last counts.
 
     Parameters
     ----------
@@ -390,7 +389,7 @@ class LinkChange(_OfLink):
         links, changes = self.links_in(injector.graph), injector.changes
         changes.check("LinkChange", links, self.settings)
         if self.queue is not None or self.queue_bits is not None:
-            # The rate that a queue must come with may be that of another change, before or after.
+            # The rate that a queue requires may be set by another change, earlier or later.
             others = [fault for fault in injector.faults if isinstance(fault, LinkChange)]
             rated = {
                 link
@@ -429,8 +428,8 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 class Hold(_OfLink):
     """A link is on hold: frames that would arrive wait, and all arrive at its end, in the order of sending.
 
-    Frames are offered to the link as before, and those that would arrive after the end arrive when they would without
-    it. Not on a `netsim.Radio`.
+    Frames are offered to the link as before; those that arrive after the end arrive as without the hold. Not on a
+    `netsim.Radio`.
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ class FaultInjector:
         self._rewiring: Rewire | None = None
         # The links that the latest rewiring has removed: the keys of a dict, because a set has no order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
-        # The record that the trace stores: the run's faults, links cut by the user's program, and empty batteries.
-        # A worker of a cluster has its own agents only, and a fault may be elsewhere.
+        # The record that the trace stores: the run's faults, links cut by the user's program, and empty batteries. It
+        # has all nodes, because a worker has only its own agents, but records every fault.
         self.record = FaultRecord(run.settings.graph)
         # The time (s) of each beginning and end of a fault, and the function to call then.
         self.actions: list[tuple[float, Callable[[], None]]] = []
@@ -180,7 +180,7 @@ class FaultInjector:
         return self._run.changes
 
     def may_hold(self, what: str) -> None:
-        """Raise BadInput on a medium whose frames in flight cannot wait or be dropped; ``what`` names the fault."""
+        """Raise BadInput on a medium on which frames in flight cannot wait or be dropped; ``what`` names the fault."""
         self.changes.check_wired(what)
 
     def cut(self, links: Iterable[tuple[Hashable, Hashable]], drops: bool = False) -> None:
@@ -251,7 +251,7 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
 def _restore(agent: Any, state: Any) -> None:
     """Restore an agent's attributes from a copy of a kept state."""
     state = copy.deepcopy(state, {id(agent): agent})
-    # Its place in the network, and the record of its operations, which is not the agent's.
+    # The agent's context, and the record of its operations, belong to the run and are kept.
     kept = {name: value for name, value in vars(agent).items() if name in ("_netsim", "_operations")}
     vars(agent).clear()
     for slot in slots_of(agent.__class__):

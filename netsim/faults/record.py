@@ -23,8 +23,8 @@ class FaultRecord:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
         # {key: span}, where a span is the element of ``spans`` for a fault that has not ended. The key is the fault's
-        # number in the script, or ("empty", agent) for an empty battery; for what the program has done, ("link", link)
-        # for a cut link, ("hold", link) for one on hold and ("change", link) for one with other settings.
+        # number in the script, or ("empty", agent) for an empty battery. For changes by the program it is ("link",
+        # link) for a cut link, ("hold", link) for a held one and ("change", link) for one with other settings.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
@@ -53,7 +53,7 @@ class FaultRecord:
         self._note_program("change", links, time, "LinkChange", f"{_of_link(links)} has {settings_text(settings)}")
 
     def _note_program(self, key: str, links: "Links", time: float, what: str, begins: str | None) -> None:
-        """End what the program has done to links before, and record what it does from now on, if anything."""
+        """End the record of the program's last change of links, and begin that of its new one, if any."""
         for link in links:
             before = self._open.pop((key, link), None)
             if before is not None:

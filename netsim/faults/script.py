@@ -210,7 +210,7 @@ def _range(name: str, size: Size) -> tuple[float, float]:
 
 
 def _signed(u: float, low: float, high: float) -> float:
-    """Return a number whose sign is that of ``u``, and whose size goes with it from ``low`` to ``high``."""
+    """Return a number with the sign of ``u``, whose size grows with that of ``u`` from ``low`` to ``high``."""
     return math.copysign(low + (high - low) * abs(u), u)
 
 
@@ -233,7 +233,7 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
 
 
 def _fields_of(fault: Fault) -> dict[str, Any]:
-    """Return a fault's fields; not those of their values, such as loss models, which a file cannot hold."""
+    """Return a fault's fields, without fields of values such as loss models, which a file cannot hold."""
     return {field.name: getattr(fault, field.name) for field in dataclasses.fields(fault)}
 
 
@@ -294,7 +294,7 @@ class FaultSampler:
         """Draw the times at which a fault begins and ends, in seconds."""
         at, length = float(self._until * self.rng.random()), float(self.rng.exponential(self.mean))
         if self._sizes["duration"] is not None:
-            # A uniform draw would leave the generator in another state, and change the faults that follow.
+            # A uniform draw would leave the generator in another state, and change the following faults.
             low, high = self._sizes["duration"]
             length = low - (high - low) * math.expm1(-length / self.mean)
         return at, at + max(length, 1e-6 * self._until)
@@ -317,13 +317,14 @@ class FaultSampler:
     def clock(self) -> tuple[float, float]:
         """Draw the offset (s) and the drift of a clock, each of either sign."""
         u, v = self.rng.uniform(-1, 1, 2).tolist()
-        # Times a tenth, rather than over ten, would change the last digit of scripts that are drawn without a size.
+        # Dividing by ten, instead of multiplying by a tenth, would change the last digit of scripts drawn without a
+        # size.
         offset = u * self.mean / 10 if self._sizes["offset"] is None else _signed(u, *self._sizes["offset"])
         return offset, _signed(v, *(self._sizes["drift"] or (0.0, 1e-4)))
 
     def one_way(self) -> bool:
         """Return whether a partition is one way, as given to `Faults.draw` or, if None was given, by a coin toss."""
-        # A coin that is tossed in any case would change the scripts that seeds drew when all partitions were two-way.
+        # Tossing the coin in any case would change the scripts drawn when all partitions were two-way.
         return self.coin() if self._one_way is None else self._one_way
 
     def side(self) -> list[Hashable]:

@@ -264,7 +264,7 @@ def _with_ends(
         held, change = True, dict(more)
         if way is not None and isinstance(fault, LinkDown | Hold) and way[::-1] in fault.links():
             change |= {"sender": way[0], "receiver": way[1], "one_way": True}
-            # The other direction stays as it is: frames on hold there are not released for an instant.
+            # The other direction keeps its hold: frames there must not be released for an instant.
             kept.append(changed(fault, sender=way[1], receiver=way[0], one_way=True))
         if fault.begins < order.at:
             kept.append(changed(fault, until=order.at, **change))
@@ -298,7 +298,7 @@ def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
 
 
 def _ends(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable, bool]:
-    """Return the ends of the link that the order's target names, and whether it means this direction only."""
+    """Return the ends of the link that the order's target names, and whether only this direction is meant."""
     one_way = "->" in order.target and not _links(order, graph, "-")
     return *_link(order, graph, "->" if one_way else "-"), one_way
 
@@ -438,7 +438,7 @@ def read(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) ->
 
 
 def _row_order(row: Sequence[str]) -> Order:
-    """Return the order that a row of a schedule stands for; raises BadInput for another row."""
+    """Return the order in a row of a schedule; raises BadInput for any other row."""
     if len(row) != len(_COLUMNS):
         raise BadInput(f"must have {len(_COLUMNS)} columns, not {len(row)}")
     time, link, what = (cell.strip() for cell in row)

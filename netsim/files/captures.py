@@ -1,4 +1,4 @@
-"""Captured packets: when they were seen and how long they were, from files of pcap and pcapng.
+"""Captured packets: their times and lengths, from pcap and pcapng files.
 
 Sources: the IETF's drafts "PCAP Capture File Format" (draft-ietf-opsawg-pcap) and "PCAP Now Generic (pcapng) Capture
 File Format" (draft-ietf-opsawg-pcapng).
@@ -15,14 +15,14 @@ from netsim.util import check
 
 __all__ = ["Packet", "is_capture", "read_packets"]
 
-# The first four bytes, read as little-endian, and what a fraction of a second counts: 1e6 or 1e9.
+# The first four bytes, read as little-endian, and the ticks per second: 1e6 or 1e9.
 _MAGIC = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
 _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
 
 
 class Packet(NamedTuple):
-    """A packet of a capture: seconds after the first one, and its bytes as they were on the wire."""
+    """A packet of a capture: seconds after the first packet, and its length on the wire (bytes)."""
 
     time: float
     size: int
@@ -30,7 +30,7 @@ class Packet(NamedTuple):
 
 @dataclass
 class _Clock:
-    """What a time of an interface counts: so many ticks in a second, and seconds to add."""
+    """The clock of an interface: ticks per second, and seconds to add."""
 
     ticks: int = 1_000_000
     offset: int = 0
@@ -47,8 +47,8 @@ def is_capture(data: bytes) -> bool:
 def read_packets(path: str | Path) -> list[Packet]:
     """Return the packets of a capture, in order of time; their content is not read.
 
-    Times count from the first packet. In pcapng several interfaces may have captured: their packets are merged; blocks
-    without a time (the simple packet block) are left out, and a RuntimeWarning says how many.
+    Times count from the first packet. If several interfaces captured packets in pcapng, these are merged. Blocks
+    without a time (the simple packet block) are left out, and a RuntimeWarning gives their number.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def read_packets(path: str | Path) -> list[Packet]:
         raise source.refuse("a whole capture; it is cut short") from None
     if not found:
         raise source.refuse("a capture with a packet; it has none")
-    # Whole nanoseconds: a float of seconds since 1970 is right to a quarter of a microsecond only.
+    # Subtract whole nanoseconds, because a float of seconds since 1970 resolves only a quarter of a microsecond.
     found.sort()
     return [Packet((at - found[0][0]) / 1e9, size) for at, size in found]
 

@@ -21,10 +21,10 @@ from netsim.util.files import text_of
 
 __all__ = ["FileContent"]
 
-# Limit of a file's uncompressed size in bytes: what it holds would be too large to emulate, and a compressed file of a
-# few kilobytes may hold any number of bytes.
+# Limit of a file's uncompressed size in bytes: larger content could not be emulated, and a compressed file of a few
+# kilobytes may expand to any size.
 _MOST_BYTES = 2**28
-# Deeper XML belongs to no format here; a tree of millions of levels would take the memory of its elements.
+# No format here needs deeper XML; a tree of millions of levels would exhaust memory.
 _DEEPEST = 64
 _PACKED = (".gz", ".bz2")
 
@@ -76,7 +76,7 @@ class FileContent:
 
     @cached_property
     def text(self) -> str:
-        """The content as text, with line feeds at the ends of lines; raises BadInput for bytes that are no text."""
+        """The content as text, with line feeds as line ends; raises BadInput for bytes that are not text."""
         return text_of(self.data, self.where).replace("\r\n", "\n").replace("\r", "\n")
 
     def lines(self, comment: str = "#") -> Iterator[tuple[int, str]]:
@@ -92,13 +92,13 @@ class FileContent:
 
     @cached_property
     def xml_root(self) -> str:
-        """The name of the first element without its namespace, once all of the XML is known to be harmless.
+        """The name of the first element without its namespace, after checking that the XML is harmless.
 
         Raises
         ------
         BadInput
-            If the content is no XML, declares an entity, or is too deep. A few declared entities can stand for
-            gigabytes of text ("billion laughs"), or for other files; the formats here have none.
+            If the content is not XML, declares an entity, or is nested too deeply. A few declared entities can stand
+            for gigabytes of text ("billion laughs"), or for other files; the formats here have none.
         """
         parser, depth, root = expat.ParserCreate(), 0, ""
 
@@ -121,14 +121,14 @@ class FileContent:
         except expat.ExpatError as error:
             raise BadInput(f"{self.where}, line {error.lineno}: must be XML ({one_line(error)[:200]})") from None
         except (ValueError, LookupError) as error:
-            # An encoding that the XML declares and Python does not have.
+            # The XML declares an encoding that Python lacks.
             if isinstance(error, BadInput):
                 raise
             raise self.refuse(f"XML ({one_line(error)[:200]})") from None
         return re.split("[:}]", root)[-1]
 
     def xml(self) -> ElementTree.Element:
-        """Return the root of the XML, whose elements' names have no namespaces."""
+        """Return the root of the XML, with namespaces removed from element names."""
         assert self.xml_root
         root = ElementTree.fromstring(self.data.lstrip())
         for element in root.iter():
@@ -145,7 +145,7 @@ class FileContent:
             raise self.refuse(f"JSON ({one_line(error)[:80]})") from None
 
     def number(self, text: str | None, name: str, line: int | None = None) -> float:
-        """Return a text as a finite number; raises BadInput that names it and its line for others."""
+        """Return a text as a finite number; raises BadInput with the text and its line otherwise."""
         try:
             value = float(text or "")
         except ValueError:

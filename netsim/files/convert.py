@@ -1,4 +1,4 @@
-"""Write a file of the field as one of the formats that netsim documents: what was read, in plain columns."""
+"""Convert a file of the field to a format that netsim documents: its content in plain columns."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ _SCALARS = (bool, int, float, str)
 
 
 class Converted(NamedTuple):
-    """A file that was written: its path, what it holds, and notes on what was left out."""
+    """A converted file: its path, its content, and notes on parts left out."""
 
     path: Path
     what: str
@@ -36,7 +36,7 @@ class Converted(NamedTuple):
 
 
 def convert(path: str | Path, out: str | Path) -> Converted:
-    """Read a file of any format that netsim reads, and write what it holds; the ending of ``out`` tells how.
+    """Read a file of any format that netsim reads, and write its content in the format of the suffix of ``out``.
 
     * a graph: ``.graphml``, ``.json`` (networkx's node-link), or ``.csv``, whose rows are edges with what is known of
       each; all parts of the graph are kept, and places are in metres
@@ -50,7 +50,7 @@ def convert(path: str | Path, out: str | Path) -> Converted:
     Raises
     ------
     BadInput
-        If the file cannot be read, or holds what such a file cannot have.
+        If the file cannot be read, or violates the format.
     NetsimError
         If the file cannot be written.
     """
@@ -65,7 +65,7 @@ def convert(path: str | Path, out: str | Path) -> Converted:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return csv; numbers are written so that they are read back as they were."""
+    """Return csv in which numbers are written so that reading restores them exactly."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -92,7 +92,7 @@ def _graph(source: FileContent) -> "tuple[nx.Graph[Any], str, list[str]]":
     for _, data in graph.nodes(data=True):
         if "pos" in data:
             data.update(zip("xyz", map(float, data.pop("pos")), strict=False))
-    # networkx keeps there what it needs to write the format that was read.
+    # networkx stores settings of the format that was read there.
     graph.graph.clear()
     for data in (*dict(graph.nodes(data=True)).values(), *(data for _, _, data in graph.edges(data=True))):
         for name in [name for name, value in data.items() if not isinstance(value, _SCALARS)]:

@@ -22,10 +22,10 @@ _END_COLUMNS = (
     ("id1", "id2"), ("from_node", "to_node"), ("fromnodeid", "tonodeid"), ("source_id", "target_id"),
 )  # fmt: skip
 
-# Other columns that are kept, as what links are (`netsim.links.from_graph`).
+# Other columns that are kept, as settings of links (`netsim.links.from_graph`).
 _LINK_COLUMNS = {name.lower(): name for name in ("latency", "rate", "loss", "dist", "LinkSpeedRaw", "capacity")}
 
-# Each character fits in one way: a cell of a million digits would else take hours.
+# A pattern without ambiguity: backtracking on a cell of a million digits would take hours.
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+")
 _TIME = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}(:\d{2}.*)?")
@@ -59,7 +59,7 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
             attributes[number] = _literal(where, number, kept[brace:])
             kept = kept[:brace].rstrip(" \t,;")
         if kept:
-            # Tabs at a line's ends are kept, because they delimit empty cells.
+            # Blanks at a line's ends are removed, but not tabs, which delimit empty cells.
             lines.append((number, kept if brace > 0 else line.strip(" \r\n")))
     delimiter = next((delimiter for delimiter in "\t;," if all(delimiter in line for _, line in lines)), " ")
     if delimiter == "\t" and all(line.partition("\t")[0].rstrip().endswith(",") for _, line in lines):

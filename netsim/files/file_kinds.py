@@ -1,4 +1,4 @@
-"""What kind of file a file is: a graph, motes, ways of nodes, measured links, or captured packets."""
+"""The kind of a file: a graph, motes, movements, measured links, or captured packets."""
 
 from typing import Any, Literal
 
@@ -62,14 +62,15 @@ def wrong_kind(source: FileContent, wanted: FileKind) -> BadInput:
 def read_motes(source: FileContent) -> Motes:
     """Return the motes of a file of any format that has places of nodes, with ``position`` in metres.
 
-    Of a graph the nodes that have a place; of ways of nodes where each begins, and when if that is not at once.
+    From a graph, these are the nodes that have a position. From movements, these are all nodes at their first position,
+    with the time of appearance if it is not 0.
 
     Raises
     ------
     BadInput
         If the file has no places; the message names the file, the reason and, if known, the line.
     """
-    # A csv file is one of motes even if its first line is wrong: the error says which columns are missing.
+    # Treat any other csv file as one of motes even if its first line is wrong: the error then names missing columns.
     kind = "motes" if source.suffix == ".csv" and kind_of(source) == "graph" else kind_of(source)
     if kind == "motes":
         return of_cooja(source) if source.is_xml else of_iotlab(source) if _is_json(source) else read_table(source)

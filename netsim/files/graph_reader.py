@@ -51,7 +51,7 @@ def read_graph(source: FileContent) -> ParsedGraph:
     except BadInput:
         raise
     except Exception as error:
-        # networkx's readers raise errors of any kind for files that are not whole.
+        # networkx's readers raise errors of any kind for incomplete files.
         reason = one_line(error) or type(error).__name__
         raise source.refuse(f"{FORMS} ({reason[:200]})") from None
     if len(found.graph) and any(node is None or node != node for node in found.graph):
@@ -120,7 +120,7 @@ def _of_xml(source: FileContent) -> ParsedGraph:
         raise source.refuse(f"{FORMS}; it is XML that begins with <{source.xml_root[:40]}>")
     form, read = readers[source.xml_root]
     try:
-        # networkx knows GEXF by one version's namespace; what it reads is alike in all.
+        # networkx accepts GEXF with one version's namespace; the elements it reads are the same in all versions.
         data = _GEXF.sub(b'xmlns="http://www.gexf.net/1.2draft"', source.data.lstrip(), count=1)
         return ParsedGraph(form, read(io.BytesIO(data)))
     except ElementTree.ParseError as error:
@@ -139,7 +139,7 @@ def _of_json(source: FileContent) -> ParsedGraph:
     if name is None or not isinstance(content.get("nodes"), list):
         keys = ", ".join(map(str, list(content)[:6])) or "nothing"
         raise source.refuse(f"node-link JSON, with nodes and edges or links; it has {keys[:80]}")
-    # D3's older layouts name the ends of a link by places in the list of nodes; networkx reads nodes without id so.
+    # D3's older layouts name the ends of a link by indices of the list of nodes; so does networkx for nodes without id.
     graph = nx.node_link_graph(content, edges=name)
     if len(graph) < len(content["nodes"]):
         nodes = len(content["nodes"])
@@ -154,7 +154,7 @@ def _of_json(source: FileContent) -> ParsedGraph:
 
 
 def _of_topohub(graph: Graph) -> Graph:
-    """Return TopoHub's graph with its places, which are pairs of degrees, under the names of degrees."""
+    """Return TopoHub's graph with its positions, pairs of degrees, as attributes in degrees."""
     for _, data in graph.nodes(data=True):
         if isinstance(data.get("pos"), list) and len(data["pos"]) == 2:
             data["Longitude"], data["Latitude"] = data.pop("pos")

@@ -43,7 +43,7 @@ def of_npy(where: str, data: bytes) -> ParsedGraph:
     version = np.lib.format.read_magic(file)
     read: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is not None:
-        # numpy takes the memory of the shape that the header claims before it reads the numbers.
+        # numpy would allocate the shape that the header claims before it reads the numbers.
         shape, _, kind = read(file)
         if not kind.hasobject and math.prod(shape) * kind.itemsize > len(data) - file.tell():
             raise BadInput(f"{where}: must have the {math.prod(shape):,} numbers of its shape; it is cut short")

@@ -49,7 +49,7 @@ def k7_table(source: FileContent) -> "pd.DataFrame":
         raise source.refuse(
             f"a K7 trace with a column {lacking[0]!r}; it has {', '.join(map(str, table.columns))[:120]}"
         )
-    # A row without a receiver says that nobody heard a sender's packets.
+    # A row without a receiver means that no mote heard the sender's packets.
     kept = table[table["dst"].notna()]
     if not len(kept) or not pd.api.types.is_numeric_dtype(kept["pdr"]) or kept[["src", "pdr"]].isna().any(axis=None):
         raise source.refuse("a K7 trace with src, dst and pdr in each row, and a row that was received")
@@ -58,7 +58,7 @@ def k7_table(source: FileContent) -> "pd.DataFrame":
 
 
 def is_rssi(columns: Collection[str]) -> bool:
-    """Return whether these columns are those of received powers of links."""
+    """Return whether the columns are those of received powers."""
     return any(set(pair) <= set(columns) for pair in _ENDS) and any(name in columns for name in _POWERS)
 
 
@@ -66,7 +66,7 @@ def rssi_powers(source: FileContent) -> tuple[dict[tuple[Hashable, Hashable], fl
     """Return the received power {(sender, receiver): dBm} of each measured link, and notes.
 
     Columns are ``sender`` and ``receiver`` (or ``src`` and ``dst``, ``tx`` and ``rx``, …) and ``rssi`` (or
-    ``mean_rssi``, ``rssi_dbm``); others are left out. Of several rows of a link the mean of the dBm is taken.
+    ``mean_rssi``, ``rssi_dbm``); others are ignored. Several rows of a link are averaged in dBm.
 
     Raises
     ------

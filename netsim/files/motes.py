@@ -1,6 +1,6 @@
-"""Where motes stand: Cooja's simulations, the nodes of FIT IoT-LAB, and csv files.
+"""Positions of motes: Cooja's simulations, the nodes of FIT IoT-LAB, and csv files.
 
-Sources: Contiki-NG's Cooja, whose ``.csc`` are read by its class ``Simulation``, each mote with the settings of its
+Sources: Contiki-NG's Cooja, whose class ``Simulation`` reads ``.csc`` files, with the settings of each mote's
 interfaces ``Position`` and ``MoteID``; FIT IoT-LAB's REST API and its command ``iotlab-status --nodes``,
 www.iot-lab.info/docs/tools/cli.
 """
@@ -45,7 +45,7 @@ class Motes:
 def read_table(source: FileContent) -> Motes:
     """Return the motes of a csv file with the columns name, x and y, or longitude and latitude, and `COLUMNS`.
 
-    Or, with a column network_address, the nodes of IoT-LAB.
+    A table with a column network_address lists nodes of IoT-LAB instead.
     """
     first = next(source.lines(), (0, ""))[1]
     header = {cell.strip().strip('"').lower() for cell in first.replace(";", ",").replace("\t", ",").split(",")}
@@ -118,7 +118,7 @@ def _of_nodes(source: FileContent, nodes: Sequence[Any]) -> Motes:
             nowhere += 1
             continue
         role = str(node.get("archi") or "").partition(":")[0]
-        # A robot says mobile = 1; its place is where its charging dock is.
+        # A robot has mobile = 1; its position is that of its charging dock.
         moves = str(node.get("mobile") or "0") == "1"
         found[name] = {"position": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
     if not found:
@@ -140,12 +140,12 @@ def _coordinate(value: Any) -> float | None:
 def of_cooja(source: FileContent) -> Motes:
     """Return the motes of a simulation of Cooja: their places, and as role the description of their type.
 
-    Motes are named by their ids; the height is left out if all stand at 0. The radio medium is not read: `Deployment`
-    has its own.
+    Motes are named by their ids; the height is left out if it is 0 for all. The radio medium is ignored, because
+    `Deployment` defines one.
     """
     root = source.xml()
     types = {each.findtext("identifier", "").strip(): _described(each) for each in root.iter("motetype")}
-    # Since 2022 motes stand inside their types, before beside them.
+    # Since 2022 motes are written inside their types; older versions wrote them beside the types.
     inside = {id(mote): _described(each) for each in root.iter("motetype") for mote in each.iter("mote")}
     found: dict[Hashable, Mote] = {}
     for number, mote in enumerate(root.iter("mote"), 1):
@@ -168,7 +168,7 @@ def _described(kind: ElementTree.Element) -> str:
 
 
 def _settings(mote: ElementTree.Element, interface: str) -> ElementTree.Element | None:
-    """Return the settings of a mote's interface, which is named by its class of Java."""
+    """Return the settings of a mote's interface, which is named by its Java class."""
     each = mote.iter("interface_config")
     return next((one for one in each if (one.text or "").strip().endswith(interface)), None)
 

@@ -1,4 +1,4 @@
-"""A graph as a file has it, and the errors and notes that readers of graphs share."""
+"""A graph read from a file, and the errors and notes that readers of graphs share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -53,5 +53,5 @@ def unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
 
 
 def left_out(count: int, what: str) -> str:
-    """Return a note on a number of things that the graph does not have."""
+    """Return a note on parts of the file that the graph does not contain."""
     return f"left out {count:,} {what}{'' if count == 1 else 's'}"

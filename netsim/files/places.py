@@ -11,26 +11,26 @@ __all__ = ["EARTH_RADIUS_M", "degrees_of", "metres_of", "place_nodes", "project"
 EARTH_RADIUS_M = 6_371_008.8
 """The mean radius of the earth in metres (IUGG, as in H. Moritz, "Geodetic Reference System 1980")."""
 
-# Names of a pair of coordinates, in lower case; the first is that of the Internet Topology Zoo.
+# Names of pairs of coordinates, in lower case; the first pair is that of the Internet Topology Zoo.
 _DEGREES = (("longitude", "latitude"), ("lon", "lat"), ("lng", "lat"), ("long", "lat"))
 
 _Name = TypeVar("_Name")
 
 
 def project(degrees: Mapping[_Name, tuple[float, ...]]) -> tuple[dict[_Name, tuple[float, ...]], str]:
-    """Return places in metres, given degrees (longitude, latitude) and, if wanted, heights; and a note that tells how.
+    """Return positions in metres from degrees (longitude, latitude) and optional heights, and a note on this.
 
-    The projection is azimuthal equidistant around the middle of all places, on the sphere; x is to the east, y to the
-    north. Distances and directions from the middle are right; across them, at a distance r, lengths grow by a share of
-    (r/R)²/6: 0.1 % at 500 km, 1 % at 1,500 km. Longitudes count from the middle of the narrowest arc that holds all, so
-    a field on both sides of 180° stays one field. Source: J. P. Snyder, "Map Projections: A Working Manual", USGS 1987,
-    ch. 25, equations 25-2, 22-4, 22-5 and 5-3.
+    The projection is azimuthal equidistant around the centre of all positions, on the sphere; x points east, y north.
+    Distances and directions from the centre are exact; across them, at a distance r, lengths grow by a share of
+    (r/R)²/6: 0.1 % at 500 km, 1 % at 1,500 km. Longitudes count from the middle of the narrowest arc that contains all,
+    so a field across 180° stays in one piece. Source: J. P. Snyder, "Map Projections: A Working Manual", USGS 1987, ch.
+    25, equations 25-2, 22-4, 22-5 and 5-3.
     """
     turns, latitudes = np.array([each[:2] for each in degrees.values()]).T
     middle, parallel = _middle_of(turns), float(latitudes.min() + latitudes.max()) / 2
     east, north, centre = np.radians((turns - middle + 180) % 360 - 180), np.radians(latitudes), math.radians(parallel)
     cosine = math.sin(centre) * np.sin(north) + math.cos(centre) * np.cos(north) * np.cos(east)
-    # At the middle's antipode, which is everywhere on a circle, the sine is 0: there it is taken as a little more.
+    # At the centre's antipode, which maps to a whole circle, the sine is 0: replace it by a small number.
     growth = 1 / np.maximum(np.sinc(np.arccos(np.clip(cosine, -1.0, 1.0)) / np.pi), 1e-9)
     x = EARTH_RADIUS_M * growth * np.cos(north) * np.sin(east)
     y = EARTH_RADIUS_M * growth
@@ -45,13 +45,13 @@ def _middle_of(longitudes: Any) -> float:
     turned = np.unique(longitudes % 360)
     gaps = np.diff(turned, append=turned[0] + 360)
     widest = int(gaps.argmax())
-    # The arc begins after the widest gap, and goes on for what the gap leaves of 360 degrees.
+    # The arc begins after the widest gap, and covers the rest of 360 degrees.
     middle = turned[(widest + 1) % len(turned)] + (360 - gaps[widest]) / 2
     return float((middle + 180) % 360 - 180)
 
 
 def degrees_of(known: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return (longitude, latitude) among what is known of a node, or None if it has none that can be on the earth."""
+    """Return (longitude, latitude) from a node's attributes, or None if it has no valid ones."""
     lower = {str(name).lower(): value for name, value in known.items()}
     for names in _DEGREES:
         longitude, latitude = (_number(lower.get(name)) for name in names)
@@ -61,7 +61,7 @@ def degrees_of(known: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def metres_of(known: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return a place among what is known of a node: a sequence ``pos`` or numbers ``x``, ``y`` and perhaps ``z``."""
+    """Return a position from a node's attributes: a sequence ``pos`` or numbers ``x``, ``y`` and perhaps ``z``."""
     pos = known.get("pos")
     if isinstance(pos, list | tuple) and len(pos) >= 2 and all(_number(each) is not None for each in pos[:2]):
         return tuple(pos)
@@ -71,9 +71,9 @@ def metres_of(known: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def place_nodes(nodes: Iterable[dict[str, Any]]) -> list[str]:
-    """Give nodes, each a dict of what is known of it, ``pos`` in metres; return a note if degrees were projected.
+    """Add ``pos`` in metres to nodes, given as dicts of attributes; return a note if degrees were projected.
 
-    If some have metres, degrees are left: no point is known in both.
+    If some nodes have metres, degrees are ignored, because no point is known in both.
     """
     listed = list(nodes)
     found: dict[int, tuple[Any, ...]] = {

@@ -44,12 +44,12 @@ def of_map(source: FileContent) -> ParsedGraph:
         if found is None:
             raise source.refuse("a router of Rocketfuel: UID @LOCATION (COUNT) -> <UID> ... =NAME rN", line)
         router = int(found[1])
-        # "?" is a place that is not known, "T" one that is not sure; blanks are written as +.
+        # "?" is an unknown location, "T" an uncertain one; blanks are written as +.
         location = found[2].removesuffix(",").replace("+", " ").strip()
         graph.add_node(router, location=location, backbone=found[3] is not None, address=found[6] or "")
         ends += [(router, int(other)) for other in re.findall(r"\d+", found[4])]
         outside += found[5].count("{")
-    # A link to a router without a line of its own leads out of the map, too.
+    # A router without a line of its own is outside the map, so a link to it is left out.
     graph.add_edges_from((a, b) for a, b in ends if b in graph)
     outside += sum(b not in graph for _, b in ends)
     return ParsedGraph("Rocketfuel's map", graph, [left_out(outside, "link") + " out of the map"] if outside else [])
@@ -64,7 +64,8 @@ def is_weights(source: FileContent) -> bool:
 def of_weights(source: FileContent) -> ParsedGraph:
     """Return the graph of a list of links, whose name tells what their numbers are.
 
-    In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file a ``weight``.
+    In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file they become
+    ``weight``.
     """
     is_latency = "latenc" in source.path.name.lower()
     graph: nx.Graph[Any] = nx.Graph()

@@ -22,7 +22,7 @@ _LINK = re.compile(rf"{_WORD}\s*\(\s*{_WORD}\s+{_WORD}\s*\)((?:\s+[^\s()]+)*)(?:
 
 
 def is_native(text: str) -> bool:
-    """Return whether a text is SNDlib's native format: it says so, or begins with its sections."""
+    """Return whether a text is SNDlib's native format, by its header or its first sections."""
     return text.lstrip().startswith("?SNDlib") or (
         re.search(r"^NODES \($", text, re.MULTILINE) is not None
         and re.search(r"^LINKS \($", text, re.MULTILINE) is not None
@@ -32,8 +32,9 @@ def is_native(text: str) -> bool:
 def of_native(source: FileContent) -> ParsedGraph:
     """Return the graph of a network in the native format.
 
-    Nodes have ``Longitude`` and ``Latitude``. Edges have ``capacity``, the pre-installed one or, if it is 0, the
-    smallest module's, whose unit the format does not tell; and ``weight``, the routing cost, if that is not 0.
+    Nodes have ``Longitude`` and ``Latitude``. Edges have ``capacity``: the pre-installed one or, if it is 0, the
+    smallest module's, in a unit that the format does not define. They have ``weight``, the routing cost, unless it is
+    0.
     """
     graph: nx.MultiGraph[Any] = nx.MultiGraph()
     section, demands = "", 0
@@ -80,8 +81,8 @@ def _add(
 def of_xml(source: FileContent) -> ParsedGraph:
     """Return the graph of a network in XML; as `of_native` does.
 
-    Places of the type ``geographical`` are degrees; others, of the type ``pixel``, are places in a drawing, and left
-    out.
+    Coordinates of the type ``geographical`` are degrees; those of the type ``pixel`` are places in a drawing, and
+    ignored.
     """
     graph: nx.MultiGraph[Any] = nx.MultiGraph()
     root = source.xml()

@@ -1,4 +1,4 @@
-"""Ways that nodes go: traces of ns-2, BonnMotion and SUMO, and csv files.
+"""Movements of nodes: traces of ns-2, BonnMotion and SUMO, and csv files.
 
 Sources: "The ns Manual", ch. 16.1 (``setdest``, and lines that set X_, Y_ and Z_); N. Aschenbruck et al., "BonnMotion:
 a mobility scenario generation and analysis tool", SIMUTools 2010, and its manual on the native format; SUMO's
@@ -25,12 +25,12 @@ _NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)"
 _NODE = r"\$node_\((\d{1,15})\)"
 _START = re.compile(rf"{_NODE} set ([XYZ])_ {_NUMBER}$")
 _AT = re.compile(rf'\$ns_? at {_NUMBER} "{_NODE} (?:setdest {_NUMBER} {_NUMBER} {_NUMBER}|set ([XYZ])_ {_NUMBER})"$')
-# SUMO writes how it was called as a comment at the file's beginning.
+# SUMO writes its call as a comment at the beginning of the file.
 _GEOGRAPHIC = re.compile(rb"fcd-output\.geo\s+value=\"(?:true|1|yes|on)\"", re.IGNORECASE)
 
 
 class Leg(NamedTuple):
-    """A node goes straight to a place (m) from one time to another (s); ``until`` None: it is there at once."""
+    """A straight movement of a node to a position (m) between two times (s); with ``until`` None a jump."""
 
     node: Hashable
     to: Place
@@ -40,7 +40,7 @@ class Leg(NamedTuple):
 
 @dataclass
 class Ways:
-    """The ways in a file, in the order of its nodes, and of time for each; ``notes`` say what was left out."""
+    """The movements in a file, by node in the file's order, then by time; ``notes`` list parts left out."""
 
     form: str
     legs: list[Leg]
@@ -72,7 +72,7 @@ def _is_number(text: str) -> bool:
 
 
 def legs_of(node: Hashable, points: Iterable[tuple[float, Place]]) -> list[Leg]:
-    """Return the legs between the points (time, place) of a node: it appears at the first, and stays at the last."""
+    """Return the legs between a node's points (time, position): it appears at the first, and stays at the last."""
     listed = list(points)
     found = [Leg(node, listed[0][1], listed[0][0])]
     return found + [Leg(node, to, at, until) for (at, _), (until, to) in itertools.pairwise(listed)]
@@ -99,7 +99,7 @@ def _of_csv(source: FileContent) -> Ways:
     places, notes = _projected(source, [place for *_, place in points]) if is_geographic else ([], [])
     legs: list[Leg] = []
     at: dict[Hashable, float] = {}
-    # Legs are in the order of the rows, as moves were before a run sorts them.
+    # Legs keep the order of the rows, because a run sorts moves later.
     for index, (node, time, place) in enumerate(points):
         to = places[index] if is_geographic else place
         legs.append(Leg(node, to, at[node], time) if node in at else Leg(node, to, time))
@@ -126,19 +126,19 @@ def is_ns2(source: FileContent) -> bool:
 
 
 class _Walker:
-    """A node of ns-2 as its commands come: where it is, and the legs until then."""
+    """A node of ns-2 while its commands are read: its position, and its legs so far."""
 
     def __init__(self, node: int) -> None:
         self.node, self.place, self.legs = node, dict[str, float](), list[Leg]()
 
     def here(self, time: float) -> Place:
-        """Return the place at a time, and end a leg that goes on then."""
+        """Return the position at a time, and end the leg in progress."""
         last = self.legs[-1]
         if last.until is None or last.until <= time:
             return last.to
         before = self.legs[-2].to
         if time == last.at:
-            # Two commands at one time: the later one counts.
+            # Of two commands at one time, the later one counts.
             self.legs.pop()
             return before
         share = (time - last.at) / (last.until - last.at)
@@ -152,7 +152,7 @@ class _Walker:
         self.legs = [Leg(self.node, tuple(self.place.get(axis, 0.0) for axis in axes), 0.0)]
 
     def go(self, time: float, x: float, y: float, speed: float) -> None:
-        """Go straight to a place at a speed (m/s); at none, stay."""
+        """Move straight to a position at a speed (m/s); at speed 0, stay."""
         place = self.here(time)
         to = (x, y, *place[2:])
         distance = math.dist(place, to)
@@ -172,7 +172,7 @@ class _Walker:
 def _of_ns2(source: FileContent) -> Ways:
     """Read a script of ns-2, as setdest, BonnMotion and SUMO write it.
 
-    A node begins where X_, Y_ and Z_ are set, and obeys each ``setdest`` from its time on, wherever it is then.
+    A node starts where X_, Y_ and Z_ are set, and follows each ``setdest`` from its time on, wherever the node is then.
     """
     walkers: dict[int, _Walker] = {}
     commands: list[tuple[float, int, re.Match[str], int]] = []
@@ -211,7 +211,7 @@ def _of_ns2(source: FileContent) -> Ways:
 def _of_bonnmotion(source: FileContent) -> Ways:
     """Read BonnMotion's native format: a line for each node, of times and places, ``t x y`` or ``t x y z``.
 
-    The lines are of places in space if no line fits the other way.
+    Lines are read as three-dimensional only if some line does not fit two dimensions.
     """
     rows = [(line, [source.number(each, "number", line) for each in text.split()]) for line, text in source.lines()]
     if not rows:
@@ -234,7 +234,7 @@ def _of_bonnmotion(source: FileContent) -> Ways:
 
 
 def _fits(row: list[float], size: int) -> bool:
-    """Return whether a node's numbers may be times and places of so many numbers together."""
+    """Return whether a node's numbers can be groups of the given length, each a time and a position."""
     times = row[::size]
     return len(row) % size == 0 and times[0] >= 0 and all(a <= b for a, b in itertools.pairwise(times))
 
@@ -245,7 +245,7 @@ def _fits(row: list[float], size: int) -> bool:
 def _of_fcd(source: FileContent) -> Ways:
     """Read SUMO's floating-car data: where vehicles, persons and containers are at each time step.
 
-    One that leaves before the end stays where it was last.
+    A node that leaves before the end stays at its last position.
     """
     points: list[tuple[str, float, Place]] = []
     last: dict[str, float] = {}
@@ -274,7 +274,7 @@ def _of_fcd(source: FileContent) -> Ways:
     if left:
         notes.append(f"{left:,} of {len(ways):,} leave before the end, and stay where they were last")
     legs = [leg for name, way in ways.items() for leg in legs_of(name, way)]
-    # Of a vehicle that waits only the place is news that changes.
+    # For a waiting vehicle, only rows that change its position matter.
     return Ways("SUMO", legs[:1] + [leg for before, leg in itertools.pairwise(legs) if _is_news(before, leg)], notes)
 
 

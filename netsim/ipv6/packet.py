@@ -1,8 +1,8 @@
 """IPv6 packets in frames of IEEE 802.15.4: compressed headers (RFC 6282) and fragments (RFC 4944), to bytes and back.
 
-Compressed is what follows from the MAC header or is usual: traffic class and flow label 0, hop limits of 1, 64 and 255,
-addresses whose interface identifier is that of a short MAC address, one context (number 0) for the network's prefix,
-the headers hop-by-hop options, routing and UDP.
+Compression removes fields that follow from the MAC header or have usual values: traffic class and flow label 0, hop
+limits of 1, 64 and 255, addresses whose interface identifier is that of a short MAC address, one context (number 0) for
+the network's prefix, the headers hop-by-hop options, routing and UDP.
 """
 
 import struct
@@ -40,21 +40,21 @@ ALL_NODES = bytes.fromhex("ff020000000000000000000000000001")
 MOST_BYTES = 1280
 """The most bytes of an uncompressed packet: IPv6's least MTU, which RFC 4944 gives to these links."""
 
-# The interface identifier of a short address, but for its last two bytes (RFC 6282, 3.2.2).
+# The interface identifier of a short address, without its last two bytes (RFC 6282, 3.2.2).
 _OF_SHORT = bytes.fromhex("000000fffe00")
 _MULTICAST = bytes.fromhex("ff02") + bytes(13)
-# Dispatch bits: a compressed packet, its first fragment and the others; next headers: an extension header, UDP.
+# Dispatch bits: a compressed packet, its first fragment, later fragments; next headers: an extension header, UDP.
 _IPHC, _FIRST, _LATER, _EXTENSION, _NHC_UDP = 0x60, 0xC0, 0xE0, 0xE0, 0xF0
-# Traffic class and flow label are 0, and left out.
+# Traffic class and flow label are 0, and omitted.
 _NO_FLOW = 0x18
 _HOPS = {1: 1, 64: 2, 255: 3}
 _EXTENSIONS = {HOP_BY_HOP: 0, ROUTING: 1}
-# Ports of which UDP's compressed header carries four or eight bits.
+# Bases of ports for which UDP's compressed header carries four or eight bits.
 _FOUR_BITS, _EIGHT_BITS = 0xF0B0, 0xF000
 
 
 class Packet(NamedTuple):
-    """A packet before it is compressed.
+    """A packet before compression.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Packet(NamedTuple):
     hops : int
         The hop limit.
     headers : tuple of (int, bytes)
-        The extension headers: their number, and what follows their length.
+        The extension headers, each with its number and the bytes after its length.
     protocol : int
         `UDP` or `ICMP`.
     body : bytes
@@ -83,9 +83,9 @@ class Packet(NamedTuple):
         return 40 + sum((9 + len(content)) // 8 * 8 for _, content in self.headers) + len(self.body)
 
     def with_checksum(self, place: int) -> "Packet":
-        """Return the packet with its checksum (RFC 8200, 8.1) at a place of its body.
+        """Return the packet with its checksum (RFC 8200, 8.1) written at an offset of its body.
 
-        The packet must be on its way to its last target, whose address the checksum covers.
+        The packet must be addressed to its final target, because the checksum covers that address.
         """
         zeroed = self.body[:place] + bytes(2) + self.body[place + 2 :]
         data = self.source + self.target + struct.pack("!II", len(zeroed), self.protocol) + zeroed
@@ -119,7 +119,7 @@ def icmp(source: bytes, target: bytes, kind: int, code: int, content: bytes, hop
 def compress(packet: Packet, prefix: bytes, mac_source: int, mac_target: int) -> tuple[bytes, bytes]:
     """Return a packet's compressed headers and the bytes after them (RFC 6282).
 
-    ``prefix`` is that of context 0, 8 bytes; the MAC addresses are those of the frame.
+    ``prefix`` is that of context 0, 8 bytes; the MAC addresses are the frame's.
     """
     source_bits, source = _compressed(packet.source, prefix, mac_source)
     if packet.target[:15] == _MULTICAST:
@@ -142,7 +142,7 @@ def compress(packet: Packet, prefix: bytes, mac_source: int, mac_target: int) ->
 
 
 def _compressed(ip: bytes, prefix: bytes, short: int) -> tuple[int, bytes]:
-    """Return the bits of the context and of the mode of an address, and what is carried of it."""
+    """Return an address's context and mode bits, and the bytes carried in line."""
     in_context = ip[:8] == prefix
     if not in_context and ip[:8] != LOCAL:
         return 0, ip
@@ -163,7 +163,7 @@ def _compressed_udp(source: int, target: int, checksum: int) -> bytes:
 
 
 class _Reader:
-    """Reads bytes in order; raises WireError where too few are left."""
+    """Reads bytes in order; raises WireError if too few are left."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.place = data, 0
@@ -181,7 +181,7 @@ class _Reader:
 
 
 def decompress(data: bytes, prefix: bytes, mac_source: int, mac_target: int) -> Packet:
-    """Return the packet of which `compress` returned the bytes; raises WireError for what it never returns."""
+    """Return the packet whose `compress` gave the bytes; raises WireError for bytes that it never gives."""
     reader = _Reader(data)
     first, second = reader.number(), reader.number()
     if first & 0xF8 != _IPHC | _NO_FLOW or second & 0x80:
@@ -229,7 +229,7 @@ def _inflated_ports(reader: _Reader, mode: int) -> bytes:
 
 
 def fragments(packet: Packet, head: bytes, rest: bytes, mtu: int, tag: int) -> list[bytes]:
-    """Return what each frame carries of a compressed packet, at most ``mtu`` bytes (RFC 4944, 5.3).
+    """Return the content of each frame of a compressed packet, at most ``mtu`` bytes (RFC 4944, 5.3).
 
     Offsets count bytes of the uncompressed packet, in units of 8. Raises WireError if the headers do not fit in one
     frame.
@@ -252,7 +252,7 @@ def fragments(packet: Packet, head: bytes, rest: bytes, mtu: int, tag: int) -> l
 
 
 def reassemble(parts: Sequence[bytes], prefix: bytes, mac_source: int, mac_target: int) -> Packet:
-    """Return the packet that some frames carry, in any order; raises WireError unless they are all of one packet."""
+    """Return the packet carried by frames in any order; raises WireError unless they form one packet."""
     first = [part for part in parts if part[:1] and part[0] & 0xF8 == _FIRST]
     if not first:
         if len(parts) != 1:

@@ -1,7 +1,7 @@
-"""The stack between agents and frames: messages become packets, and packets messages.
+"""The stack between agents and frames, which converts messages to packets and back.
 
-In the path agent → outbox → link → inbox → agent, an outbox asks the stack for a frame, and a frame asks it for its
-payload, which is decoded from the bytes that were on the air.
+In the path agent → outbox → link → inbox → agent, an outbox gets frames from the stack, and a frame gets its payload
+from the stack, decoded from the bytes that were on the air.
 """
 
 import ipaddress
@@ -26,18 +26,18 @@ BROADCAST = 0xFFFF
 
 _MOST_NODES = 0xFFFD
 _HEADER_BITS, _MOST_MTU, _LEAST_MTU = 8 * 17, 116, 64
-# The ports of kinds that parts declare; the first 15 are sent in four bits, the others in eight.
+# Ports of the kinds that parts declare; the first 15 are sent in four bits, the others in eight.
 _PORTS = (*range(0xF0B0, 0xF0BF), *range(0xF000, 0xF0B0))
 _ANY_PORT = 0xF0BF
-# RFC 4944, 5.1: a first byte from 0x00 to 0x3F is no packet of 6LoWPAN; TinyOS TEP 125 has 0x3F.
+# RFC 4944, 5.1: a first byte from 0x00 to 0x3F marks no 6LoWPAN packet; TinyOS TEP 125 uses 0x3F.
 _NOT_LOWPAN = b"\x3f"
 _STAMP_BYTES = 4
 
 
 class Packets(Protocol):
-    """How a protocol's messages stand in packets, if not as UDP from neighbour to neighbour.
+    """How a protocol maps messages to packets, if not as UDP from neighbour to neighbour.
 
-    It is the ``on_ipv6`` of a class of parts, and is made once for each run from the parts, by agent, and the stack.
+    A class of parts has it as ``on_ipv6``. Each run makes one object, from the parts, keyed by agent, and the stack.
     """
 
     is_routing: ClassVar[bool]
@@ -48,23 +48,24 @@ class Packets(Protocol):
     def __init__(self, parts: Mapping[Any, Any], stack: "IPv6Stack") -> None: ...
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
-        """Return a message's packet, to a neighbour or, with None, to all; None for what the protocol never sends."""
+        """Return a message's packet, to a neighbour or, with None, to all; None for messages that are never sent."""
 
     def read(self, kind: str, packet: Packet) -> tuple[str, Any]:
-        """Return the kind and the payload that `write` wrote, from the packet and the kind of its code or port."""
+        """Return the kind and the payload from a packet of `write` and the kind of its code or port."""
 
 
 @dataclass(frozen=True)
 class SixLowpan:
     """6LoWPAN: frames carry IPv6, UDP and ICMPv6 as in the standards, so that Wireshark reads them.
 
-    ``deployment.network(stack=netsim.SixLowpan())``: agents and protocols stay as they are. docs/ipv6.md has the rest.
+    ``deployment.network(stack=netsim.SixLowpan())``: agents and protocols need no change. docs/ipv6.md describes the
+    rest.
 
     Parameters
     ----------
     ports : mapping
-        {kind: UDP port} of kinds whose payloads are bytes, which are then all that a datagram carries: ``{"coap":
-        5683}``. Other kinds that parts declare get ports of their own, and their payloads are msgpack.
+        {kind: UDP port} of kinds whose payloads are bytes, sent as the whole content of a datagram: ``{"coap":
+        5683}``. Each other declared kind gets its own port, and its payloads are encoded with msgpack.
     prefix : str
         The /64 of routable addresses, which is context 0.
 
@@ -99,7 +100,7 @@ class SixLowpan:
         return ipaddress.IPv6Network(self.prefix).network_address.packed[:8]
 
     def must_fit(self, nodes: int, link: Link, links: Mapping[Any, Link]) -> None:
-        """Raise BadInput for a network that has other frames than those of IEEE 802.15.4, or too many nodes."""
+        """Raise BadInput for a network whose frames are not those of IEEE 802.15.4, or with too many nodes."""
         if link.header_bits != _HEADER_BITS or not (link.mtu and _LEAST_MTU <= link.mtu <= _MOST_MTU):
             raise BadInput(
                 f"stack: needs frames of IEEE 802.15.4, as netsim.presets.ieee802154() has them (header_bits = "
@@ -118,7 +119,7 @@ class SixLowpan:
 
 
 class Carried:
-    """How a frame's bytes are to be read: the sizes of its fragments, and the MAC addresses on the air."""
+    """Decoding information of a frame: the sizes of its fragments, and the MAC addresses on the air."""
 
     __slots__ = ("mac_source", "mac_target", "sizes", "stack")
 
@@ -133,14 +134,14 @@ class Carried:
         return self.stack.read(self.parts(data), self.mac_source, self.mac_target)[2]
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        """Yield what each fragment carries."""
+        """Yield the content of each fragment."""
         end = 0
         for size in self.sizes:
             end += size
             yield data[end - size : end]
 
     def content(self, data: bytes, index: int, age: float | None, is_stamped: bool) -> bytes:
-        """Return the bytes of a fragment on the air, with the age (s) of its event (TinyOS TEP 133)."""
+        """Return a fragment's bytes on the air, including the age (s) of its event (TinyOS TEP 133)."""
         begin = sum(self.sizes[:index])
         content = data[begin : begin + self.sizes[index]]
         return content + struct.pack("!I", 0xFFFFFFFF if age is None else round(age * 1e6)) if is_stamped else content
@@ -168,7 +169,7 @@ class IPv6Stack:
     Raises
     ------
     BadInput
-        If an agent has a MAC layer of its own, or two protocols have other packets for one kind.
+        If an agent has its own MAC layer, or two protocols have other packets for one kind.
     """
 
     def __init__(self, settings: SixLowpan, agents: Mapping[Any, Any], kinds: Sequence[str], mtu: int) -> None:
@@ -228,13 +229,13 @@ class IPv6Stack:
     # --- payloads -----------------------------------------------------------------------------------------------------
 
     def encoded(self, kind: str, payload: Any) -> bytes | None:
-        """Return what a datagram carries of a payload; None if its kind has no port, or that is for bytes only."""
+        """Return a payload as a datagram's bytes; None if its kind has no port, or its port takes only bytes."""
         if kind not in self.ports or (kind in self._raw and type(payload) is not bytes):
             return None
         return payload if kind in self._raw else encode(payload)
 
     def decoded(self, kind: str, data: bytes) -> Any:
-        """Return the payload of which `encoded` returned the bytes."""
+        """Return the payload whose `encoded` gave the bytes."""
         return data if kind in self._raw else unpack_payload(data)
 
     # --- frames -------------------------------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ class IPv6Stack:
         """
         mac_source, mac_target = self._shorts[sender], BROADCAST if to is None else self._shorts[to]
         if is_stamped:
-            # The age of its event is known only as it leaves, too late for a checksum.
+            # The age of its event is known only when the frame leaves, too late for a checksum.
             data = _NOT_LOWPAN + self._encoder.encode(kind, mac_source - 1, round_number, payload, request, is_reply)
             if len(data) > self._mtu - _STAMP_BYTES:
                 raise WireError(f"{len(data)} bytes with an event must fit in a frame of {self._mtu}, its age included")
@@ -280,7 +281,7 @@ class IPv6Stack:
         return Frame(kind, sender, round_number, now, b"".join(parts), shared, request, is_reply, 0, None, carried)
 
     def _packet(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
-        """Return the packet of a message that has a place of its own; None if it has none."""
+        """Return the packet of a message whose protocol defines one; None otherwise."""
         if kind in self._packets:
             return self._packets[kind].write(kind, sender, to, payload)
         data = self.encoded(kind, payload)
@@ -292,7 +293,7 @@ class IPv6Stack:
     def read(
         self, parts: Iterator[bytes] | Sequence[bytes], mac_source: int, mac_target: int
     ) -> tuple[str, int, Any, int | None, bool]:
-        """Return kind, round, payload, request and is_reply of a message from what its frames carried.
+        """Return kind, round, payload, request and is_reply of a message from its frames' content.
 
         The bytes are those of `frame`.
 
@@ -327,7 +328,7 @@ def _fields(
 
 
 def _check_mac(name: Hashable, part: Any) -> None:
-    """Raise BadInput if a part is a MAC layer, or has one: its frames hold whole messages of others."""
+    """Raise BadInput if a part is a MAC layer, or has one, because its frames contain whole other messages."""
     for each in (part, getattr(part, "mac", None)):
         if hasattr(each, "post") and hasattr(each, "announce"):
             raise BadInput(

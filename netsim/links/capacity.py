@@ -1,7 +1,7 @@
-"""Capacities of nodes: what a node sends shares its uplink, and what is sent to it shares its downlink.
+"""Capacities of nodes: a node's outgoing frames share its uplink, its incoming ones its downlink.
 
 A frame on its way over a link is a *transfer*. While transfers overlap, each has a speed, which changes only when one
-begins or ends, so that all times are computed and none is stepped through. On one link transfers follow one another.
+begins or ends, so all times are computed without time steps. On one link transfers follow one another.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Capacity:
 
     @classmethod
     def of(cls, graph: "nx.Graph[Any]", uplink: Any, downlink: Any, sharing: str) -> "Capacity | None":
-        """Return the checked arguments of a network, None without a limit; raises BadInput if one cannot be used."""
+        """Return a network's checked capacities, None without a limit; raises BadInput if one is invalid."""
         check.one_of("sharing", sharing, _FILL)
         if uplink is None and downlink is None:
             if sharing != "fair":
@@ -87,7 +87,7 @@ class Transfer:
     key: int
     kind: int
     leave: "Callable[[Transfer, list[float]], None]"
-    # The times (s) at which its speed changed, and how many bits had left by then.
+    # The times (s) at which its speed changed, and the bits sent by then.
     _times: list[float] = field(default_factory=list)
     _sent: list[float] = field(default_factory=list)
 
@@ -98,18 +98,18 @@ class Transfer:
 
     @property
     def has_begun(self) -> bool:
-        """Whether its first bit has left."""
+        """Whether its first bit was sent."""
         return bool(self._times)
 
     def note(self, time: float, left: float) -> None:
-        """Note that ``left`` bits are left at a time (s) at which the speed changes."""
+        """Record that ``left`` bits remain at a time (s) at which the speed changes."""
         if left == self.bits:
             self.start = time
         self._times.append(time)
         self._sent.append(self.bits - left)
 
     def ends(self, time: float) -> list[float]:
-        """Return when the last bit of each fragment left (s), given when that of the whole frame did."""
+        """Return when each fragment's last bit left (s), given the time of the whole frame's last bit."""
         ends = []
         times, sent = [*self._times, time], [*self._sent, self.bits]
         for bits in itertools.accumulate(self.fragments[:-1]):
@@ -148,17 +148,17 @@ class Fluid:
         self._most = np.array([math.inf if link.rate is None else link.rate for link in settings], dtype=np.float64)
         self.limited = np.isfinite(self._limits[self._ends]).any(axis=0)
         self._queues: dict[int, deque[Transfer]] = {}
-        # Of the first transfer on each link: whether it moves, when it was offered, the number of its transmission, its
-        # speed since a time, the bits left at that time, and the time of its next event.
+        # For the first transfer on each link: whether it moves, when it was offered, the number of its transmission,
+        # the start of its present speed, that speed, the bits left then, and the time of its next event.
         self._moves = np.zeros(links, dtype=bool)
         self._offered, self._number = np.zeros(links), np.zeros(links)
         self._speed, self._since, self._left = np.zeros(links), np.zeros(links), np.zeros(links)
         self._next = np.full(links, math.inf)
-        # Whether a transfer began or ended at the time ``_now`` (s), so that speeds must be computed anew.
+        # Whether a transfer began or ended at the time ``_now`` (s), so that speeds must be recomputed.
         self._stale, self._now = False, 0.0
 
     def held(self, link: int, until: float) -> Iterator[Transfer]:
-        """Yield the transfers on a link that do not end by a time (s), for which speeds stay as they are now."""
+        """Yield the transfers on a link that do not end by a time (s), if speeds stay constant."""
         first = 1 if self._moves[link] and self._next[link] <= until else 0
         return itertools.islice(self._queues.get(link, ()), first, None)
 
@@ -167,7 +167,7 @@ class Fluid:
         return itertools.chain(*self._queues.values())
 
     def offer(self, transfer: Transfer) -> None:
-        """Add a transfer, at the time at which it was offered; first call `advance` to that time."""
+        """Add a transfer at its time of offering; first call `advance` to that time."""
         queue = self._queues.setdefault(transfer.link, deque())
         queue.append(transfer)
         if len(queue) == 1:
@@ -217,7 +217,7 @@ class Fluid:
         self._stale, self._now = True, now
 
     def _share(self) -> None:
-        """Compute all speeds from the time of the last change on; one that stays the same leaves no rounding error."""
+        """Recompute all speeds from the time of the last change on; unchanged ones gain no rounding error."""
         now, live = self._now, np.flatnonzero(self._moves)
         speed = self._fill(
             self._ends[:, live], self._limits, self._most[live], (self._number[live], self._offered[live])
@@ -226,7 +226,7 @@ class Fluid:
         links, speed = live[changed], speed[changed]
         left = np.maximum(self._left[links] - self._speed[links] * (now - self._since[links]), 0.0)
         self._left[links], self._speed[links], self._since[links] = left, speed, now
-        # A transfer that others leave nothing waits until they end.
+        # A transfer for which no capacity is left waits until others end.
         self._next[links] = np.where(speed > 0, now + left / np.where(speed > 0, speed, 1.0), math.inf)
         for link, bits in zip(links.tolist(), left.tolist(), strict=True):
             self._queues[link][0].note(now, bits)
@@ -234,10 +234,10 @@ class Fluid:
 
 
 def fair(ends: Indices, limits: Vector, most: Vector, order: tuple[Vector, Vector]) -> Vector:
-    """Return max-min fair speeds, by progressive filling: none can be higher without lowering one that is no higher.
+    """Return max-min fair speeds by progressive filling: raising one would lower another that is not higher.
 
-    A capacity is full if no transfer at it is held back elsewhere; its transfers then have equal shares of it. All
-    capacities that are full and all transfers at their links' rates are settled at a time, then the rest.
+    A capacity is full if none of its transfers is limited elsewhere; its transfers then get equal shares. Each step
+    fixes all transfers at full capacities and all at their links' rates.
     """
     speed, left, rest = np.empty(len(most)), limits.copy(), np.arange(len(most))
     while len(rest):
@@ -260,7 +260,7 @@ def fair(ends: Indices, limits: Vector, most: Vector, order: tuple[Vector, Vecto
 
 
 def in_order(ends: Indices, limits: Vector, most: Vector, order: tuple[Vector, Vector]) -> Vector:
-    """Return the speeds if each transfer, in the order of offering, takes all that earlier ones leave."""
+    """Return the speeds if each transfer, in the order of offering, takes all capacity left by earlier ones."""
     speed, left = np.empty(len(most)), limits.tolist()
     pairs, rates = ends.T.tolist(), most.tolist()
     for place in np.lexsort(order).tolist():

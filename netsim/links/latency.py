@@ -153,10 +153,11 @@ class Empirical(_Random):
 
 @dataclass(frozen=True)
 class Correlated(_Random):
-    """Delays of ``model``, by numbers of which each depends on that of the frame before on the same link.
+    """Delays of ``model`` from correlated numbers: each depends on the number of the link's previous frame.
 
     The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation`` and x_0 = u_0, and the delay is
-    the model's inverse distribution function at x_n. That is how netem draws; see `correlated` for what it changes.
+    the model's inverse distribution function at x_n. netem draws delays in the same way; `correlated` describes the
+    effect.
     """
 
     model: Latency
@@ -168,11 +169,11 @@ class Correlated(_Random):
         return float(self.model.delays(np.zeros((1, 1)), 0)[0, 0])
 
     def on_links(self, u: NDArray[np.float64]) -> "_CorrelatedOnLinks":
-        """Return the model for links whose first numbers are ``u``, shape (links,)."""
+        """Return the model for links with first numbers ``u``, shape (links,)."""
         return _CorrelatedOnLinks(self, u)
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the delays of the first frames of links whose numbers are ``u``."""
+        """Return the delays of the first frames of links with numbers ``u``."""
         return self.on_links(u[0]).delays(u, first)
 
 
@@ -186,7 +187,7 @@ class _CorrelatedOnLinks(_Random):
         """Return the delays of the next frames, shape (frames, links)."""
         kept, mixed = self._settings.correlation, np.empty_like(u)
         for row, fresh in enumerate(u):
-            # Rounded up to 1 a number would have no delay.
+            # A number rounded up to 1 would have an infinite delay.
             self._last = mixed[row] = np.minimum((1.0 - kept) * fresh + kept * self._last, 1.0 - 2.0**-53)
         return self._settings.model.delays(mixed, first)
 
@@ -295,7 +296,7 @@ def empirical(table: str | Path | ArrayLike, mean: float = 0.0, jitter: float = 
     Raises
     ------
     BadInput
-        If there is no value, one is not finite or, in a file, no whole number of 16 bits, or a delay would be negative.
+        If there are no values, a value is not finite (in a file: not a 16-bit integer), or a delay would be negative.
     """
     mean, jitter = check.finite("mean", mean, low=0), check.finite("jitter", jitter, low=0)
     values = _read_distribution(Path(table)) if isinstance(table, str | Path) else check.vector("table", table)
@@ -335,16 +336,16 @@ def _read_distribution(path: Path) -> Delays:
 
 
 def correlated(model: Latency, correlation: float) -> Latency:
-    """Draw delays of a model that depend on the delay before on the same link, as netem's ``delay … CORRELATION`` does.
+    """Draw delays that depend on the previous delay of the same link, as netem's ``delay … CORRELATION`` does.
 
-    Beware: the correlation changes the delays' distribution. The numbers from which they are drawn crowd around ½, with
-    (1 − ρ)/(1 + ρ) of the variance of uniform ones, so long and short delays become rare. The deviation of `uniform`
-    delays is multiplied by √((1 − ρ)/(1 + ρ)), for 25 % 0.77, and their mean stays; of a skewed model the mean changes,
-    too. The correlation of `uniform` delays is ρ.
+    The correlation changes the delays' distribution. The numbers from which they are drawn crowd around ½, with (1 −
+    ρ)/(1 + ρ) of the variance of uniform ones, so long and short delays become rare. The deviation of `uniform` delays
+    is multiplied by √((1 − ρ)/(1 + ρ)), 0.77 for 25 %, and their mean stays; in a skewed model the mean changes, too.
+    The correlation of `uniform` delays is ρ.
 
     Linux draws the same numbers but then takes their remainder modulo the length of the table, or modulo twice the
-    jitter in nanoseconds. That undoes the change, and with it the correlation: for a table, and for a jitter of
-    milliseconds, nothing of it is left. Here the model's inverse distribution function keeps it.
+    jitter in nanoseconds. This removes the change of distribution, and also the correlation: for a table, and for a
+    jitter of milliseconds, none is left. Here the model's inverse distribution function keeps it.
 
     Parameters
     ----------

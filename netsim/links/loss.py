@@ -131,7 +131,7 @@ class GilbertElliott:
         return self.bad == 1.0 and self.good == 0.0
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides which of one link's frames are lost, with a chain of its own."""
+        """Return a function that decides which of one link's frames are lost, with its own chain."""
         if self.slot is not None:
             return _SlottedLosses(self, self.slot, u)
         is_bad, is_certain = u < self.share_bad, self.is_certain
@@ -206,13 +206,13 @@ class _SlottedLosses(Clocked):
         return state ^ (between % 2 == 1 and self._to_bad > self._stay_bad)
 
 
-# The states of `FourStates`: in a gap the frames arrive but for single ones, in a burst they are lost but for some.
+# The states of `FourStates`: single losses in a gap between bursts, single arrivals within a burst.
 _GAP, _SINGLE, _BURST, _WITHIN = 1, 4, 3, 2
 
 
 @dataclass(frozen=True)
 class FourStates:
-    """A chain of four states, which takes a step with each frame: those that lead to states 3 and 4 are losses.
+    """A chain of four states with a step for each frame: frames that lead to states 3 and 4 are lost.
 
     Frames arrive in state 1, a gap between bursts, and in state 2, within a burst. They are lost in state 3, in a
     burst, and in state 4, singly. The probability of a step from state i to j is ``pij``; state 4 leads back to 1. A
@@ -230,7 +230,7 @@ class FourStates:
     @cached_property
     def shares(self) -> tuple[float, float, float, float]:
         """The shares of steps that lead to the states 1 to 4."""
-        # In the long run as many steps lead from 1 to 3 as back, from 3 to 2 as back, and from 1 to 4 as back.
+        # In the long run equally many steps lead from 1 to 3 as back, from 3 to 2 as back, and from 1 to 4 as back.
         gap = 1.0
         burst = gap * self.p13 / self.p31 if self.p13 else 0.0
         within = burst * self.p32 / self.p23 if burst * self.p32 else 0.0
@@ -244,7 +244,7 @@ class FourStates:
         return self.shares[2] + self.shares[3]
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides which of one link's frames are lost, with a chain of its own."""
+        """Return a function that decides which of one link's frames are lost, with its own chain."""
         state = 1 + min(bisect.bisect_right(list(itertools.accumulate(self.shares)), u), 3)
         steps = {
             _GAP: (self.p14, _SINGLE, self.p14 + self.p13, _BURST, _GAP),
@@ -264,11 +264,11 @@ class FourStates:
 
 @dataclass(frozen=True)
 class Correlated:
-    """A frame is lost if a number that depends on that of the frame before is below ``probability``.
+    """A frame is lost if its number, which depends on the previous frame's, is below ``probability``.
 
-    The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation``, and x_{−1} uniform on [0, 1).
-    That is how netem draws. The x_n are correlated, but not uniform: they crowd around ½, with the variance
-    (1 − ρ)/(1 + ρ)/12. So a share p of losses below ½ comes out as less, for small p as far less.
+    The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation``, and x_{−1} uniform on [0, 1), as
+    in netem. The x_n are correlated, but not uniform: they crowd around ½, with the variance (1 − ρ)/(1 + ρ)/12. So a
+    probability p below ½ loses a smaller share than p, for small p a far smaller one.
     """
 
     probability: float
@@ -287,11 +287,11 @@ class Correlated:
         part = 1.0 - self.correlation
         while len(numbers) and part * numbers[-1] > _NEARLY_ZERO:
             products *= np.sinc(numbers * part)
-            # All later factors are at most 1, and what is left of a small product does not matter.
+            # All later factors are at most 1, and small products are negligible.
             kept = np.flatnonzero(np.abs(products) > _NEGLIGIBLE)
             numbers, products = numbers[kept], products[kept]
             part *= self.correlation
-        # ln sinc(x) = −(πx)²/6 − (πx)⁴/180 − …, summed over the other factors, whose parts are a geometric series.
+        # ln sinc(x) = −(πx)²/6 − (πx)⁴/180 − …, summed over the remaining factors as geometric series.
         square = (np.pi * numbers * part) ** 2
         rest = square / (1 - self.correlation**2) / 6 + square**2 / (1 - self.correlation**4) / 180
         waves = np.sin(2 * np.pi * numbers * (self.probability - 0.5)) / (np.pi * numbers)
@@ -309,8 +309,8 @@ class Correlated:
         return lost
 
 
-# Of the Fourier series of `Correlated.mean`: the number of terms, the products that are left out, and the argument of
-# a characteristic function from which two terms of its logarithm do.
+# The Fourier series of `Correlated.mean`: number of terms, size of negligible products, and the largest argument at
+# which two terms of the characteristic function's logarithm suffice.
 _MOST_TERMS, _NEGLIGIBLE, _NEARLY_ZERO = 1 << 16, 1e-18, 0.02
 
 
@@ -443,7 +443,8 @@ def gemodel(
     good : float
         Probability of a loss in the good state, which netem calls 1−k.
     slot : float, optional
-        Seconds after which the chain takes a step, as in `gilbert_elliott`; default: with each frame or fragment.
+        Seconds from one step of the chain to the next, as in `gilbert_elliott`; default: a step with each frame or
+        fragment.
 
     Raises
     ------
@@ -459,7 +460,7 @@ def gemodel(
 
 
 def states(p13: float, p31: float | None = None, p32: float = 0.0, p23: float = 1.0, p14: float = 0.0) -> Loss:
-    """Lose frames in bursts with gaps, and single ones between, as netem's ``loss state P13 P31 P32 P23 P14`` does.
+    """Lose frames in bursts with gaps, and single frames, as netem's ``loss state P13 P31 P32 P23 P14`` does.
 
     Parameters
     ----------
@@ -494,14 +495,14 @@ def states(p13: float, p31: float | None = None, p32: float = 0.0, p23: float = 
 def correlated(probability: float, correlation: float) -> Loss:
     """Lose frames as netem's ``loss random PROBABILITY CORRELATION`` does: **not** with this probability.
 
-    The correlation changes the mean: at 10 %, a correlation of 25 % loses 1.75 % of the frames, 50 % loses 0.11 %
-    and 75 % one frame in two million; the ``mean`` of the model has the true share. To lose in bursts with a mean that
-    you state, use `gilbert_elliott`. This model is for repeating what netem did.
+    The correlation changes the mean: at 10 %, a correlation of 25 % loses 1.75 % of the frames, 50 % loses 0.11 % and
+    75 % one frame in two million; the model's ``mean`` is the true share. For bursts with a given mean, use
+    `gilbert_elliott`; this model exists to repeat netem's results.
 
     Parameters
     ----------
     probability : float
-        The probability as netem is told, in [0, 1].
+        The probability given to netem, in [0, 1].
     correlation : float
         How much of each frame's number is that of the frame before, in [0, 1).
     """

@@ -42,8 +42,8 @@ __all__ = [
 
 Pair = tuple[Any, Any]
 
-# Attributes of edges that give a link's settings, as `netsim.topology.read` keeps them. LinkSpeedRaw is the Topology
-# Zoo's, in bit/s; dist is TopoHub's, in km.
+# Edge attributes that give a link's settings, as kept by `netsim.topology.read`. LinkSpeedRaw is the Topology Zoo's, in
+# bit/s; dist is TopoHub's, in km.
 _RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
 _LONGEST_S = 10.0
 
@@ -152,23 +152,23 @@ def from_reception(
 def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> LinkedGraph:
     """Return the links that the edges of a graph describe; `netsim.topology.read` makes such a graph of a file.
 
-    An edge's ``latency`` is in seconds; an edge without one, but with ``dist`` in km, takes that at ``speed``. Its
-    ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be text. What an edge does
-    not say is as in ``link``.
+    An edge's ``latency`` is in seconds; an edge without ``latency`` but with ``dist`` in km gets the time over this
+    distance at ``speed``. Its ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be
+    text. Missing settings are those of ``link``.
 
     Parameters
     ----------
     graph : Graph
         The graph. An undirected edge becomes two links with equal settings.
     link : Link, optional
-        The settings of all links in what their edges do not say; default: an ideal link.
+        The settings that edges do not specify; default: those of an ideal link.
     speed : float
-        How far a signal goes in a second, in metres: 2e8 is some two thirds of the speed of light, as in fibre.
+        The speed of the signal in m/s: 2e8 is about two thirds of the speed of light, as in fibre.
 
     Raises
     ------
     BadInput
-        If an attribute cannot be such a setting.
+        If an attribute is not valid for its setting.
     """
     check.instance("graph", graph, nx.Graph, "a networkx graph")
     usual, metres = Link() if link is None else link, check.finite("speed", speed, above=0)
@@ -188,7 +188,7 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
 
 
 def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str, float]:
-    """Return the settings of a link that the attributes of an edge give."""
+    """Return the link settings in the attributes of an edge."""
     found: dict[str, float] = {}
     if "latency" in data:
         found["latency"] = check.finite(f"{where}: latency", _as_number(data["latency"]), low=0)
@@ -205,7 +205,7 @@ def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str,
 
 
 def _as_number(value: Any) -> Any:
-    """Return the number that a text is; anything else as it is, for the check that follows."""
+    """Return a text as a number; return anything else unchanged, for the check that follows."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -371,8 +371,8 @@ def synthetic_lab(
 ) -> LinkedGraph:
     """Return a network of motes that netsim made, not measured: 53 motes and 200 links at the defaults.
 
-    There are about as many links as in the Intel lab (`intel_lab`), and motes hear each other about as often; every
-    place and every number is made up, as `netsim.datasets.synthetic` says. The tables ship with netsim.
+    The number of links and the reception resemble those of the Intel lab (`intel_lab`), but all positions and numbers
+    are synthetic (`netsim.datasets.synthetic`). The tables are included in netsim.
 
     Parameters
     ----------

@@ -103,16 +103,16 @@ def opportunities(seconds: ArrayLike | str | Path, *, bits: int = 12_000) -> Rat
     Parameters
     ----------
     seconds : array or path
-        The times in seconds, none before the one ahead of it; or a file of Mahimahi's, which has on each line the
-        milliseconds of an opportunity as a whole number, and may be compressed (``.gz``).
+        The times in seconds, in ascending order; or a Mahimahi file, with the time of one opportunity on each line in
+        whole milliseconds, possibly compressed (``.gz``).
     bits : int
         The bits that may leave at each of the times.
 
     Raises
     ------
     BadInput
-        If there is no time, a time is negative or before the one ahead of it, the last is 0, or a line of the file is
-        no whole number; the message names the line.
+        If there are no times, a time is negative or out of order, the last is 0, or a line of the file is not a whole
+        number; the message names the line.
     """
     times = _read(Path(seconds)) if isinstance(seconds, str | Path) else check.vector("seconds", seconds)
     if not len(times) or times[0] < 0 or times[-1] <= 0 or (np.diff(times) < 0).any():

@@ -38,7 +38,7 @@ class Reliability:
     window : int
         "nack": number of recent frames that a sender keeps for requests.
     every : int
-        "keyframe": rounds from one whole state to the next.
+        For "keyframe": rounds from one whole state to the next.
 
     Raises
     ------

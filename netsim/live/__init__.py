@@ -1,4 +1,4 @@
-"""A run shown in the browser while it goes on."""
+"""Show a run in the browser while it is in progress."""
 
 import lazy_loader
 

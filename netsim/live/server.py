@@ -1,7 +1,7 @@
-"""The pages of all runs of a program, one after the other, served to this machine only.
+"""Serve the pages of a program's successive runs to this machine only.
 
-The server listens on the loopback. Its address holds a token that cannot be guessed, and a request must name the
-loopback as its host: so no page of another site reaches it by a name of its own.
+The server listens on the loopback. Its address contains an unguessable token, and a request must name the loopback as
+its host, so that no page of another site can reach the server under another name.
 """
 
 import json
@@ -30,10 +30,10 @@ from netsim.util import check
 
 __all__ = ["Answer", "Loopback", "ViewServer", "live_view"]
 
-# Real seconds without a request after which no page is taken to be open; a hidden page asks once a minute.
+# Real seconds without a request after which no page is considered open; a hidden page asks once a minute.
 _PAGE_TIMEOUT = 90.0
 
-# Real seconds within which an open page asks.
+# Real seconds within which an open page sends a request.
 _ABRUPT = 2.0
 
 _WAITING = (
@@ -63,7 +63,7 @@ def live_view(
     most: int = MOST,
     browser: bool = True,
 ) -> "Iterator[ViewServer]":
-    """Show the runs of a network in the browser while they go on; nothing in them changes.
+    """Show the runs of a network in the browser while they are in progress, without changing them.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def live_view(
 
     Notes
     -----
-    The block's end waits until the page has all of it, but not for ever: 90 s without a question, or a Ctrl-C, end it.
+    The block's end waits until the page has the whole run; 90 s without a request, or a Ctrl-C, end the wait.
     """
     check.instance("network", network, Network, "a netsim.Network")
     with ViewServer(pace=pace, most=most, browser=browser) as server:
@@ -104,10 +104,11 @@ def live_view(
 
 
 class ViewServer(AbstractContextManager["ViewServer"]):
-    """Serves the views of runs at ``address``, in threads that do not keep the program from ending.
+    """Serves the views of runs at ``address``, in threads that do not keep the program alive.
 
-    As a context: at its end it serves until the pages have all of every run, or after an error for a moment. The
-    arguments are those of `live_view`, and ``report`` is called with lines for the user; raises what that raises.
+    As a context it serves, at the end, until the pages have every run completely, or after an error for a moment. The
+    arguments are those of `live_view`; ``report`` is called with lines for the user. Errors of ``report`` are passed
+    on.
     """
 
     def __init__(
@@ -144,12 +145,12 @@ class ViewServer(AbstractContextManager["ViewServer"]):
             self._http.close()
 
     def viewer(self, about: About, length: float | None = None) -> Viewer:
-        """Return a viewer for `Network.show_to`; its runs last ``length`` simulated seconds, where that is known."""
+        """Return a viewer for `Network.show_to`; its runs last ``length`` simulated seconds, if known."""
         return partial(self._add, about, length)
 
     def _add(self, about: About, length: float | None, run: Run, scene: RunMetadata) -> RunView:
         """Return the view of a run that begins."""
-        # All runs before it together keep no more frames than one.
+        # All earlier runs together keep at most as many frames as one run.
         room = self._most
         for view in reversed(self._views):
             view.forget(view.held - room)
@@ -158,17 +159,17 @@ class ViewServer(AbstractContextManager["ViewServer"]):
         return self._views[-1]
 
     def _wait(self) -> None:
-        """Serve until pages have all of every run, or until none has asked for long."""
+        """Serve until pages have every run completely, or none has sent a request for long."""
         self._asked = time.monotonic()
         if not self._is_fetched():
             self._report("the page is served until it has all of it; Ctrl-C ends that")
         while not self._is_fetched() and time.monotonic() - self._asked < _PAGE_TIMEOUT:
             time.sleep(0.05)
-        # An open page asks once more, and learns that there is nothing more to ask.
+        # An open page sends one more request, and gets the answer that the run is over.
         self._serve_until(lambda: self._answered_over)
 
     def _serve_until(self, is_done: Callable[[], bool]) -> None:
-        """Serve an open page for a moment at most, until something is done."""
+        """Serve an open page until a condition holds, but only for a moment."""
         last = time.monotonic()
         while not is_done() and last - self._asked < _ABRUPT and time.monotonic() - last < _ABRUPT:
             time.sleep(0.05)
@@ -177,7 +178,7 @@ class ViewServer(AbstractContextManager["ViewServer"]):
         return all(view.fetched for view in self._views)
 
     def _answer(self, rest: str) -> Answer | None:
-        """Return the answer to what stands behind the token in an address, as ``1/more?since=…``; None: nothing."""
+        """Return the answer to an address after its token, such as ``1/more?since=…``; None: no such page."""
         self._asked = time.monotonic()
         views = list(self._views)
         if not rest:
@@ -197,16 +198,16 @@ class ViewServer(AbstractContextManager["ViewServer"]):
 
 
 class Loopback(ThreadingHTTPServer):
-    """Serves this machine only, below an address with a token, in threads of its own until it is closed.
+    """Serves this machine only, below an address with a token, in separate threads until it is closed.
 
     Parameters
     ----------
     name : str
-        What messages call it.
+        The name in messages.
     answer : callable
-        Returns the answer to what stands behind the token in the address of a GET; None: nothing is there.
+        Returns the reply to a GET, given the address after the token; None: not found.
     act : callable, optional
-        Returns the answer to a POST of a JSON value by a page of its own. Others are refused.
+        Returns the reply to a POST of a JSON value from the server's own pages; other POSTs are rejected.
 
     Attributes
     ----------
@@ -220,7 +221,7 @@ class Loopback(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    # The end does not wait for threads that wait for a browser.
+    # Closing must not wait for threads that wait for a browser.
     block_on_close = False
 
     def __init__(
@@ -247,7 +248,7 @@ class Loopback(ThreadingHTTPServer):
         self._thread.join()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a browser that has gone does not concern the run."""
+        """Print nothing: a closed browser does not matter to the run."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -262,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(self.server.answer(rest))
 
     def do_POST(self) -> None:
-        # What is not read would be taken for the next request.
+        # An unread body would be parsed as the next request.
         self.close_connection = True
         size = self.headers.get("Content-Length", "")
         if self.server.act is None:
@@ -282,7 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(self.server.act(rest, asked))
 
     def _behind_token(self) -> str | None:
-        """Return what stands behind the token in the address; None: it was refused, for its host or token."""
+        """Return the address after the token; None if the request was refused, for its host or token."""
         token, slash, rest = self.path.removeprefix("/").partition("/")
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "not the name of this machine's loopback")
@@ -308,7 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def end_headers(self) -> None:
-        """Send what each answer has, a refusal too."""
+        """Send the headers common to all answers, including refusals."""
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         super().end_headers()

@@ -1,4 +1,4 @@
-"""One run that is shown while it goes on: its frames, rows and agents' states, read from the run step by step."""
+"""The live view of one run: its frames, rows and agents' states, read from the run step by step."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ Records = Mapping[str, NDArray[np.void]]
 
 
 class RunView:
-    """A run that is shown (`netsim.engine.observers.Shown`): the run's thread writes it, the server's threads read it.
+    """A run shown live (`netsim.engine.observers.Shown`): the run's thread writes it, server threads read it.
 
-    It keeps the newest ``most`` frames. ``pace`` and ``length`` are simulated seconds: what its page shows in a second,
-    and how long the run will last; None where that is not known.
+    It keeps the newest ``most`` frames. ``pace`` is the simulated seconds that the page shows in a second; ``length``
+    is the run's simulated duration, or None if unknown.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RunView:
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
     def look(self, scene: RunMetadata) -> None:
-        """Read what happened since the last look."""
+        """Read the events since the last look."""
         self._look(scene, running=True, why="")
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
@@ -89,13 +89,13 @@ class RunView:
                     self.held += many
             self.forget(self.held - self._most)
         except Exception as error:
-            # A run must not fail because it cannot be shown.
+            # A run must not fail because its view fails.
             why = f"it cannot be shown any further: {type(error).__name__}: {one_line(error)}"
             with self._lock:
                 self._snapshot = self._snapshot | {"running": False, "why": why}
 
     def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
-        """Return what is known of the run at a look, apart from its frames, rows and states."""
+        """Return the metadata of the run at a look, without its frames, rows and states."""
         ledger = self._run.ledger
         kinds = render.texts(named_kinds(ledger.tally.kinds, scene.draw))
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
@@ -121,7 +121,7 @@ class RunView:
                 if size <= many:
                     del self._parts[0]
                 else:
-                    # The rest keeps the part's number: a page that has the part has the rest, too.
+                    # The remaining columns keep the part's number, because a page that has the part has them already.
                     self._parts[0] = serial, {name: column[many:] for name, column in part.items()}
                 self.held -= min(size, many)
                 many -= size
@@ -130,7 +130,7 @@ class RunView:
 
     @cached_property
     def page(self) -> str:
-        """The page, without frames: it asks for them."""
+        """The page, without frames, which it requests later."""
         log = self._run.ledger.excerpt({}, self._scene)
         meta = render.describe(log, frames_of(log), self.about)
         meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
@@ -140,7 +140,7 @@ class RunView:
         return html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
 
     def news(self, since: Sequence[int]) -> dict[str, Any]:
-        """Return what is new to a page, as JSON has it; ``since`` is that of the answer before, or five zeros."""
+        """Return the data new to a page, as JSON; ``since`` is from the last answer, or five zeros."""
         serial, stride, count, edition, shown = since
         with self._lock:
             snapshot, under_way, rows, changes = self._snapshot, self._under_way, self._rows, self._changes
@@ -163,7 +163,7 @@ class RunView:
         }  # fmt: skip
 
     def _film(self, snapshot: Mapping[str, Any], kept: Columns, states: Mapping[str, Any], draw: Any) -> dict[str, Any]:
-        """Return the film of what is known so far."""
+        """Return the film of all data so far."""
         known = snapshot["known"]
         kept |= {name: np.minimum(kept[name], known) for name in ("depart", "end")}
         meta = {
@@ -187,9 +187,9 @@ def _together(parts: Sequence[Columns]) -> Columns:
 
 
 class PendingFrames:
-    """The frames that were sent and have not ended: only these are kept, so a look costs what happened since the last.
+    """The frames in flight: only these are kept, so a look costs as much as the events since the last.
 
-    ``forget``: the records that are read are needed for nothing else, and the ledger drops them.
+    ``forget``: the ledger drops the records once read, because nothing else needs them.
     """
 
     def __init__(self, ledger: Ledger, forget: bool) -> None:
@@ -200,9 +200,10 @@ class PendingFrames:
         self._labels_seen = 0
 
     def look(self, scene: RunMetadata, over: bool) -> tuple[Columns, Columns]:
-        """Return the frames that have ended since the last look, and those under way at ``scene.ended_at``.
+        """Return the frames that have ended since the last look, and those in flight at ``scene.ended_at``.
 
-        Once the run is ``over``, all have ended. Under way ``end`` is infinite, and ``depart`` where it is not known.
+        Once the run is ``over``, all have ended. For frames in flight ``end`` is infinite, and so is ``depart`` where
+        unknown.
         """
         ledger = self._ledger
         news = ledger.tally.news(self._forget) | {"labels": self._new_labels()}
@@ -230,7 +231,7 @@ class PendingFrames:
 
     def _frames(self, scene: RunMetadata, records: Records) -> tuple[Columns, int]:
         """Return the frames of some records, and the number of the cause "in_flight"."""
-        # A reader's memory grows with an agent's largest number, so those that occur here are numbered anew, from 0.
+        # A reader's memory grows with the largest number of an agent, so the numbers here are replaced by 0, 1, ….
         by_key = {name: self._message(records[name]["key"]) for name in ("exits", "left", "in_flight")}
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         original = self._join(self._senders(records["left"]["key"]), records["left"]["number"])
@@ -260,7 +261,7 @@ class PendingFrames:
         """Keep the records of the frames under way."""
         keys = records["in_flight"]["key"]
         left = records["left"][np.isin(records["left"]["key"], keys)]
-        # A second copy has a number of its own, and stands for another message.
+        # A duplicate has a separate number, which is replaced by that of its original message.
         original = self._join(self._senders(left["key"]), left["number"])
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         pending = np.isin(sent, np.concatenate([self._message(keys), original]))
@@ -274,7 +275,7 @@ class PendingFrames:
         return senders
 
     def _join(self, senders: Ints, numbers: Ints) -> Ints:
-        """Return one number for a sender and the number of its transmission."""
+        """Return one number that combines a sender and the number of its transmission."""
         return (senders.astype(np.int64) << self._ledger.tally.shift) | numbers
 
     def _message(self, keys: Ints) -> Ints:
@@ -285,7 +286,7 @@ class PendingFrames:
 
 
 class ShownRows:
-    """The rows of a run that its page shows: all of few; of many one in every ``stride``, a power of two."""
+    """The rows of a run that its page shows: all if few, else one in every ``stride``, a power of two."""
 
     def __init__(self) -> None:
         self.stride = 1
@@ -303,12 +304,12 @@ class ShownRows:
             self.stride *= 2
         found = render.curves_of(run.rounds_of(slice(0, run.rows, self.stride)))
         self.times, none = np.array(found["x"], dtype=np.float64), [None] * len(found["x"])
-        # A page knows curves by their places, so new ones come behind those that were there.
+        # A page identifies curves by index, so new ones are appended.
         names = [*self.curves, *found["columns"]]
         self.curves = {name: np.array(found["columns"].get(name, none), dtype=np.float64) for name in names}
 
     def columns(self, first: int) -> Columns:
-        """Return the columns of a page's curves from a row on, by the names that the page has for them."""
+        """Return the columns of a page's curves from a row on, by the page's names."""
         found = {"curves x": self.times[first:]}
         return found | {f"curve {index}": column[first:] for index, column in enumerate(self.curves.values())}
 
@@ -319,10 +320,10 @@ class ShownRows:
 
 
 class ShownChanges:
-    """The changes of agents' states that a page shows: all of few; of many fewer and fewer, the older they are.
+    """The state changes that a page shows: all if few, else fewer and fewer the older they are.
 
-    ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were left out, or a
-    state of numbers became one of words; ``words`` has the words of those states, ``declared`` how states are drawn.
+    ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were dropped, or a
+    numeric state became textual; ``words`` holds the texts of textual states, ``declared`` their drawings.
     """
 
     def __init__(self, agents: int, states: int) -> None:
@@ -355,20 +356,20 @@ class ShownChanges:
         new = watch.changes(self._seen)
         self._seen += len(new[0])
         self._parts = [np.concatenate(pair) for pair in zip(self._parts, new, strict=True)]
-        # After a long pause there may be many times as many.
+        # After a long pause there may be many times the limit.
         while self.count > max(render.MOST_CHANGES, 4 * self._agents):
             some = render.few_changes(self._parts[1], self._agents, self.count // 2)
             self._parts = [part[some] for part in self._parts]
             self.edition, self._thinned = self.edition + 1, True
 
     def columns(self, first: int) -> Columns:
-        """Return the columns of a page's states from a change on, by the names that the page has for them."""
+        """Return the columns of a page's states, starting at a change, under the names used by the page."""
         *parts, values = (part[first:] for part in self._parts)
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}
 
     def states(self) -> dict[str, Any]:
-        """Return the changes, as a page has them (`netsim.replay.render.states_of`)."""
+        """Return the changes in the page's form (`netsim.replay.render.states_of`)."""
         parts = (part.tolist() for part in self._parts[:-1])
         values = dict(zip(self._columns, self._parts[-1].T.tolist(), strict=True))
         for name, words in self.words.items():

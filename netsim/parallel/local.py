@@ -174,7 +174,7 @@ def _main(
         try:
             pipe.send((what, content))
         except OSError:
-            # The pipe is closed, so the parent has ended, and nobody needs this worker's results.
+            # The pipe is closed, so the parent has ended, and no process needs this worker's results.
             os._exit(1)
 
     work(assignment, Mesh(worker, sockets), send, started)

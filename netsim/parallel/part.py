@@ -254,7 +254,7 @@ class Part:
         if settings.links:
             senders = senders_to(settings.graph, name)
             several = [settings.links.get((sender, name), settings.link) for sender in senders]
-        # Neighbours often share a link, whose least latency may cost a look at a whole trace.
+        # Neighbours often share a link, and finding its least latency may require reading a whole trace.
         links = {id(link): link for link in several}.values()
         return PartInbox(shared, limit, name, self, any(not each.least_latency for each in links))
 
@@ -305,9 +305,9 @@ class Part:
             raise self.refused(owner.name, BadInput, why)
 
     def expect(self, time: float) -> None:
-        """Let all workers exchange their frames before an action at a time (s), which may drop what is in flight.
+        """Make all workers exchange their frames before an action at a time (s) that may drop frames in flight.
 
-        Otherwise the frames of a worker whose agents have ended could come to one that is past the action.
+        Otherwise frames of a worker whose agents have ended could reach a worker that is already past the action.
         """
         heapq.heappush(self._actions, time)
 
@@ -326,7 +326,7 @@ class Part:
             raise BadInput(f"{what}: latency of {link!r} must be at least {bound:g} s: {why}")
 
     def may_hold(self, what: str) -> None:
-        """Refuse nothing: all workers hold and drop the frames that they have."""
+        """Refuse nothing: every worker holds and drops its own frames."""
 
     def refused(self, name: Hashable, kind: type[NetsimError], why: str) -> NetsimError:
         """Fail the run and return an agent's error: if it were only raised, the agent could catch it and go on."""
@@ -349,7 +349,7 @@ class Part:
             self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Note that this worker's agents have ended.
+        """Record that this worker's agents have ended.
 
         At the run's time limit, exchange reports until all workers agree to end.
         """

@@ -68,7 +68,7 @@ class Ending:
     error : bytes or None
         The pickled error, with its cause, that ended the worker's part of the run.
     is_lost : bool
-        Whether the error only says that another worker has gone.
+        Whether the error only reports the loss of another worker.
     has_stopped : bool
         Whether the worker ended early, on request.
     counts : dict or None

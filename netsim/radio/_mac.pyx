@@ -42,7 +42,7 @@ cdef int REFUSED = records.REFUSED
 
 
 cdef int STAMP_BITS = python_twin.STAMP_BITS
-# Of the sum in `netsim.radio.phy.oqpsk`, by k.
+# The binomial coefficients of the sum in `netsim.radio.phy.oqpsk`, by k.
 cdef double[17] BINOMIALS
 for each in reception._BINOMIALS:
     BINOMIALS[each[0]] = each[1]
@@ -680,7 +680,7 @@ cdef class PendingFrame:
 
 
 cdef double local(clock, double time) except? -1.0:
-    """Return what a node's own clock shows at a true time (s)."""
+    """Return the reading of a node's own clock at a true time (s)."""
     return time if clock is None else clock.local(time)
 
 
@@ -1692,7 +1692,7 @@ cdef class Mac:
         else:
             moment = began - pending.age if pending.moment == pending.moment else NAN
             if shared and not frame.stamped:
-                # Nobody else has the frame itself.
+                # No other object holds a reference to the frame.
                 frame.stamped, frame.first_bit, frame.moment = True, began, moment
             else:
                 frame = frame.heard(began, moment)

@@ -46,7 +46,7 @@ class Counts:
     access_s : float
         Time that frames waited for access to the channel: back-off, assessment and turnaround.
     silences : int
-        How often a frame, or the next try of one, had to wait for ``Radio.transmit_share``.
+        The number of transmissions and retransmissions that had to wait for ``Radio.transmit_share``.
     silence_s : float
         How long these waits were; a part of ``queueing_s``.
     """

@@ -74,7 +74,7 @@ class Energy:
         transmit power between two keys, the watts are interpolated linearly; a transmit power below the lowest key or
         above the highest key is refused. Default: ``transmit`` is drawn at every transmit power.
     transmit_bit, receive_bit : float
-        Joules per bit sent or heard, as in the first-order model.
+        Joules per bit sent or received, as in the first-order model.
     amplifier : float
         Each bit sent over d metres costs ``amplifier``·d^``exponent`` joules more. In a broadcast, d is the distance to
         the farthest neighbour. The nodes then need positions ``pos``.
@@ -753,7 +753,7 @@ class EnergyAccount:
         Raises
         ------
         BadInput
-            If ``Energy(states=...)`` has no such part or state.
+            If ``Energy(states=...)`` lacks the part or the state.
         """
         states = self._meter.energy.states
         if not states:

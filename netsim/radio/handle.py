@@ -185,9 +185,9 @@ class RadioHandle:
         raw_data: bool = False,
         label: str | None = None,
     ) -> Sent:
-        """Send a message, and return what became of it once it has left the air, or was given up.
+        """Send a message, and return its outcome once it has left the air, or was given up.
 
-        A message to one neighbour, where the medium acknowledges, has left the air once it was acknowledged, or after
+        On a medium with acknowledgements, a message to one neighbour has left the air when it is acknowledged, or after
         the last time-out. Messages of `broadcast`, `send` and `transmit` leave in the order in which they were sent.
 
         Parameters
@@ -233,9 +233,10 @@ class RadioHandle:
     async def carrier(self, seconds: float) -> None:
         """Emit a carrier for some time by the agent's own clock: power without a frame.
 
-        Others sense it, and it disturbs what they receive on this channel, but nobody locks on it. It costs the energy
-        of sending, at the present `power_dbm`, and has no access to wait for: it begins at once, or as the frame ends
-        that the radio sends. A frame that becomes due meanwhile waits for its end. The ledger has no trace of it.
+        Other nodes sense the carrier, and it disturbs their reception on this channel, but no receiver locks on it. It
+        costs the energy of sending, at the present `power_dbm`. It does not contend for the channel: it begins at once,
+        or when the radio's current frame ends. A frame that becomes due meanwhile waits for its end. The ledger does
+        not record it.
 
         Raises
         ------

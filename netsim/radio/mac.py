@@ -230,7 +230,7 @@ def _without_sender(frame: Frame) -> bytes:
 
 
 def local(clock: LocalClock | None, time: float) -> float:
-    """Return what a node's own clock shows at a true time (s)."""
+    """Return the reading of a node's own clock at a true time (s)."""
     return time if clock is None else clock.local(time)
 
 
@@ -273,7 +273,7 @@ class Mac:
         # The channel that the agent set last. The radio tunes to it when all frames that were queued at that time have
         # ended.
         self.channel = 0
-        # Whether each received frame tells its receiver the received power.
+        # Whether each received frame carries the received power.
         self._tells_power = phy is not None or self._radio.powers is not None
         # Whether the current frame waits until the agent switches the receiver on.
         self._waits = False
@@ -316,8 +316,8 @@ class Mac:
         self._queue: deque[PendingFrame] = deque()
         self._queued_bits = 0
         self._silent_until = 0.0
-        # The largest share of time for which the node sends (0: any), and until when (s) it is silent for that in each
-        # band of `Radio.transmit_bands`; −1 is that of all other channels.
+        # The largest share of time for which the node may send (0: any), and the end (s) of its silence in each band of
+        # `Radio.transmit_bands`; −1 stands for all other channels.
         self._share, self._bands, self._silence = self._radio.share_of(name), self._radio.band_of, dict[int, float]()
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
@@ -498,7 +498,7 @@ class Mac:
 
     @property
     def _band(self) -> int:
-        """The number of the band of the radio's channel; −1 for channels in none."""
+        """The number of the band that contains the radio's channel; −1 if none does."""
         return self._bands.get(self.receiver.channel, -1)
 
     def _refuse(self, now: float) -> None:
@@ -689,7 +689,7 @@ class Mac:
         self.receiver.send(now, end)
         width, paths, power = time_tolerance(now), self.ack_paths if is_ack else self.paths, 0.0
         chances = self._ack_chances if is_ack else self._chances
-        # A key that all copies of one fragment have, where the powers of copies may add up.
+        # A key shared by all copies of one fragment, if the powers of copies may add up.
         adds_up = self._phy is not None and self._phy.concurrent_s and not is_ack
         content = (_without_sender(pending.frame), pending.index) if adds_up else None
         arrivals: dict[float, list[Signal]] = {}

@@ -33,7 +33,7 @@ _THERMAL = -174.0
 _MOST_DBM, _MOST_DB = 200.0, 200.0
 # The largest ratio (dB) of two powers within ±_MOST_DBM.
 _MOST_GAIN = 2 * _MOST_DBM
-# Levels of SINR (dB) between which the least one for a reception lies, and the dB within which it is found.
+# Levels of SINR (dB) that bracket the least one for a reception, and the precision (dB) of the search.
 _LOWEST, _HIGHEST, _PRECISION = -100.0, 100.0, 1e-6
 # The coefficients (−1)^k C(16, k) of the sum in `oqpsk`, for k = 2 … 16.
 _BINOMIALS = [(k, (-1.0) ** k * math.comb(16, k)) for k in range(2, 17)]
@@ -264,7 +264,7 @@ class Phy:
         return math.log1p(-rate) if rate < 1.0 else -math.inf
 
     def receives_from(self, least: float, bits: int) -> float:
-        """Return the least power (dBm) from which frames of so many bits are received with probability ``least``."""
+        """Return the least power (dBm) at which frames of ``bits`` bits are received with probability ``least``."""
         low, high = _LOWEST, _HIGHEST
         if self.success(high, bits) < least:
             raise check.refuse("least", least, "one that a frame without interference reaches")

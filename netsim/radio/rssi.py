@@ -1,4 +1,4 @@
-"""A radio network from the received powers that were measured on its links."""
+"""A radio network from measured received powers of links."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from netsim.util import check
 
 __all__ = ["RadioGraph", "from_rssi"]
 
-_BITS = 8 * 50  # The frame by which it is decided who are neighbours, as of `netsim.Deployment`.
+_BITS = 8 * 50  # The size of the frame that decides who are neighbours, as in `netsim.Deployment`.
 
 
 class RadioGraph(NamedTuple):
@@ -31,11 +31,11 @@ class RadioGraph(NamedTuple):
 def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: float = 0.1) -> RadioGraph:
     """Return the radio network that a csv file of received powers describes.
 
-    The columns are ``sender, receiver, rssi`` (dBm), or as other programs call them (src, dst; tx, rx; mean_rssi,
-    rssi_dbm), with any others; of several rows of a link, as for channels or times, the mean is taken. A direction
-    without a row is never heard. Two nodes are neighbours if one receives a frame of 50 bytes of the other with
-    probability ``least`` or more when nobody else sends; all others that were measured disturb. An RSSI is the power of
-    frames that were received, so that the mean of a poor link is too high.
+    The columns are ``sender, receiver, rssi`` (dBm), or the names of other programs (src, dst; tx, rx; mean_rssi,
+    rssi_dbm), and others are ignored. Several rows of a link, as for channels or times, are averaged. A direction
+    without a row is never heard. Two nodes are neighbours if one receives a frame of 50 bytes from the other with
+    probability ``least`` or more without interference; other measured pairs only interfere. An RSSI is the power of
+    received frames, so the mean of a poor link is too high.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: 
     Raises
     ------
     BadInput
-        If the file has no such columns, a power is no number from −200 to 50, or no two nodes are neighbours.
+        If the file lacks these columns, a power is not a number from −200 to 50, or no two nodes are neighbours.
     """
     check.instance("preset", preset, presets.Preset, "a Preset, as netsim.presets.ieee802154()", optional=True)
     given = presets.ieee802154() if preset is None else preset

@@ -1,4 +1,4 @@
-"""Links as they were recorded: the signal strength or the reception rate of each link over time, from a csv file."""
+"""Recorded links: the signal strength or reception rate of each link over time, from a csv file."""
 
 from bisect import bisect_right
 from collections.abc import Hashable, Mapping
@@ -26,8 +26,8 @@ _LEAST, _MOST = 1e-4, 1.0 - 1e-4
 class LinkSeries:
     """The received power of links over time: ``Radio(powers=series.powers, phy=Phy(fading=series))``.
 
-    Before its first sample a link is as in it, and after its last as in that. A frame keeps the power with which it
-    begins.
+    Before a link's first sample its power is that of this sample, and after the last sample that of the last one. A
+    frame keeps the power at its start.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ class LinkSeries:
     ) -> "LinkSeries":
         """Read the series from a csv file with the columns time (s), src, dst, and rssi_dbm or prr.
 
-        The rows of a link are in order of time. A name that is a whole number is that number. A ``prr``, the share of
-        frames of ``bits`` bits on the air that arrived, becomes the power from which the ``phy`` receives that share
-        if nobody else sends.
+        The rows of a link must be in order of time. A name that is a whole number is read as an int. A ``prr``, the
+        share of frames of ``bits`` bits on the air that arrived, is converted to the power at which the ``phy``
+        receives this share without interference.
 
         Raises
         ------
@@ -100,11 +100,11 @@ class LinkSeries:
 
     @cached_property
     def graph(self) -> "nx.DiGraph[Any]":
-        """The links that have a series; acknowledgements take one back of each."""
+        """The links that have a series; with acknowledgements, both directions need one."""
         return nx.DiGraph(list(self.series))
 
     def power(self, sender: Hashable, receiver: Hashable, time: float) -> float:
-        """Return the power (dBm) with which a link's signal arrives that begins at ``time`` (s)."""
+        """Return the received power (dBm) of a signal that begins on a link at ``time`` (s)."""
         times, powers = self.series[sender, receiver]
         after = bisect_right(times, time)
         if after == 0 or after == len(times) or not self.interpolated:

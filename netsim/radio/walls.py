@@ -22,7 +22,7 @@ __all__ = ["Walls"]
 
 Segment = tuple[float, float, float, float, float]
 
-_FEWER = 0.46  # b: each further floor costs less than the one before
+_FEWER = 0.46  # b: each further floor attenuates less than the one before
 _COLUMNS = ("x1", "y1", "x2", "y2", "loss_db")
 
 

@@ -1,4 +1,4 @@
-"""What a page's script drew on a canvas (page/still/recorder.js), painted as an image, or written as SVG."""
+"""Convert a page script's drawing on a canvas (page/still/recorder.js) to an image, or to SVG."""
 
 import functools
 import html
@@ -19,16 +19,16 @@ Call = Mapping[str, Any]
 Both have ``fill`` and ``stroke`` ("" for none), ``alpha``, ``width``, and ``clip`` (left, top, right, bottom; or None).
 A path with a stroke has ``dash``, ``cap`` and ``join``; the stroke may be a gradient (``ends`` and ``stops``)."""
 
-# Letters of a text that are measured.
+# The number of letters of a text that are measured.
 _MEASURED = 1000
 
 _BOLD, _ITALIC = 1, 2
 
-# Pieces of a line whose colour changes along it.
+# The number of pieces of a line whose colour changes along it.
 _PIECES = 8
 
 _MOVE, _LINE = 1, 2
-# For each code SVG's letter, how often the code stands for it in a path, and how many points SVG has of these.
+# For each path code: SVG's letter, the number of codes that form one command, and its number of points in SVG.
 _LETTERS = {_MOVE: ("M", 1, 1), _LINE: ("L", 1, 1), 3: ("Q", 2, 2), 4: ("C", 3, 3), 79: ("Z", 1, 0)}
 
 
@@ -36,7 +36,7 @@ _LETTERS = {_MOVE: ("M", 1, 1), _LINE: ("L", 1, 1), 3: ("Q", 2, 2), 4: ("C", 3, 
 
 
 def _file_of(style: int) -> str:
-    """Return a font that comes with matplotlib, so that a picture is the same on every machine."""
+    """Return a font file of matplotlib, so that a picture is the same on every machine."""
     import matplotlib
 
     name = ("Bold" if style & _BOLD else "") + ("Oblique" if style & _ITALIC else "")
@@ -49,9 +49,9 @@ def _font(style: int) -> ImageFont.FreeTypeFont:
 
 
 def width_of(text: str, style: int) -> float:
-    """Return the width of a text of one pixel in size.
+    """Return the width of a text, in units of its font size.
 
-    Of a text that is longer than any picture is wide only the beginning is measured; the rest counts as much.
+    Only the beginning of a text that exceeds any picture is measured; the rest is extrapolated.
     """
     if len(text) > _MEASURED:
         return width_of(text[:_MEASURED], style) * len(text) / _MEASURED
@@ -60,7 +60,7 @@ def width_of(text: str, style: int) -> float:
 
 @functools.lru_cache(maxsize=20_000)
 def _outline(text: str, style: int) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return the outline of a text of one pixel in size, y upwards."""
+    """Return the outline of a text, in units of its font size, with y upwards."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -72,7 +72,7 @@ def _outline(text: str, style: int) -> tuple[NDArray[np.float64], NDArray[np.uin
 
 
 class Painter:
-    """Paints pictures of one size (pixels) on a ground of a colour; what lies below is kept."""
+    """Paints pictures of one size (pixels) on a ground of one colour, and caches the lower layer."""
 
     def __init__(self, width: int, height: int, ground: str) -> None:
         from matplotlib.backends.backend_agg import RendererAgg
@@ -87,7 +87,7 @@ class Painter:
         self._below: tuple[Sequence[Call] | None, NDArray[np.uint8]] = (None, self._pixels)
 
     def paint(self, below: Sequence[Call], above: Sequence[Call]) -> Image.Image:
-        """Return a picture without transparency; ``below`` is not painted again while it is the same object."""
+        """Return a picture without transparency; ``below`` is painted again only if it is another object."""
         if below is self._below[0]:
             self._pixels[:] = self._below[1]
         else:
@@ -124,7 +124,7 @@ class Painter:
 
 
 def _shapes(call: Call) -> Iterator[tuple[NDArray[np.float64], Any, Call]]:
-    """Yield the points and codes of a path, and how it is drawn; pieces of a line whose colour changes along it."""
+    """Yield the points, codes and style of a path; a line whose colour changes along it is split into pieces."""
     if not call["codes"]:
         return
     points = np.array(call["points"], dtype=np.float64).reshape(-1, 2)
@@ -142,7 +142,7 @@ def _shapes(call: Call) -> Iterator[tuple[NDArray[np.float64], Any, Call]]:
 
 
 def _letters(call: Call) -> Iterator[tuple[NDArray[np.float64], Any, Call]]:
-    """Yield the outline of a text, and how it is drawn."""
+    """Yield the outline and style of a text."""
     points, codes = _outline(_shown(call["text"]), call["style"])
     if len(codes):
         wide = width_of(call["text"], call["style"])
@@ -174,10 +174,10 @@ def svg(
     calls: Sequence[Call],
     dark: tuple[str, Sequence[Call]] | None = None,
 ) -> str:
-    """Return a picture as SVG; with ``dark``, a ground and the same picture in the colours of the dark theme, in both.
+    """Return a picture as SVG; with ``dark``, the same picture in the colours of the dark theme is included.
 
-    ``about`` are its title and description for those who cannot see it. Colours stand in attributes, which every
-    program reads, and in a style for the dark scheme, which browsers follow.
+    ``about`` holds the title and description for screen readers. Colours are written as attributes, which every program
+    reads, and in a style for the dark scheme, which browsers follow.
     """
     colours, (width, height) = _Colours(), size
     pairs = zip(calls, calls if dark is None else dark[1], strict=True)
@@ -199,7 +199,7 @@ def svg(
 
 
 class _Colours:
-    """Writes colours as attributes; where those of the two themes differ, also a class; and definitions."""
+    """Writes colours as attributes, a class where the two themes differ, and definitions."""
 
     def __init__(self) -> None:
         self.classes: dict[tuple[str, str, str], str] = {}
@@ -215,13 +215,13 @@ class _Colours:
         return found + (f' class="{" ".join(names)}"' if names else "")
 
     def define(self, text: str) -> str:
-        """Return the address of a definition, whose text has ``ID``."""
+        """Return the reference to a definition, whose text contains ``ID``."""
         self.definitions.setdefault(text, f"d{len(self.definitions)}")
         return f"url(#{self.definitions[text]})"
 
 
 def _as_svg(call: Call, dark: Call, colours: _Colours) -> str:
-    """Return a call as an element; ``dark`` is the same in the other theme."""
+    """Return a drawing call as an SVG element; ``dark`` is the same call in the dark theme."""
     stroke, alpha, clip = call["stroke"], call["alpha"], call["clip"]
     if isinstance(stroke, Mapping):
         how = f' fill="none" stroke="{_gradient(stroke, dark["stroke"], colours)}"'
@@ -268,7 +268,7 @@ def _gradient(light: Mapping[str, Any], dark: Mapping[str, Any], colours: _Colou
 
 
 def _path(codes: Sequence[int], points: Sequence[float]) -> str:
-    """Return a path as SVG has it."""
+    """Return a path in SVG's syntax."""
     found, place = [], 0
     while place < len(codes):
         letter, count, some = _LETTERS[codes[place]]
@@ -278,17 +278,17 @@ def _path(codes: Sequence[int], points: Sequence[float]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with one digit after the point, below 1 two, and none where they are zeros."""
+    """Return a number with one digit after the point, two if below 1, without trailing zeros."""
     text = f"{value:.{1 if abs(value) >= 1 else 2}f}"
     return text.rstrip("0").rstrip(".") if text.strip("-0.") else "0"
 
 
 def _shown(text: str) -> str:
-    """Return text without what has no sign, or no encoding."""
+    """Return text without characters that cannot be shown or encoded."""
     plain = "".join(each if each.isprintable() else "\ufffd" for each in text)
     return plain.encode(errors="backslashreplace").decode()
 
 
 def _text(text: str) -> str:
-    """Return text as SVG has it: without a tag, and without characters that XML forbids."""
+    """Return text for SVG: with tags escaped, and without characters that XML forbids."""
     return html.escape(_shown(text), quote=False)

@@ -1,4 +1,4 @@
-"""Two or three runs side by side on one page, which finds their common film time, and what differs when."""
+"""Show two or three runs side by side on one page, with a common film time and their differences."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,14 +27,14 @@ def compare(
     path : str or Path
         The file; an existing one is replaced once the new one is complete.
     names : sequence of str, optional
-        What each run is called, as ``["with the cut", "without"]``; by default run 1, run 2.
+        The names of the runs, such as ``["with the cut", "without"]``; by default run 1, run 2.
     title : str
         The title of the page.
 
     Raises
     ------
     BadInput
-        If there are not two or three runs, one has no trace, or names are not as many.
+        If there are not two or three runs, a run has no trace, or the number of names differs from that of the runs.
     NetsimError
         If the file cannot be written.
     """
@@ -45,7 +45,7 @@ def compare(
 
 
 def write_compared(path: str | Path, found: Sequence[_Parts], names: Sequence[str], title: str = "") -> Path:
-    """Write the page of some runs, as `netsim.replay.render.parts` returns them; errors are those of `compare`."""
+    """Write a page with runs from `netsim.replay.render.parts`; errors are those of `compare`."""
     if len(names) != len(found) or len(set(names)) < len(names):
         raise check.refuse("names", list(names), f"{len(found)} different names, one of each run")
     metas, packed = zip(*(packed_parts(*each) for each in found), strict=True)

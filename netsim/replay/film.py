@@ -1,21 +1,22 @@
-"""Film time: how fast a page, a picture or a live view shows a run, where it stands still, and what its captions say.
+"""Film time: the pace at which a run is shown, where the film pauses, and its captions.
 
-`film_of` decides it once for each run; GIF, MP4, pages and live messages read the same table, ``meta["film"]``:
+`film_of` computes the table once for each run; GIF, MP4, pages and live messages read the same table, ``meta["film"]``:
 
 ``time``, ``film`` : list of float
-    Knots, both non-decreasing, of equal length, at least two; between two knots the run's clock (s) goes on evenly.
-    The film begins at 0 and ends at ``film[-1]``; two knots at one ``time`` are a moment at which the film stands.
-    Film time at a time: interpolated; of a time at which it stands, when it comes there. Beyond the ends: the ends.
+    Knots, both non-decreasing, of equal length, at least two; between two knots the run's clock (s) advances linearly.
+    The film begins at 0 and ends at ``film[-1]``; at two knots with one ``time`` the film pauses. The film time of a
+    time is interpolated; at a pause it is the pause's start, and beyond the ends it is clipped.
 ``moments`` : list of dict, in order of time, at most 22
-    ``time`` (s), ``film`` (when the film comes there, s), ``stands`` (s), ``text`` (the caption), ``kind`` (see
-    `KINDS`), ``agents`` (numbers of those concerned), ``weight`` (2 to 9). Moments at one time share one stand.
+    ``time`` (s), ``film`` (its film time, s), ``stands`` (the pause, s), ``text`` (the caption), ``kind`` (see
+    `KINDS`), ``agents`` (numbers of the agents concerned), ``weight`` (2 to 9). Moments at one time share one pause.
 ``held`` : float
-    For how long (s of film) a moment's text is the caption, unless another comes. Else it is what is under way.
+    How long (s of film) a moment's text stays the caption, unless another moment follows. Otherwise the caption names
+    the frames in flight.
 ``most_film`` : float or None
-    The length to which the film was shortened: only flights about moments (or those followed) keep their second.
+    The length to which the film was shortened: only flights near moments, or followed flights, keep their full second.
     None: every flight takes at least half a second.
 ``routine`` : list of int
-    Numbers of the kinds of message whose flights take half a second only.
+    Numbers of the kinds of message whose flights take only half a second.
 ``follow`` : dict or None
     ``thing`` (its text) and ``rows`` (the frames that carry it, in order of departure), see `followed`.
 """
@@ -41,24 +42,26 @@ KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "
 MOST_FILM = 240.0
 """The film's length (s) from which on flights far from any moment are shortened."""
 
-# Flights in film (s); a long table is thinned by at most _GRAIN at either end of a flight, so half a second is left.
+# Durations of flights in film (s); thinning a long table shifts an end of a flight by at most _GRAIN, so half a second
+# is left.
 _FLIGHT, _ROUTINE, _GRAIN, _MOST_KNOTS = 1.0, 0.55, 0.02, 4000
 
-# So many at once are followed with ease; with n of them each takes the square root of n / 5 times as long. Beyond so
-# many they are a crowd, which nobody follows.
+# A viewer can follow _AT_ONCE flights at once; n flights each take the square root of n / _AT_ONCE times as long. More
+# than _CROWD flights cannot be followed anyway.
 _AT_ONCE, _CROWD = 5, 80
 
-# How long (s) the film stands at a moment, at one of little weight, and for how long its text is the caption.
+# How long (s) the film pauses at a moment, how long at one of little weight, and how long its text stays the caption.
 _STANDS, _STANDS_BRIEFLY, _HELD = 1.6, 0.8, 4.2
 
-# Moments at most; flights before and after one that keep their second in a film that is too long; the share of their
-# second that is left to others where one thing is followed.
+# The largest number of moments; the flights before and after a moment that keep their full second in a shortened film;
+# the share of a second for other flights while one thing is followed.
 _MOMENTS, _BEFORE, _AFTER, _BESIDE = 22, 2, 6, 0.15
 
-# Of a film that shows chosen moments only: how long (s) before one comes it begins, and after it has stood goes on.
+# In a film of chosen moments only: the seconds shown before a moment, and those after its pause.
 _LEAD, _TAIL = 1.2, 1.8
 
-# A run without frames, in film (s), and trees that are looked at to find when half or all are in one.
+# The film's length (s) for a run without frames, and the number of trees examined to find when half or all agents are
+# in one.
 _WITHOUT_FRAMES, _TREES = 30.0, 200
 
 Floats = NDArray[np.float64]
@@ -76,20 +79,20 @@ class _Moment:
 
 
 def film_of(run: RunHistory, follow: str | None = None, pace: float | None = None) -> dict[str, Any]:
-    """Return the table of a run's film, as JSON has it; the module's text says what is in it.
+    """Return the table of a run's film as JSON data; the module's docstring defines it.
 
     Parameters
     ----------
     run : RunHistory
     follow : str, optional
-        What is followed: see `followed`. Its flights keep their second, and others are shortened.
+        The frames to follow (`followed`). Their flights take a second of film; other flights are shortened.
     pace : float, optional
-        Simulated seconds in a second of film, throughout: then the film neither waits nor stands.
+        A constant number of simulated seconds per second of film, without pauses.
 
     Raises
     ------
     BadInput
-        If no frame carries what is followed.
+        If there are no frames to follow.
     """
     moments = _moments(run)
     path = None if follow is None else followed(run, follow)
@@ -119,9 +122,10 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
 
 
 class Film:
-    """A run's film, of the table of `film_of`: from film time to the run's time and back.
+    """The film of a run, from the table of `film_of`: converts film time to the run's time and back.
 
-    ``length`` is in seconds of film, ``moments`` are those of the table; ``path`` are the rows of what is followed.
+    ``length`` is in seconds of film, ``moments`` are those of the table; ``path`` lists the rows of the followed
+    frames.
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
@@ -130,21 +134,21 @@ class Film:
         self.path: list[int] = (table["follow"] or {"rows": []})["rows"]
 
     def at(self, time: Any) -> Any:
-        """Return when (s of film) the film comes to times (s)."""
+        """Return the film times (s) of times (s)."""
         first = np.minimum(np.searchsorted(self._time, time, side="left"), len(self._time) - 1)
         return np.where(self._time[first] == time, self._film[first], np.interp(time, self._time, self._film))
 
     def leaves(self, time: Any) -> Any:
-        """Return when (s of film) the film leaves times (s): later than it came there, where it stands."""
+        """Return the film times (s) at which the film leaves times (s): later than `at` where it pauses."""
         last = np.maximum(np.searchsorted(self._time, time, side="right") - 1, 0)
         return np.where(self._time[last] == time, self._film[last], np.interp(time, self._time, self._film))
 
     def time(self, film: Any) -> Any:
-        """Return the times (s) that are shown at times of film (s)."""
+        """Return the run's times (s) at film times (s)."""
         return np.interp(film, self._film, self._time)
 
     def rate(self, film: float) -> float:
-        """Return how many seconds of the run a second of film shows; 0 where the film stands."""
+        """Return the run's seconds per second of film; 0 where the film pauses."""
         place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
         wide = self._film[place] - self._film[place - 1]
         return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
@@ -152,10 +156,10 @@ class Film:
     def chosen(
         self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
     ) -> list[Stretch]:
-        """Return stretches of film (s) between two times of film, together at most ``most`` long.
+        """Return stretches of film (s) between two film times, together at most ``most`` long.
 
-        All, if that is not too long; else flights that are followed, or moments, those of most weight first; and as
-        much of what comes after them as there is room for.
+        If the film is short enough, the whole film; otherwise the followed flights or the most important moments,
+        extended by the time after them up to the limit.
         """
         if end - begin <= most:
             return [(begin, end)]
@@ -171,12 +175,12 @@ class Film:
         def longer(by: float) -> list[Stretch]:
             return _together([(first, min(last + by, end)) for first, last in found or [(begin, begin)]])
 
-        # What is left goes behind each.
+        # The remaining length is shared among the stretches, after each.
         return longer(_greatest_that(lambda by: _long(longer(by)) <= most, end - begin))
 
 
 def _greatest_that(fits: Callable[[float], bool], most: float) -> float:
-    """Return the greatest number up to ``most`` that fits, where all smaller ones do."""
+    """Return the greatest number up to ``most`` that fits, if all smaller ones fit, too."""
     low, high = 0.0, most
     for _ in range(30):
         middle = (low + high) / 2
@@ -189,7 +193,7 @@ def _long(spans: Sequence[Stretch]) -> float:
 
 
 def _together(spans: Sequence[Stretch]) -> list[Stretch]:
-    """Return spans in order, those that overlap as one."""
+    """Return spans in order, with overlapping ones merged."""
     found: list[Stretch] = []
     for first, last in sorted(spans):
         if found and first <= found[-1][1]:
@@ -202,8 +206,8 @@ def _together(spans: Sequence[Stretch]) -> list[Stretch]:
 def followed(run: RunHistory, thing: str) -> Ints:
     """Return the frames that carry a thing, in order of departure; raises BadInput if there are none.
 
-    A frame carries it if its label is the thing or has it among its words (cut at spaces, commas, brackets and
-    quotes); where no label does, if it is the frame's kind.
+    A frame carries the thing if its label is the thing or contains it as a word (separated by spaces, commas, brackets
+    and quotes); if no label does, a frame carries it if it is the frame's kind.
     """
     separators = str.maketrans(dict.fromkeys(",()[]{}'\"", " "))
     carried = [text == thing or thing in text.translate(separators).split() for text in run.labels]
@@ -229,7 +233,8 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
     knots = np.unique(np.concatenate([[0.0, run.last], inner[(inner > 0) & (inner < run.last)]]))
     wide = np.diff(knots)
     busy = _needed(knots, begin, end, need)
-    # An idle stretch takes the logarithm of its length, in flights; where a timer runs, or a mote walks, longer.
+    # An idle stretch takes film in proportion to the logarithm of its length, and more while a timer runs or a mote
+    # moves.
     is_patient = bool(run.drawn_as("arc") or run.meta["paths"])
     longest, factor = (1.6, 0.8) if is_patient else (0.7, 0.3)
     usual = float(np.median(end - begin)) if len(begin) else run.last / 20
@@ -252,16 +257,16 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
         new = cell[1:] > cell[:-1]
         some = np.append(True, new) | np.append(new, True) | (stands > 0)
         knots, reached, stands = knots[some], reached[some], stands[some]
-    # A second knot wherever the film stands.
+    # Add a second knot wherever the film pauses.
     came, stopped = reached + np.cumsum(stands) - stands, np.flatnonzero(stands)
     film = np.insert(came, stopped + 1, came[stopped] + stands[stopped])
     return np.insert(knots, stopped + 1, knots[stopped]), film, shortened
 
 
 def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
-    """Return from when until when (s) frames fly, how long they need in film (s), and their rows.
+    """Return the start and end (s) of each flight, the film time (s) it needs, and its rows.
 
-    On one medium the frames of a broadcast are one ring.
+    On a shared medium the frames of a broadcast are one ring.
     """
     begin, end = run.columns["depart"], np.minimum(run.until, run.last)
     rows = np.flatnonzero(end > begin)
@@ -275,7 +280,7 @@ def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
 
 
 def _needed(knots: Floats, begin: Floats, end: Floats, need: Floats) -> Floats:
-    """Return how much film (s) flights need between knots: as much as the one that needs most, and more for many."""
+    """Return the film time that flights need between knots: that of the longest, and more for many."""
     first, last = np.searchsorted(knots, begin), np.searchsorted(knots, end)
     count = len(knots)
     many = np.cumsum(np.bincount(first, minlength=count) - np.bincount(last, minlength=count))[:-1]
@@ -284,7 +289,7 @@ def _needed(knots: Floats, begin: Floats, end: Floats, need: Floats) -> Floats:
 
 
 def _greatest(first: Ints, last: Ints, value: Floats, count: int) -> Floats:
-    """Return the greatest value of the ranges, from ``first`` to before ``last``, that cover each of some places.
+    """Return, for each place, the greatest value of the ranges from ``first`` to before ``last`` that cover it.
 
     Each range is two overlapping blocks whose size is a power of two; blocks are halved until they are single places.
     """
@@ -301,7 +306,7 @@ def _greatest(first: Ints, last: Ints, value: Floats, count: int) -> Floats:
 
 
 def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
-    """Return which flights are the last before a stop or the first after it."""
+    """Return whether each flight is among the last before a pause or the first after it."""
     order = np.argsort(begin, kind="stable")
     at = np.searchsorted(begin[order], stops)
     places = (at[:, None] + np.arange(-_BEFORE, _AFTER)).ravel()
@@ -321,12 +326,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _moments(run: RunHistory) -> list[_Moment]:
-    """Return the moments of a run, in order of time: those of most weight; of several of a kind the first have more.
+    """Return the moments of a run, in order of time: those of most weight; within a kind, earlier ones weigh more.
 
-    Of many of one weight, those after the first `_MOMENTS` have no chance.
+    Among many of one weight, only the first `_MOMENTS` can be chosen.
     """
     kinds: list[Callable[[RunHistory], Iterator[_Moment]]] = [_faults, _notes]
-    # Of what is shown in part only, nobody knows what was first.
+    # If states were thinned, the first occurrence of anything is unknown.
     kinds += [] if run.meta["states"].get("thinned") else [_roles, _tokens, _trees, _parents, _strips]
     kinds += [] if run.meta.get("omitted") else [_frames]
     by_time: dict[tuple[float, str], list[_Moment]] = defaultdict(list)
@@ -389,7 +394,7 @@ def _tokens(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _trees(run: RunHistory) -> Iterator[_Moment]:
-    """Yield when half and when all agents first have a way to a root, of some times at which they may."""
+    """Yield the times at which half of the agents, and all, first have a way to a root, among candidate times."""
     count = len(run.agents)
     for name in run.drawn_as("edge"):
         goals, looked, joined = [(0.5, 4.0), (1.0, 8.0)], 0, 0
@@ -411,17 +416,17 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             if reached is not None:
                 share, weight = reached
                 who = f"All {count} agents" if share == 1.0 else f"{len(depths)} of {count} agents"
-                # Of edges by another name nobody said that they make a tree.
+                # Edges with another name need not form a tree.
                 what = "are in the tree" if _plain(name) == "parent" else f"have a way to a root by {name}"
                 deep = f", at most {max(depths):g} hops deep" if share == 1.0 else ""
                 yield _Moment(time, "tree", f"{who} {what}{deep}", weight)
 
 
 def _parents(run: RunHistory) -> Iterator[_Moment]:
-    """Yield changes of parents, by second; in a short run by a twentieth of it."""
+    """Yield changes of parents, per second; in a short run per twentieth of its length."""
     wide = min(1.0, run.last / 20)
     for name in run.drawn_as("edge"):
-        # By second, and by the parent if that is down.
+        # By second, and by the parent if it is down.
         bins: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
         for time, agent, value, before in run.changes(name):
             old, new = run.agent_named(agent, before), run.agent_named(agent, value)
@@ -467,7 +472,7 @@ def _strips(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _frames(run: RunHistory) -> Iterator[_Moment]:
-    """Yield the first loss, and the first arrival: where one agent has a star, at it, of a kind that is not routine."""
+    """Yield the first loss and the first arrival of a non-routine kind; in a star, the arrival at its centre."""
     columns, in_flight = run.columns, run.causes.index("in_flight") if "in_flight" in run.causes else -1
     lost = np.flatnonzero((columns["cause"] > 0) & (columns["cause"] != in_flight))
     arrived = np.flatnonzero(columns["cause"] == 0)
@@ -478,7 +483,7 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
     at = arrived[np.isin(columns["receiver"][arrived], list(stars)) & (columns["kind"][arrived] != routine)]
     is_one = len(stars) == 1 and len(at) > 0
     if is_one:
-        # A source has what comes back to it: the first of the kind is its own.
+        # A source also receives answers: the first frame of the kind is the source's.
         is_one = int(columns["sender"][np.argmax(columns["kind"] == columns["kind"][at[0]])]) not in stars
     found = [(lost, "loss", 5.0, "The first frame does not arrive: {} from {} to {}, {}")]
     if is_one:

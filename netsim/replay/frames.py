@@ -1,4 +1,4 @@
-"""From a run's trace to columns with a row for each frame on each link: all frames, some of a long run, or parts."""
+"""Convert a trace to columns with a row for each frame on each link: all, a selection of a long run, or parts."""
 
 import itertools
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ Columns = dict[str, NDArray[Any]]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-# Frames that end so were never sent, except where the sender crashed while its frame was on the air.
+# Frames with these causes were never sent, unless the sender crashed while its frame was on the air.
 _NEVER_SENT = [CAUSES.index("refused"), CAUSES.index("queue_full"), CAUSES.index("link_down")]
 
-# The share of the room that messages with a lost frame may take; where they take more, all messages are drawn alike.
+# The share of the limit for messages with a lost frame; if they exceed it, all messages are drawn alike.
 _ROOM_FOR_LOSSES = 0.8
 
 _BY_START = ("end", "cause", "receiver", "number", "sender", "start")
@@ -45,8 +45,8 @@ def frames_of(log: Log, most: int = MOST) -> "Reader":
 class Reader:
     """Reads the frames of a trace, all at once or in parts, any number of times.
 
-    Beyond ``most`` frames whole messages are left out, with all their frames. Messages of which some frame did not
-    arrive stay, if they leave some room; of the others a fixed hash of their numbers chooses as many as fit.
+    Beyond ``most`` frames, whole messages are left out with all their frames. Messages with a lost frame are kept if
+    they leave room; among the others a fixed hash of their numbers selects as many as fit.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Reader:
     omitted : str
         One sentence on the frames that are not shown; empty if all are.
     scene : RunMetadata
-        That of the trace.
+        The scene of the trace.
     shown : int
         The number of frames that are read.
 
@@ -123,8 +123,8 @@ class Reader:
     def parts(self, size: int = MOST) -> Iterator[Columns]:
         """Yield the frames in order of ``depart``, then ``start``, so that a long run takes little memory.
 
-        About ``size`` frames are in memory at a time, besides those that wait in queues, and a few bytes for each
-        transmission of the run.
+        About ``size`` frames are in memory at a time, plus queued ones, and a few bytes for each transmission of the
+        run.
         """
         check.integer("size", size, low=1)
         with _fitting():
@@ -141,7 +141,7 @@ class Reader:
                 new = self._columns(which)
             both = {name: np.concatenate([waiting[name], new[name]]) if waiting else new[name] for name in new}
             both = _sorted(both, _BY_DEPARTURE)
-            # A frame that is offered later cannot leave before it is offered.
+            # A frame offered later cannot leave before then.
             later = starts[last] if last < len(starts) else np.inf
             ready = int(np.searchsorted(both["depart"], later, side="left"))
             yield {name: column[:ready] for name, column in both.items()}
@@ -152,7 +152,7 @@ class Reader:
     # --- messages: each agent's transmissions by one number, the agents one after another -----------------------------
 
     def _number_messages(self) -> None:
-        """Find the first number of each agent, and the originals for which second copies stand."""
+        """Find the first number of each agent, and the original of each duplicate."""
         log, numbers = self._log, np.zeros(len(self._log.agents), dtype=np.int64)
         for sent in log.chunks("sent"):
             np.maximum.at(numbers, sent["sender"], sent["number"] + 1)
@@ -163,7 +163,7 @@ class Reader:
             np.maximum.at(numbers, sender, number + 1)
             copy = number != left["number"]
             copies.append((sender[copy], number[copy], left["number"][copy]))
-        # Agents number their messages and second copies one by one.
+        # Agents number their messages and duplicates consecutively.
         if numbers.sum() > 2 * (log.count("sent") + log.count("left")) or (numbers < 0).any():
             raise ValueError("messages are missing")
         self._firsts = np.concatenate([[0], np.cumsum(numbers)])
@@ -182,7 +182,7 @@ class Reader:
         return numbers
 
     def _weights(self) -> tuple[NDArray[np.int32], Bools]:
-        """Return the number of frames of each message, and whether one of them ended without arriving."""
+        """Return the number of frames of each message, and whether one of them did not arrive."""
         count = int(self._firsts[-1])
         frames, failed = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.bool_)
         for exits in self._log.chunks("exits"):
@@ -206,13 +206,13 @@ class Reader:
         for exits in self._log.chunks("exits"):
             ends += np.bincount(exits["cause"], minlength=len(ends))
         usual = CAUSES if self.scene.medium != "shared" else CAUSES + RADIO_CAUSES
-        # The other causes occur between processes only.
+        # The other causes occur only between processes.
         causes = usual if not ends[len(usual) :].any() else ALL_CAUSES
         counts = dict(zip(causes, ends[: len(causes)].tolist(), strict=True))
         return counts | {"in_flight": self._log.count("in_flight")}
 
     def _choose(self, most: int | None) -> None:
-        """Choose the messages that are shown."""
+        """Choose the messages to show."""
         total = sum(self.counts.values())
         self._chosen, self.shown, self.omitted = np.ones(int(self._firsts[-1]), dtype=np.bool_), total, ""
         if most is None or total <= most:
@@ -235,7 +235,7 @@ class Reader:
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _columns(self, which: Bools) -> Columns:
-        """Return the frames of some messages, as `columns` has them, in the order of their ends."""
+        """Return the frames of some messages, with the columns of `columns`, in the order of their ends."""
         sent = self._sent(which)
         keys, kinds, causes, times = self._ends(which)
         messages = self._messages(keys)
@@ -254,7 +254,7 @@ class Reader:
         return {
             "start": start,
             "depart": depart,
-            # A lost frame is counted when it is offered, and ends where it leaves.
+            # A lost frame is counted at its offer, but ends at its departure.
             "end": np.maximum(times, depart),
             "sender": self._senders[link].astype(np.int32),
             "receiver": self._receivers[link].astype(np.int32),
@@ -298,7 +298,7 @@ class Reader:
         return keys, kinds, causes, np.append(exits["time"], np.full(len(under_way), self.scene.ended_at))
 
     def _records(self, stream: str, which: Bools) -> NDArray[np.void]:
-        """Return the records of one type that are of some messages."""
+        """Return the records of one type that belong to some messages."""
         parts = (part[which[self._messages(part["key"])]] for part in self._log.chunks(stream))
         return np.concatenate([np.empty(0, STREAMS[stream]), *parts])
 
@@ -308,7 +308,7 @@ class Reader:
         left = self._records("left", which)
         if len(left):
             left = left[np.argsort(left["key"], kind="stable")]
-            # The last record counts: a frame that waits leaves at another time once its link has another rate.
+            # The last record counts, because a waiting frame's departure changes with the link's rate.
             place = np.maximum(np.searchsorted(left["key"], keys, side="right") - 1, 0)
             found = left["key"][place] == keys
             depart[found], bits[found] = left["time"][place[found]], left["bits"][place[found]]
@@ -327,13 +327,13 @@ def _fitting() -> Iterator[None]:
 
 
 def _sorted(columns: Columns, by: Any) -> Columns:
-    """Return columns in the order of some of them, the last of which counts most."""
+    """Return columns sorted by several of them, of which the last is the primary key."""
     order = np.lexsort([columns[name] for name in by])
     return {name: column[order] for name, column in columns.items()}
 
 
 def _drawn(among: Bools, frames: NDArray[np.int32], room: int) -> Bools:
-    """Return those messages among some whose hash is small: they have at most ``room`` frames together."""
+    """Return the messages with the smallest hashes, as many as have at most ``room`` frames together."""
     hashes = draws.mix_words(np.arange(len(among), dtype=np.uint64))
     share = room / max(int(frames[among].sum()), 1)
     while True:

@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that holds all it needs and opens without a server or a network."""
+"""The page of a run: one self-contained HTML file that opens without a server or a network."""
 
 import json
 import math
@@ -34,13 +34,13 @@ COLUMNS: dict[str, type] = {
 
 _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause": "causes"}
 
-# In this order they make one program.
+# Concatenated in this order they form one program.
 _SCRIPTS = (
     *("unpack", "events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip"),
     *("curves", "inspector", "panels", "player", "live", "framed", "page"),
 )
 
-# Bits of a state's mantissa that are kept: seven digits, for a number that is shown as a colour and with five.
+# Bits kept of a state's mantissa: seven digits, for a number that is shown with five and as a colour.
 _STATE_BITS = 24
 
 
@@ -78,7 +78,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
 def packed_parts(
     meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, object]]:
-    """Return the meta as a page reads it, and all columns packed; arguments and errors are those of `html`."""
+    """Return the page's metadata, and all columns packed; arguments and errors are those of `html`."""
     page, events = page_parts(meta, columns)
     return page, pack(events)
 
@@ -86,7 +86,7 @@ def packed_parts(
 def page_parts(
     meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the meta as a page reads it, and all columns by their names there; as `html` otherwise."""
+    """Return the page's metadata, and all columns by the page's names; otherwise as `html`."""
     meta = meta if "draw" in meta else {**meta, "draw": resolved(meta["states"], meta["agents"], {})}
     events = _checked(meta, columns)
     meta = meta if "film" in meta else {**meta, "film": film_of(RunHistory(meta, events))}
@@ -106,11 +106,11 @@ def page_parts(
 
 
 def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, style: str = "", script: str = "") -> str:
-    """Return the page of what `packed_parts` returns; ``style`` and ``script`` come behind its own.
+    """Return the page with the result of `packed_parts`; ``style`` and ``script`` are appended to its own.
 
-    Without ``packed`` it starts nothing: its script calls ``start`` when there is a run.
+    Without ``packed`` it starts nothing: ``script`` calls ``start`` once a run is available.
     """
-    # With escapes for what has no encoding (lone surrogates).
+    # Escape lone surrogates, which have no encoding.
     title = str(meta["title"]).encode(errors="backslashreplace").decode()
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
@@ -122,7 +122,7 @@ def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, styl
         "script": program_of(_SCRIPTS) + "\n" + script,
     }
     page = _file("page.html")
-    # Split by all marks before any is filled in: a part may contain what looks like a mark.
+    # Split at all marks before filling any in, because a part may contain text that looks like a mark.
     pieces = page.split("{{")
     filled = [part.partition("}}") for part in pieces[1:]]
     return pieces[0] + "".join(parts[name.strip()] + rest for name, _, rest in filled)
@@ -150,13 +150,13 @@ def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> di
 
 
 def tokens() -> dict[str, Any]:
-    """Return the colours, dashes and shapes of the pages and pictures of a run, as page/tokens.json has them."""
+    """Return the colours, dashes and shapes of pages and pictures, from page/tokens.json."""
     found: dict[str, Any] = json.loads(_file("tokens.json"))
     return found
 
 
 def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the colours of both themes as properties of the page: the one it has chosen, or else the system's."""
+    """Return the colours of both themes as CSS properties: of the chosen theme, or else of the system's."""
     light, dark = (
         f"color-scheme: {name}; " + " ".join(f"--{token}: {colour};" for token, colour in themes[name].items())
         for name in ("light", "dark")
@@ -166,7 +166,7 @@ def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values with `_STATE_BITS` bits of the mantissa: the zeros behind them take no room."""
+    """Return values with `_STATE_BITS` bits of the mantissa; the zeros after them compress well."""
     with np.errstate(invalid="ignore"):
         mantissa, exponent = np.frexp(values)
         short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)
@@ -174,7 +174,7 @@ def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def program_of(scripts: Iterable[str]) -> str:
-    """Return some scripts of the page as one, behind the colours that they read."""
+    """Return some scripts of the page as one, after the colours that they read."""
     return "\n".join([f"const TOKENS = {as_json(tokens())};", *(_file(f"{name}.js") for name in scripts)])
 
 
@@ -183,12 +183,12 @@ def _file(name: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return JSON that can stand in a script element: in ASCII, without a "<" that could end it."""
+    """Return JSON for a script element: in ASCII, without a "<" that could end the element."""
     return json.dumps(_plain(value), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with numpy's numbers as Python's, and None for those that JSON does not have."""
+    """Return a value with Python's numbers for numpy's, and None for numbers that JSON lacks."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -21,7 +21,7 @@ class Replay(anywidget.AnyWidget):
     Parameters
     ----------
     meta, columns : mapping
-        As `netsim.replay.html.html` takes them.
+        As for `netsim.replay.html.html`.
     height : int
         In pixels, at least 200.
 
@@ -32,7 +32,7 @@ class Replay(anywidget.AnyWidget):
     playing : bool
         Whether it plays.
     speed : float or None
-        Of the film, in which a flight takes half a second at least; None until the page is there.
+        The speed of the film, in which a flight takes at least half a second; None until the page is loaded.
     agent : int or None
         The number of the agent that is inspected, in the order of the graph.
     height : int

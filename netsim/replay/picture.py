@@ -1,4 +1,4 @@
-"""Pictures and films of a run, as its page draws them, without a browser: PNG, SVG, GIF and, with ffmpeg, MP4."""
+"""Pictures and films of a run, drawn like its page but without a browser: PNG, SVG, GIF and, with ffmpeg, MP4."""
 
 import io
 import itertools
@@ -34,26 +34,26 @@ VIEWS = ("map", "spacetime")
 
 Report = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
-# Frames of the stretch that a diagram shows of a long run: so many for each agent, but neither fewer nor more. A run
-# with hardly more is shown whole.
+# The number of frames in a diagram of a long run: _EACH per agent, within bounds. A run with up to _WHOLE times as many
+# is shown whole.
 _EACH, _FEW, _MANY, _WHOLE = 30, 80, 300, 1.34
 
-# Of films: pictures in a second, seconds at most, and how long the last one stays.
+# For films: pictures per second, largest length (s), and duration (s) of the last picture.
 _FPS, _MOST, _LAST = 12, 24.0, 1.0
 
-# Of a GIF: pictures whose colours it has, and how many colours.
+# For GIFs: the number of pictures that determine the palette, and the number of colours.
 _SAMPLES, _COLOURS = 8, 128
 
-# Pillow tells no colours apart (red, green and blue up to 255) that are nearer to each other.
+# Pillow does not distinguish colours at a smaller distance (red, green and blue up to 255).
 _ALIKE = 12.0
 
-# In pixels, and bytes for each of them while a picture is made.
+# Sizes in pixels, and the bytes per pixel needed to make a picture.
 _SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16 + 4 * _SAMPLES
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a picture shows, and how.
+    """The content and style of a picture.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class Wanted:
         "map" or "spacetime"; by default a film shows the map, and a still picture the space–time diagram.
     begin, end : float, optional
         In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). A film of the map
-        shows all between them if that takes at most 24 s of film (`netsim.replay.film`), else the moments of most
-        weight. A diagram shows by default all of a run with at most 400 frames (with few agents 100), else its
+        shows all between them if that takes at most 24 s of film (`netsim.replay.film`), otherwise the most important
+        moments. A diagram shows by default all of a run with at most 400 frames (with few agents 100), else its
         beginning.
     theme : str, optional
         "light" or "dark"; by default a picture is light, and an SVG follows the reader's colour scheme.
@@ -110,7 +110,7 @@ def size_of(text: str) -> tuple[int, int]:
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format of a file by its ending; raises BadInput for another, or mp4 without ffmpeg."""
+    """Return the format of a file by its suffix; raises BadInput for an unknown one, or mp4 without ffmpeg."""
     ending = Path(path).suffix[1:].lower()
     if ending not in FORMATS:
         raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
@@ -126,14 +126,14 @@ def write_picture(
     wanted: Wanted,
     report: Report | None = None,
 ) -> Path:
-    """Draw a run into a file, whole or not at all, in the format of its ending, and return its path.
+    """Draw a run into a file atomically, in the format of its suffix, and return its path.
 
     The same run gives the same bytes.
 
     Parameters
     ----------
     meta, columns : mapping
-        The run, as `netsim.replay.html.html` has it.
+        The run, as for `netsim.replay.html.html`.
     path : str or Path
         Ends in .gif, .mp4, .svg or .png.
     wanted : Wanted
@@ -143,7 +143,7 @@ def write_picture(
     Raises
     ------
     BadInput
-        If the run has no such time, or the format needs what is not there.
+        If the time is outside the run, or the run lacks data that the format needs.
     NetsimError
         If the file cannot be written.
     """
@@ -156,7 +156,7 @@ def write_picture(
     view = wanted.view or ("map" if film else "spacetime")
     begin, end = _stretch(run, wanted, view, film)
     size = wanted.size or ((880, 600) if film and view == "map" else (960, 600) if film else _usual_size(view, run))
-    # A picture four times as large has text twice as high, or nobody could read it.
+    # A picture four times as large needs text about twice as high to be readable.
     k = min(max(math.pow(size[0] * size[1] / (960 * 600), 0.35), 0.7), 10.0) if wanted.size or film else 1.0
 
     def still(theme: str) -> Still:
@@ -180,7 +180,7 @@ def write_picture(
 
 
 def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
-    """Return the first and the last time that are shown."""
+    """Return the first and the last time to show."""
     last = run.ended_at or 1.0
     for name, value in (("from", wanted.begin), ("to", wanted.end)):
         if value is not None and value > last:
@@ -198,7 +198,7 @@ def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[fl
 
 
 def _usual_end(run: RunHistory, begin: float, last: float) -> float:
-    """Return until when a diagram shows a run from a time, so that one can read it."""
+    """Return the end of the stretch from a given time that a readable diagram shows."""
     departs = run.columns["depart"]
     departures: list[float] = np.sort(departs[departs >= begin]).tolist()
     period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
@@ -221,7 +221,7 @@ def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
 
 
 def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> list[float]:
-    """Return the times of the film (s) that are shown of a stretch of the run (s)."""
+    """Return the film times (s) of the pictures of a stretch of the run (s)."""
     columns = run.columns["depart"], run.until
     flights = zip(*(film.at(times[film.path]).tolist() for times in columns), strict=True)
     spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
@@ -231,7 +231,7 @@ def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> l
 def _write_film(
     path: str | Path, still: Still, size: tuple[int, int], times: list[float], fps: int, report: Report | None
 ) -> Path:
-    """Write the pictures at some times of the film (s), so many in a second."""
+    """Write the pictures at film times (s) as a film with a given rate."""
     ending, painter = format_of(path), Painter(*size, still.ground)
     shows = nullcontext(lambda number: None) if report is None else report(f"{ending}, pictures", len(times))
     with shows as done:
@@ -260,7 +260,7 @@ def _write_gif(path: str | Path, images: Iterator[Image.Image], count: int, fps:
 
 
 def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
-    """Return a palette for images of one size: their commonest colours as they are, and more for the rest."""
+    """Return a palette for images of one size: their commonest colours exactly, and others for the rest."""
     width, height = images[0].size
     board = Image.new("RGB", (width, len(images) * height))
     for place, image in enumerate(images):
@@ -277,15 +277,15 @@ def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
 
 
 def _write_mp4(path: str | Path, size: tuple[int, int], images: Iterator[Image.Image], count: int, fps: int) -> Path:
-    """Have ffmpeg make a film, in a folder of its own, as it must go back in its file."""
+    """Make a film with ffmpeg in a temporary folder, because it must seek in its output file."""
     with tempfile.TemporaryDirectory(prefix="netsim-") as folder, tempfile.TemporaryFile() as errors:
         made = Path(folder) / "film.mp4"
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{size[0]}x{size[1]}", "-r", str(fps), "-i", "-"]
-        # Even sides and this layout of pixels are what every player can show; no time of day is in the file.
+        # Every player supports even sides and this pixel format; the file contains no time of day.
         target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-threads", "1"]
         target += ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
         command = ["ffmpeg", "-v", "error", "-nostdin", "-y", *source, *target, str(made)]
-        # Its pipe breaks where ffmpeg gives up; the reason is told below.
+        # The pipe breaks if ffmpeg fails; its reason is reported below.
         with (
             suppress(BrokenPipeError),
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors) as process,

@@ -1,4 +1,4 @@
-"""The page of a run: its title, curves, states and notes beside the frames; its file, written whole or not at all."""
+"""Write the page of a run: its title, curves, states and notes besides the frames; in one atomic write."""
 
 import dataclasses
 import math
@@ -37,18 +37,18 @@ MOST_ROWS = 2000
 MOST_CHANGES = 200_000
 """Changes of agents' states that a page holds at most, unless there are more agents."""
 
-# Columns of rounds that say nothing of what a run is about.
+# Columns of rounds that every run has.
 _EVERY_RUN = frozenset(totals_of(ALL_CAUSES))
 
-# Above these numbers of agents a finer layout takes too long: by distances, then by springs, then a circle.
+# Limits of the number of agents for slow layouts: by distances, then by springs; larger graphs get a circle.
 _BY_DISTANCE, _BY_SPRINGS = 150, 1000
 
 
 @dataclass(frozen=True)
 class About:
-    """What a page shows of the run besides its trace.
+    """Information on a page besides the run's trace.
 
-    A title, the command that made it, versions, notes, and in one sentence what the study asks.
+    A title, the command that made the run, versions, notes, and the study's question in one sentence.
     """
 
     title: str = ""
@@ -59,7 +59,7 @@ class About:
 
 
 def parts_of(run: Any, **how: Any) -> tuple[dict[str, Any], Columns]:
-    """Return the `parts` of a `netsim.Run`, with its rounds and states; BadInput if it did not keep its trace."""
+    """Return the `parts` of a `netsim.Run`, with its rounds and states; BadInput if the run kept no trace."""
     return parts(run.trace, rounds=run.rounds, states=None if run.watch is None else run.watch.table(), **how)
 
 
@@ -74,10 +74,10 @@ def parts(
     draw: Draw | None = None,
     follow: str | None = None,
 ) -> tuple[dict[str, Any], Columns]:
-    """Return the arguments of `netsim.replay.html.html` for a trace; it shows ``most`` frames at most.
+    """Return the arguments of `netsim.replay.html.html` for a trace, with at most ``most`` frames.
 
-    ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`;
-    ``draw`` says how states are drawn, before what the run declared; ``follow`` what the film follows
+    ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`. ``draw``
+    declares drawings of states, which precede the run's own; ``follow`` is what the film follows
     (`netsim.replay.film.followed`).
     """
     found = frames_of(log, most)
@@ -95,7 +95,7 @@ def describe(
     states: "pd.DataFrame | None" = None,
     draw: Draw | None = None,
 ) -> dict[str, Any]:
-    """Return the page's text, places and curves, as JSON has them: no NaN, no infinity, names as text."""
+    """Return the page's text, positions and curves as JSON data: no NaN, no infinity, names as text."""
     scene = log.scene
     assert scene is not None
     notes = [*about.notes, *remarks(log.kinds, scene)]
@@ -148,7 +148,7 @@ def describe(
 
 
 def write(path: str | Path, meta: dict[str, Any], columns: Mapping[str, Any]) -> Path:
-    """Write a page to a file, whole or not at all, and return its path; raises NetsimError where that fails."""
+    """Write a page to a file atomically, and return its path; raises NetsimError if writing fails."""
     return write_pieces(path, [html(meta, columns).encode("utf-8", "backslashreplace")])
 
 
@@ -163,7 +163,7 @@ def remarks(kinds: Iterable[str], scene: RunMetadata) -> list[str]:
 
 
 def paths_of(scene: RunMetadata) -> dict[str, list[list[float]]]:
-    """Return the paths of the agents that move, by number, as JSON has them."""
+    """Return the paths of moving agents as JSON data, keyed by number."""
     return {str(agent): [list(point) for point in path] for agent, path in scene.paths.items()}
 
 
@@ -173,7 +173,7 @@ def texts(names: Iterable[Any]) -> list[str]:
 
 
 def _places(scene: RunMetadata, agents: int, links: list[list[int]]) -> list[list[float]]:
-    """Return a place (x, y) for each agent: its position, or else the same place in a layout each time."""
+    """Return a position (x, y) for each agent: its own, or one from a reproducible layout."""
     if scene.positions is not None:
         return [list(place) for place in scene.positions]
     graph: nx.Graph[int] = nx.Graph()
@@ -185,43 +185,43 @@ def _places(scene: RunMetadata, agents: int, links: list[list[int]]) -> list[lis
         places = nx.spring_layout(graph, seed=0)
     else:
         places = nx.circular_layout(graph)
-    # The last digits of a layout are those of this machine, and too small to be seen.
+    # Round a layout, because its last digits depend on the machine; the difference is invisible.
     return [np.round(np.asarray(places[number], dtype=np.float64), 6).tolist() for number in range(agents)]
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
-    """Return numbers as JSON has them: None for those that are not finite."""
+    """Return numbers as JSON data: None for those that are not finite."""
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
     """Return the columns of rounds.csv that can be drawn, against their times: ``x`` (s) and ``columns``."""
     table = rounds.drop(columns=["round", "algorithm"], errors="ignore").select_dtypes("number")
-    # All rows, or some evenly, the last among them.
+    # Take all rows, or evenly spaced ones including the last.
     some = np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_ROWS)).round().astype(np.int64)
     table = table.dropna(axis=1, how="all").iloc[some]
-    # The study's own first: what every run has stands behind it.
+    # Put the study's own columns first, before those of every run.
     names = sorted((name for name in table.columns if name != "time_s"), key=lambda name: name in _EVERY_RUN)
     columns = {str(name): _numbers(table[name]) for name in names}
     return {"x": _numbers(table.get("time_s", [])), "columns": columns}
 
 
 def no_changes(names: Iterable[str] = ()) -> dict[str, Any]:
-    """Return states of these names without any change."""
+    """Return empty states with these names."""
     return {"times": [], "agents": [], "sent": [], "values": {name: [] for name in names}}
 
 
 def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[str] = ()) -> dict[str, Any]:
-    """Return the changes of agents' states that a page shows: times, numbers of agents, sent, and values.
+    """Return the state changes that a page shows: times, numbers of agents, sent, and values.
 
-    ``strips`` are the names of states that are lists. Raises BadInput if the changes are not of these agents.
+    ``strips`` are the names of states that are lists. Raises BadInput if the changes belong to other agents.
     """
     import pandas as pd
 
     codes, unique = pd.factorize(states["agent"])
     numbers, found = {name: i for i, name in enumerate(names)}, list(unique)
     if not numbers.keys() >= set(found):
-        # Names that were in a file are text, or look like numbers.
+        # Names read from a file are text, or parsed as numbers.
         numbers, found = {text: i for i, text in enumerate(texts(names))}, texts(found)
     if len(numbers) < len(names) or not numbers.keys() >= set(found):
         raise BadInput("states: must be of the agents of the trace, each with a name of its own, as netsim writes them")
@@ -238,7 +238,7 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[s
 
 
 def _values(column: "pd.Series[Any]", is_strip: bool = False) -> Any:
-    """Return a state's values as JSON has them: numbers, or the numbers of its words and the words."""
+    """Return a state's values as JSON data: numbers, or indices of texts with the texts."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
@@ -252,7 +252,7 @@ def _values(column: "pd.Series[Any]", is_strip: bool = False) -> Any:
 
 
 def marks_of(log: Log) -> dict[str, Any]:
-    """Return the agents' notes in order of time, as JSON has them."""
+    """Return the agents' notes as JSON data, in order of time."""
     notes = np.concatenate([np.empty(0, NOTED), *log.chunks("notes")])
     times, agents, sent, said = (notes[name].tolist() for name in ("time", "agent", "sent", "text"))
     shown = texts(log.texts)
@@ -260,14 +260,14 @@ def marks_of(log: Log) -> dict[str, Any]:
 
 
 def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:
-    """Return which changes are shown: at most ``room``, and always the first and the last of each of ``count`` agents.
+    """Return which changes to show: at most ``room``, including the first and the last of each of ``count`` agents.
 
-    ``agents`` has the agent of each change. Of an agent with many changes some are shown, evenly.
+    ``agents`` has the agent of each change. Of an agent with many changes, evenly spaced ones are shown.
     """
     if len(agents) <= room:
         return np.arange(len(agents))
     each = np.bincount(agents, minlength=count)
-    # As many of each as there is room for; agents with fewer leave room to the others.
+    # Give each agent an equal share of the room; agents with fewer changes leave room to the others.
     most = 2
     for left, many in zip(range(count, 0, -1), np.sort(each).tolist(), strict=True):
         if many * left > room:
@@ -278,11 +278,11 @@ def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDAr
     place = np.arange(len(agents)) - np.repeat(np.cumsum(each) - each, each)
     steps = np.maximum(np.repeat(each, each) - 1, 1)
     kept = np.minimum(np.repeat(each, each), most) - 1
-    # A change is kept where the share of those before it passes a whole number.
+    # Keep a change where the accumulated share passes a whole number.
     chosen = (place * kept) // steps > ((place - 1) * kept) // steps
     return np.sort(order[chosen | (place == 0)])
 
 
 def thinned(shown: int, total: int) -> str:
-    """Return a note that not all changes of states are shown."""
+    """Return a note that not all state changes are shown."""
     return f"States show {shown:,} of {total:,} changes: of agents that changed often some, evenly, and the last."

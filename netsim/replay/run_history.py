@@ -1,4 +1,4 @@
-"""A run for its film: until when frames are seen, and each agent's states, faults and notes."""
+"""A run as its film needs it: the visible ends of frames, and each agent's states, faults and notes."""
 
 import math
 from bisect import bisect_right
@@ -21,7 +21,7 @@ _DOWN = ("Crash", "Leave", "Join", "Empty")
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that happened: its class, text, times (s; the end of the run if it did not end), agents, links."""
+    """A fault of the run: its class, text, times (s; the run's end if it did not end), agents, links."""
 
     what: str
     text: str
@@ -34,7 +34,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Cell:
-    """An entry of a strip, its term, and whether it stands for ever."""
+    """An entry of a strip, its term, and whether it is committed."""
 
     term: str
     text: str
@@ -52,7 +52,7 @@ class RunHistory:
         self.kinds: list[str] = list(meta["kinds"])
         self.causes: list[str] = list(meta["causes"])
         self.labels: list[str] = list(meta.get("labels", ()))
-        # What ended as a run ended was there until then.
+        # Count events at the run's end as part of the run.
         self.ended_at = max(float(meta["ended_at"]), *(float(columns["end"].max(initial=0.0)), 0.0))
         self.faults = [_fault(each, self.ended_at) for each in meta.get("faults", ())]
         self.second: str | None = next(iter(self.drawn_as("badge")), None)
@@ -61,9 +61,9 @@ class RunHistory:
 
     @cached_property
     def until(self) -> NDArray[np.float64]:
-        """Until when frames are drawn on the map: one that takes no time, in a round, is seen until the round's end.
+        """The times (s) until which frames are drawn on the map: in a round, a frame without delay stays until its end.
 
-        Not where agents answer: an answer would leave before its question came.
+        This does not hold where agents reply, because a reply would leave before its request arrives.
         """
         columns, period = self.columns, float(self.meta["round_period"])
         end: NDArray[np.float64] = columns["end"]
@@ -77,14 +77,14 @@ class RunHistory:
 
     @cached_property
     def last(self) -> float:
-        """The last time that is shown (s): the run's end, that of its last frame on the map, or of its curves."""
+        """The last time (s) shown: of the run, of its last frame on the map, or of its curves."""
         curves = [each for each in self.meta.get("curves", {}).get("x", ()) if each is not None]
         return max(self.ended_at, float(self.until.max(initial=0.0)), *curves[-1:]) or 1.0
 
     # --- states -------------------------------------------------------------------------------------------------------
 
     def drawn_as(self, kind: str) -> list[str]:
-        """Return the states that are drawn as something (`netsim.draw`)."""
+        """Return the states that are drawn in a given way (`netsim.draw`)."""
         return [name for name, each in self.draw.items() if each["as"] == kind]
 
     @cached_property
@@ -108,9 +108,9 @@ class RunHistory:
         return [[times[place] for place in listed] for listed in rows], rows
 
     def changes(self, name: str, first: bool = False) -> Iterator[tuple[float, int, Any, Any]]:
-        """Yield time, agent, value and value before of a state's changes; with ``first``, also what each begins with.
+        """Yield time, agent, value and previous value of a state's changes; with ``first``, also the initial values.
 
-        Of several of an agent at one instant the last counts.
+        Of several changes of an agent at one instant the last counts.
         """
         states = self.meta["states"]
         last = {
@@ -124,7 +124,7 @@ class RunHistory:
             before[agent] = value
 
     def agent_named(self, agent: int, value: Any) -> int:
-        """Return the agent to which an edge of an agent leads; -1 for none."""
+        """Return the agent that an edge of an agent points to; -1 if there is none."""
         found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
         return -1 if found == agent else found
 
@@ -145,7 +145,7 @@ class RunHistory:
         return parents, depths
 
     def usual(self, name: str) -> str | None:
-        """Return a role's usual word: as declared, or that in which most agents begin; None without words."""
+        """Return a role's usual word: the declared one, or the commonest initial one; None without words."""
         found = self.meta["states"]["values"][name]
         begin: dict[int, Any] = {}
         for _, agent, value, _ in self.changes(name, first=True):
@@ -157,14 +157,14 @@ class RunHistory:
 
     @cached_property
     def routine(self) -> str | None:
-        """Return the kind of most frames, where there are several kinds: it is routine."""
+        """Return the routine kind, that of most frames, if there are several kinds."""
         counts = np.bincount(self.columns["kind"], minlength=len(self.kinds))
         return self.kinds[int(counts.argmax())] if len(self.kinds) > 1 else None
 
     # --- faults and notes ---------------------------------------------------------------------------------------------
 
     def down_at(self, agent: int, time: float) -> Fault | None:
-        """Return the fault for which an agent is down at a time."""
+        """Return the fault because of which an agent is down at a time."""
         downs = (each for each in self.faults if each.what in _DOWN and agent in each.agents)
         return next((each for each in downs if each.begin <= time and (time < each.end or not each.ends)), None)
 
@@ -175,7 +175,7 @@ class RunHistory:
 
 
 def cells_of(value: Any) -> tuple[int, list[Cell]]:
-    """Return how many entries of a strip come before those that are shown, and these."""
+    """Return the number of a strip's entries before the shown ones, and the shown ones."""
     words = value.split(" ") if isinstance(value, str) and value != "-" else []
     first = int(words.pop(0)[1:]) if words and words[0].startswith("+") else 0
     parts = [word.removeprefix("!").partition("|") for word in words]
@@ -185,7 +185,7 @@ def cells_of(value: Any) -> tuple[int, list[Cell]]:
 def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
     begin, end = found["begin"], found["end"]
     if found["what"] == "Join":
-        # Before it joined an agent was not there.
+        # Before an agent joined it was absent.
         begin, end = 0.0, begin if end is None else end
     until, links = ended_at if end is None else float(end), tuple((one, other) for one, other in found["links"])
     return Fault(found["what"], found["text"], float(begin), until, end is not None, tuple(found["agents"]), links)

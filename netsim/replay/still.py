@@ -1,4 +1,4 @@
-"""Pictures of a run, drawn by the page's own scripts in an engine of JavaScript, without a browser."""
+"""Draw pictures of a run with the page's own scripts in a JavaScript engine, without a browser."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from netsim.replay.html import as_json, page_parts, program_of, tokens
 
 __all__ = ["Still", "program", "told"]
 
-# In this order they make one program.
+# Concatenated in this order they form one program.
 _SCRIPTS = (
     *("events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip", "player"),
     *("still/recorder", "still/still", "still/begin"),
@@ -27,7 +27,7 @@ class Still:
     Parameters
     ----------
     meta, columns : mapping
-        The run, as `netsim.replay.html.html` has it.
+        The run, as for `netsim.replay.html.html`.
     view : str
         "map" or "spacetime".
     theme : str
@@ -72,9 +72,9 @@ class Still:
         self.ground: str = tokens()["themes"][theme]["paper"]
 
     def at(self, film: float | None) -> tuple[list[Call], list[Call]]:
-        """Return what is drawn below and above at a time of the film (s), or None for a diagram without a cursor.
+        """Return the lower and upper layers at a film time (s), or None for a diagram without a cursor.
 
-        What is below is the same object as in the picture before, if nothing has changed there.
+        The lower layer is the same object as in the previous picture if it is unchanged.
         """
         found = json.loads(self._picture(-1.0 if film is None else film))
         self._below = self._below if found["below"] is None else found["below"]
@@ -82,24 +82,24 @@ class Still:
 
 
 def told(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], how: Mapping[str, Any]) -> str:
-    """Return what ``begin`` of still/begin.js reads: the run, and how it is drawn."""
+    """Return the argument of ``begin`` in still/begin.js: the run, and how to draw it."""
     page, events = page_parts(meta, columns)
     return as_json({"meta": page, "columns": {name: _packed(each) for name, each in events.items()}, **how})
 
 
 def program() -> str:
-    """Return the scripts that draw; they ask for a function ``widthOf`` of a text and its style."""
+    """Return the drawing scripts, which require a function ``widthOf`` of a text and its style."""
     return program_of(_SCRIPTS)
 
 
 def _packed(column: NDArray[Any]) -> tuple[str, str]:
-    """Return a column's type and bytes in base64; JavaScript's numbers are floats of 64 bits, or shorter integers."""
+    """Return a column's type and bytes in base64; JavaScript has 64-bit floats and shorter integers."""
     plain = column.astype("<f8") if column.dtype.itemsize == 8 else column.astype(column.dtype.newbyteorder("<"))
     return plain.dtype.str[1:], base64.b64encode(plain.tobytes()).decode()
 
 
 def _functions() -> tuple[Callable[[str], str], Callable[[float], str]]:
-    """Return the functions of still/begin.js, of an engine of their own; in a browser (Pyodide) of its engine."""
+    """Return the functions of still/begin.js in a new engine; in a browser (Pyodide) in the browser's engine."""
     if sys.platform == "emscripten":
         from pyodide.code import run_js
         from pyodide.ffi import create_proxy

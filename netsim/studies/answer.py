@@ -1,4 +1,4 @@
-"""The sentence in which a study answers its question: a text with fields, of which numbers were measured in the run."""
+"""The answer to a study's question: a text with fields, filled with numbers measured in the run."""
 
 import math
 import numbers
@@ -12,7 +12,7 @@ from netsim.util import check
 
 @dataclass(frozen=True)
 class _Measured:
-    """A number, or the ends of an interval, of which one is shown where both look alike."""
+    """A measured number or interval; if both ends look equal, one is shown."""
 
     ends: tuple[Any, ...]
 
@@ -21,7 +21,7 @@ class _Measured:
 
 
 def _rounded(number: Any, form: str) -> str:
-    """Return a number in a format, with more digits where it would look like all or nothing and is neither."""
+    """Return a formatted number, with more digits if it would misleadingly look like 0 or 100 %."""
     shown = format(number, form)
     for digits in range(3, 18):
         try:
@@ -39,7 +39,7 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
     Parameters
     ----------
     text : str
-        With fields in braces as `str.format` has them, one of which at least is a number or an interval.
+        A text with fields in braces as for `str.format`, at least one of which is a number or an interval.
     fields : mapping
         By the names of fields: numbers that were measured, intervals as pairs of numbers, and words. A number that is
         not 0 or 100 is not rounded to that.
@@ -73,6 +73,6 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
 
 
 def _ends(value: Any) -> tuple[float, ...]:
-    """Return a number, or the ends of an interval; nothing for what is neither."""
+    """Return a number, or the ends of an interval; nothing for anything else."""
     ends = value if isinstance(value, tuple) and len(value) == 2 else (value,)
     return ends if all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in ends) else ()

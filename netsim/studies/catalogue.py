@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netsim.studies.study import Study
     from netsim.studies.terminal import Reporter
 
-# To list the studies takes no networks: what runs one is imported where it does.
+# Listing the studies needs no networks, so modules that run them are imported later.
 
 GROUP = "netsim.studies"
 """The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
@@ -31,7 +31,7 @@ _TAKEN = ("at", "out", "trace", "figures", "tables", "live", "pace", "no_browser
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a study is, as ``module:function``, the first line of its docstring, and the group that lists it."""
+    """A study's location as ``module:function``, its title, and the group that lists it."""
 
     place: str
     title: str
@@ -40,9 +40,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Registry:
-    """The studies of a package, by name; ``columns`` are the measures that its rounds.csv begin with.
+    """The studies of a package, by name; ``columns`` are the first measures of its rounds.csv.
 
-    ``sources`` are where the data sets are published that its studies read, by name.
+    ``sources`` maps the data sets of its studies to where they are published.
     """
 
     studies: Mapping[str, Entry]
@@ -54,7 +54,7 @@ class Registry:
 class Parameter:
     """One parameter of a study, of kind int, float, str or bool; an ``optional`` one may be None.
 
-    Of an experiment it may be of kind object: a part such as a loss model, in whose place a number may be given.
+    In an experiment it may be of kind object: a part such as a loss model, which a number may replace.
     """
 
     name: str
@@ -78,7 +78,7 @@ ORDER = Parameter(
 
 
 class Asked(BadInput):
-    """What ends a run that was only to tell what there is; the command line prints the ``listing``."""
+    """Ends a run that was only to list something; the command line prints the ``listing``."""
 
     def __init__(self, message: str, listing: str) -> None:
         super().__init__(message)
@@ -104,13 +104,13 @@ class StudyDefinition:
 
     @property
     def flags(self) -> tuple[Parameter, ...]:
-        """Its parameters, and those of every study: `AT`, `EVERY` and `ORDER`."""
+        """Its parameters, and the common ones of all studies: `AT`, `EVERY` and `ORDER`."""
         own = {parameter.name for parameter in self.parameters}
         return (*self.parameters, AT, *(each for each in (EVERY, ORDER) if each.name not in own))
 
     @property
     def idle(self) -> dict[str, tuple[str, Any]]:
-        """Parameters that change nothing where another has a value, as ``{"burst": ("loss", 0.0)}``.
+        """Parameters without effect while another has a given value, as ``{"burst": ("loss", 0.0)}``.
 
         They are the class attribute ``IDLE`` of its groups.
         """
@@ -125,8 +125,8 @@ class StudyDefinition:
     def prepare(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Return a study for `play`; raises BadInput for an unknown parameter.
 
-        Among the parameters may be ``at``, faults in words, which its runs have besides their networks' own,
-        ``every``, the rounds from one that is measured to the next, and ``order``, a seed or words.
+        Parameters may include ``at``, faults as text that are added to its networks' own; ``every``, the interval of
+        measured rounds; and ``order``, a seed or a text.
         """
         from netsim.clock.order import read
         from netsim.faults.words import joined
@@ -149,7 +149,7 @@ class StudyDefinition:
         return study
 
     def source_hashes(self) -> dict[str, Any]:
-        """Return the SHA-256 of its file, if it has one, and of its package's source and netsim's (`origin`)."""
+        """Return the SHA-256 of its file, if any, and of the sources of its package and of netsim (`origin`)."""
         from netsim.studies.origin import source_of
 
         packages = ["netsim"] if self.module else ["netsim", self.function.__module__.partition(".")[0]]
@@ -157,9 +157,9 @@ class StudyDefinition:
         return ({"file_sha256": self.sha256} if self.sha256 else {}) | {"source_sha256": source}
 
     def play(self, study: "Study") -> None:
-        """Run it into a study that `prepare` made; if it raises, the study is marked partial.
+        """Run it into a study made by `prepare`; if it raises, the study is marked partial.
 
-        The study's origin gets the SHA-256 of the files read, also of one that a parameter names, if it did not change.
+        The study's origin gets the SHA-256 of the files read, including one named by a parameter, unless it changed.
         """
         arguments = dict(study.settings)
         named = {each: digest_of(each) for each in arguments.values() if isinstance(each, str)}
@@ -182,7 +182,7 @@ class StudyDefinition:
         order = arguments.pop(ORDER.name, None) if ORDER in self.flags else None
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
-        # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
+        # On agents' small matrices more BLAS threads only wait for each other, and may change rounding.
         with thread_pools().limit(limits=1), script.known(self.module), appending(at), ordering(order):
             try:
                 self.function(study, **arguments)
@@ -197,12 +197,12 @@ def registries() -> tuple[Registry, ...]:
     from importlib.metadata import entry_points
 
     found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
-    # An environment may have netsim under a former name, too: the same registry twice.
+    # An environment may also contain netsim under a former name: count the same registry once.
     return tuple(each.load() for each in {each.value: each for each in found}.values())
 
 
 def listed() -> dict[str, Entry]:
-    """Return the studies of all installed packages by name; of equal names netsim's own counts, or the first package's.
+    """Return the studies of all installed packages by name; netsim's take precedence, then the first package's.
 
     An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Registry`.
     """
@@ -224,8 +224,8 @@ def grouped() -> dict[str, dict[str, Entry]]:
 def find_study(name: str) -> StudyDefinition:
     """Return a study by its name, or by the path of a Python file that defines one.
 
-    In a file it is the one function whose first parameter is called ``study``, or what `netsim.studies.plain` makes of
-    it. Raises BadInput if there is none of that name, or the file cannot be used.
+    In a file it is the one function whose first parameter is called ``study``, or the result of `netsim.studies.plain`.
+    Raises BadInput if there is no such study, or the file cannot be used.
     """
     from netsim.studies import plain, script
     from netsim.util import check
@@ -271,14 +271,14 @@ def why(definition: StudyDefinition, error: BaseException) -> str:
 
 
 def interrupted(error: BaseException | None) -> bool:
-    """Return whether an error comes from a Ctrl-C, which a library may have turned into an error of its own."""
+    """Return whether an error comes from a Ctrl-C, which a library may have converted to another error."""
     return any(isinstance(each, KeyboardInterrupt) for each in chain(error))
 
 
 def _is_study(member: object) -> bool:
     if not inspect.isfunction(member):
         return False
-    # What `study_of` returns has the signature of the function that makes the experiment.
+    # The result of `study_of` has the signature of the function that makes the experiment.
     return hasattr(member, "make") or next(iter(inspect.signature(member).parameters), "") == "study"
 
 
@@ -289,18 +289,18 @@ def _describe(name: str, function: Callable[..., None]) -> StudyDefinition:
 
 
 def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, ...], tuple[tuple[str, type], ...]]:
-    """Return a function's parameters, with the fields of those that are dataclasses in their place, and these classes.
+    """Return a function's parameters, with dataclasses replaced by their fields, and these classes.
 
-    Raises BadInput for a parameter without a default, of a type that no flag has, or whose name is not its own.
+    Raises BadInput for a parameter without a default, with a type that flags lack, or with a reserved name.
     """
     hints = _hints(name, function)
     hints.pop("return", None)
     groups = {key: hint for key, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
     parameters = [each for each in parameters_of(name, function) if each.name not in groups]
-    # A study of an experiment (`netsim.studies.experiment.study`) has flags that follow from its parts.
+    # An experiment's study (`netsim.studies.experiment.study`) has flags derived from its parts.
     parameters += getattr(function, "named_parameters", tuple)()
     for key, group in groups.items():
-        # A study may have defaults of its own for parameters that it shares with others.
+        # A study may override the defaults of shared parameters.
         usual = inspect.signature(function).parameters[key].default
         parameters += [
             dataclasses.replace(
@@ -317,7 +317,7 @@ def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, 
 
 
 def _by_data(group: Any, field: str) -> str:
-    """Return help on the default of a field left open, if the group has one for each data set (``by_data()``)."""
+    """Return help on the default of an optional field, if its group has one per data set (``by_data()``)."""
     known = group.by_data() if hasattr(group, "by_data") else {}
     values = known.get(field, {}) if getattr(group, field) is None else {}
     if not values:
@@ -334,7 +334,7 @@ def _text(value: Any) -> str:
 
 
 def described(source: Any) -> dict[str, str]:
-    """Return what docstrings say of parameters; a class need not describe those of its bases again."""
+    """Return the descriptions of parameters in docstrings; a class inherits those of its bases."""
     found: dict[str, str] = {}
     for each in reversed(inspect.getmro(source)) if isinstance(source, type) else [source]:
         listed = re.findall(r"^(\w+(?:, \w+)*) : .*\n((?:    .*\n?)+)", inspect.getdoc(each) or "", re.MULTILINE)
@@ -358,7 +358,7 @@ def parameters_of(name: str, source: Callable[..., Any]) -> list[Parameter]:
             continue
         kind, optional = _kind(name, key, hints.get(key))
         default = parameter.default
-        # numpy's numbers as Python's: a command has no others.
+        # Convert numpy's numbers to Python's, the only ones on a command line.
         plain = default.item() if type(default).__module__ == "numpy" and not default.ndim else default
         found.append(Parameter(key, kind, optional, plain, words.get(key, "")))
     return found
@@ -391,13 +391,13 @@ def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
 
 
 def run_command(name: str, parameters: Mapping[str, Any]) -> str:
-    """Return the command that runs a study with some parameters; it has no flags of those that are left open."""
+    """Return the command that runs a study with some parameters; parameters left open have no flag."""
     flags = [flag(key, value) for key, value in parameters.items() if value is not None]
     return " ".join(["netsim run", shlex.quote(name), *flags])
 
 
 def flag(name: str, value: Any) -> str:
-    """Return a parameter and its value as they are given on the command line."""
+    """Return a parameter and its value in the form of the command line."""
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from netsim.datasets import Dataset
     from netsim.studies.experiment.command import ExperimentFile
 
-# Networks, and all that they take, are imported by the commands that need them: others answer at once.
+# Modules of networks are imported by the commands that need them, so that the others answer at once.
 
-# What follows the name of a study may be flags of its own.
+# Words after the name of a study may be its own flags.
 _OPEN = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
 
 
 def _flag(name: str, kind: type, words: str, usual: Any = None) -> click.Option:
-    """Return a flag of a type, with its help, and the default, which its help shows."""
+    """Return a flag of a type, with its help and the default shown there."""
     return click.Option([name], type=kind, is_flag=kind is bool, default=usual, show_default=bool(usual), help=words)
 
 
-# The flags of everything that writes a run folder, and of `netsim run`.
+# The flags of every command that writes a run folder, and of `netsim run`.
 _OUT = _flag("--out", str, "The run folder, new or empty. Default: the next free runs/NAME-n.")
 _TRACE = _flag("--trace", bool, "Keep the event log, too (trace-ALGORITHM.npz).", False)
 _FORMATS = (
@@ -64,7 +64,7 @@ _OF_RUN = (
     _flag("--dask", str, "With --workers: the address of a Dask scheduler whose workers these are."),
 )
 _CHECK = "Then run it again with other hash seeds, the other core and another number of workers, and compare."
-_CHECK_NAME = "check_conditions"  # in the code: a study may have a parameter `check`
+_CHECK_NAME = "check_conditions"  # the name in the code, because a study may have a parameter `check`
 
 
 def _command(
@@ -90,7 +90,7 @@ def _experiment_in(name: str) -> "ExperimentFile | None":
 
 
 def is_quick(arguments: Sequence[str]) -> bool:
-    """Return whether a command line only asks what there is, and needs no network."""
+    """Return whether a command line only lists or shows, and needs no network."""
     return not arguments or arguments[0] in ("list", "data", "--version") or arguments[-1] in ("-h", "--help")
 
 
@@ -193,7 +193,7 @@ class _RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given, _, order = self.make_parser(ctx).parse_args(list(args))
         if [each.name for each in order].count("set") > 1:
-            # Click would take the last of them.
+            # Click would use only the last --set.
             raise BadInput("set: must be given once, several values with commas between; several flags are a sweep")
         try:
             return super().parse_args(ctx, args)
@@ -207,13 +207,13 @@ class _RunCommand(click.Command):
             raise
 
     def _sweep(self, over: str, given: Mapping[str, Any]) -> str:
-        """Return the command of a sweep over a parameter with these values; nothing if it could not be run either."""
+        """Return the command of a sweep over a parameter with these values; nothing if it would be invalid, too."""
         from netsim.studies.sweeps.grid import grid
 
         known = {each.name for each in self._definition.flags}
         if over not in known:
             return ""
-        # In a sweep each fault would be a value of its own.
+        # A sweep treats repeated --at as alternatives; here they are combined.
         at = {catalogue.AT.name: "; ".join(filter(None, given.get(catalogue.AT.name, ())))}
         kept = {name: at.get(name, value) for name, value in given.items() if name in known}
         flags = [catalogue.flag(name, value) for name, value in kept.items()]
@@ -404,7 +404,7 @@ def sweep_them(study: str, flags: tuple[str, ...], out: str, **more: Any) -> Non
     reporter = Reporter()
     given: dict[str, Any] = _listed(found, flags)
     if given.get("set") == ["list"]:
-        # Each point would refuse it; one answers.
+        # Each point would refuse this, so run one point for its message.
         found.play(found.prepare(**{name: values[0] for name, values in given.items()}))
     try:
         result = sweep(study, out=out, reporter=reporter, **more, **given)
@@ -428,7 +428,7 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
 
 
 def _asked(*names: str) -> list[str]:
-    """Return which of the flags of this command were given."""
+    """Return the flags of this command that were given."""
     source = click.get_current_context().get_parameter_source
     return [name for name in names if source(name) is not ParameterSource.DEFAULT]
 
@@ -540,7 +540,7 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
 
 
 def _show_sweep(folder: Path) -> None:
-    """Show how far a sweep came, the command that goes on with it, and the last values of its points."""
+    """Show the progress of a sweep, the command that continues it, and the last values of its points."""
     from netsim.studies import compare
     from netsim.studies.sweeps.grid import flags_of
     from netsim.studies.sweeps.sweep import read_sweep, runs_of
@@ -695,7 +695,7 @@ def export_it(place: str, format_: str, out: str | None, algorithm: str | None, 
 
 
 def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | None) -> None:
-    """Print the path of the file that was made, and the other algorithms of which there are traces."""
+    """Print the path of the new file, and the other algorithms that have traces."""
     from netsim.studies.traces import traced
 
     reporter.line(str(path))
@@ -705,7 +705,7 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
 
 
 def _must_go_with(other: str, *names: str) -> None:
-    """Raise BadInput if a flag was given that does nothing without another one, which was not."""
+    """Raise BadInput if a flag was given without another that it requires."""
     given = click.get_current_context().params
     for name in _asked(*names) if given[other] in (None, False) else ():
         raise BadInput(f"{name.strip('_')} = {given[name]}: must go with --{other.replace('_', '-')}")
@@ -889,7 +889,7 @@ def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A run must not be lost for a name that the terminal's encoding does not have.
+            # An unencodable name on the terminal must not lose a run.
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = _format_warning
     try:
@@ -901,7 +901,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _stop_interrupted()
     except BrokenPipeError:
-        # The reader of the output has gone, as with `netsim list | head`.
+        # The reader of the output has closed it, as with `netsim list | head`.
         forget(sys.stdout)
     except Exception as error:
         if isinstance(error, click.Abort) or catalogue.interrupted(error):
@@ -924,8 +924,8 @@ def main() -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Format a warning; one of what a command reads is about the user's file or folder, not about a line of code."""
-    # What warns at the line that called netsim finds, in a command, that of the library which parses the command line.
+    """Format a warning; those about a command's input name the user's file or folder, not a line of code."""
+    # In a command, a warning's calling line is one of the command-line library's, so leave it out.
     if Path(filename).parent in (Path(__file__).parent, Path(click.__file__).parent):
         return f"netsim: {message}\n"
     return _format_as_usual(message, category, filename, lineno, line)

@@ -1,4 +1,4 @@
-"""The columns of results: how they are called in figures, which values they can have, and which of them count costs."""
+"""The columns of results: their labels in figures, their possible values, and which of them count costs."""
 
 import math
 import re
@@ -56,15 +56,16 @@ class Bounds:
     high: float = math.inf
 
     def clip(self, low: float, high: float) -> tuple[float, float]:
-        """Return the ends of an interval, moved to these bounds where they lie outside; NaN stays."""
+        """Return an interval clipped to these bounds; NaN stays."""
         return (self.low if low < self.low else low), (self.high if high > self.high else high)
 
 
 def bounds(column: str) -> Bounds:
-    """Return the values that a column can have: shares in per cent are 0 to 100, errors, times and counts 0 or more.
+    """Return the bounds of a column: shares in per cent are 0 to 100, errors, times and counts 0 or more.
 
-    Names tell: ``…_%`` of shares (``delivered_%``), ``accuracy``, ``…_mse``, ``…_error``, ``…_latency_s``, ``…_bits``.
-    What may be negative (``above_loss_free_%``, ``clock_offset_s``) and what no name tells has no bounds.
+    The name decides: ``…_%`` are shares (``delivered_%``); ``accuracy``, ``…_mse``, ``…_error``, ``…_latency_s`` and
+    ``…_bits`` are known. Columns that may be negative (``above_loss_free_%``, ``clock_offset_s``) and unknown ones have
+    no bounds.
     """
     name = column.lower()
     if _SIGNED.search(name):
@@ -75,18 +76,18 @@ def bounds(column: str) -> Bounds:
 
 
 def counts(column: str) -> bool:
-    """Return whether a column counts what was spent: a run that diverged spent it all the same."""
+    """Return whether a column counts costs, which a diverged run incurred all the same."""
     name = column.lower()
     return name in _COUNTS or name.endswith(("_bits", "_bytes", "time_s", "_j", "_mj"))
 
 
 def worst(column: str) -> float:
-    """Return the worst value of a column, that of a run that did not survive: -∞ where more is better, else ∞."""
+    """Return the worst value of a column, used for a dead run: -∞ where more is better, else ∞."""
     return -math.inf if _GREATEST.search(column.lower()) else math.inf
 
 
 def label(column: str) -> str:
-    """Return a column's name in words, its unit in brackets: "training MSE", "mean latency (s)"."""
+    """Return a column's label, with its unit in brackets: "training MSE", "mean latency (s)"."""
     if column in LABELS:
         return LABELS[column]
     name, _, unit = column.rpartition("_")
@@ -96,5 +97,5 @@ def label(column: str) -> str:
 
 
 def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
-    """Return the groups of rows that are alike in some columns, each after its values there; all rows without any."""
+    """Return the groups of rows that agree in some columns, with these values; one group without columns."""
     return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]

@@ -1,4 +1,4 @@
-"""Several run folders or sweeps side by side: the settings in which they differ, their last values, their curves."""
+"""Compare run folders or sweeps: the settings that differ, the last values, the curves."""
 
 import json
 import re
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 ROUND = "round"
 _MOST_LINES, _MOST_PANELS = 8, 6  # of a figure, before its lines are spread over panels
 _COSTS = ("transmissions", "payload_bits")
-_LOST = "did not arrive in time"  # of notes that blame lost frames
+_LOST = "did not arrive in time"  # marks notes that blame lost frames
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 
 
 def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
-    """Return a row for each run folder or sweep's point, and algorithm: the settings that differ, and the last values.
+    """Return a row for each run, or point of a sweep, and algorithm: differing settings and last values.
 
     Without ``metrics`` the columns are the usual ones, or else the study's own. Metrics may be numbers of one of the
-    study's tables (`netsim.studies.own_tables.resolve`): there is a row for each of its rows then, and what tells its
-    rows apart comes before the algorithm. Of COLUMN@TARGET the value is that of the round in which the target is
-    reached (``reach`` of `netsim.studies.results.load`), not the last. Where a run did not survive, the last column is
-    ``outcome``. Raises BadInput for a folder that is neither or not whole, a metric that none has, or several targets.
+    study's tables (`netsim.studies.own_tables.resolve`): the result then has a row for each of the table's rows, with
+    the table's keys before the algorithm. COLUMN@TARGET is the value in the round in which the target is reached
+    (``reach`` of `netsim.studies.results.load`), not the last value. If a run did not survive, the last column is
+    ``outcome``. Raises BadInput for a folder that is neither a run nor a sweep, or incomplete, for an unknown metric,
+    or for several targets.
     """
     reach = target_of(metrics)
     last = results.compare(*places, reach=reach)
@@ -63,7 +64,7 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
 
 
 def left_out(places: Sequence[str], found: "pd.DataFrame") -> list[str]:
-    """Return lines that name the columns which a `table` of the usual ones leaves out, as the first run has them."""
+    """Return lines that name the columns omitted from a `table` of the usual ones, as in the first run."""
     first = next(run for _, run in _runs(places))
     last = results.compare(str(first))
     told = {*found, ROUND, "time_s"}
@@ -74,7 +75,7 @@ def left_out(places: Sequence[str], found: "pd.DataFrame") -> list[str]:
 
 
 def target_of(metrics: Sequence[str]) -> str | None:
-    """Return what follows "@" in metrics, the target where they are read; raises BadInput unless it is one for all."""
+    """Return the text after "@" in metrics, the target; raises BadInput if metrics have several targets."""
     found = {metric.partition("@")[2] for metric in metrics if "@" in metric}
     if found and (len(found) > 1 or not all("@" in metric for metric in metrics)):
         raise check.refuse("metric", ", ".join(metrics), "all in the last round, or all at one target")
@@ -87,12 +88,12 @@ def measures_of(found: "pd.DataFrame") -> list[str]:
 
 
 def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str = "seed") -> "pd.DataFrame | None":
-    """Return a row for all rows of a `table` that differ in their seed only, or None if there are no such rows.
+    """Return a row for all rows of a `table` that differ only in their seed, or None without such rows.
 
-    ``over`` is the seed that is meant, one of `netsim.studies.results.SEEDS`.
+    ``over`` is the kind of seed, one of `netsim.studies.results.SEEDS`.
 
-    For a single metric it has the mean, the median and the interval (`netsim.studies.results.interval`), else the
-    statistic ``of`` each column, "mean" or "median", with (2/6) where fewer than all survived; raises BadInput for
+    A single metric has the mean, the median and the interval (`netsim.studies.results.interval`), several have the
+    statistic ``of`` each column, "mean" or "median"; (2/6) marks that fewer than all survived. Raises BadInput for
     another statistic.
     """
     import pandas as pd
@@ -121,7 +122,7 @@ def _cell(part: "pd.DataFrame", name: str, of: str) -> float | str:
 
 
 def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | str:
-    """Return the number of seeds with a value, or its range where measures differ; one without any does not count."""
+    """Return the number of seeds with a value, or its range over the measures; measures without any do not count."""
     counts = {int(worst_of_dead(part, name)[0][over].nunique()) for name in measures} - {0} or {0}
     return max(counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
@@ -129,7 +130,7 @@ def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | st
 def titled(
     found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool, over: str = "seed"
 ) -> tuple[str, "pd.DataFrame"]:
-    """Return a title and its table: that of `over_seeds`, unless there is none, or ``each`` asks for all rows."""
+    """Return a title and its table: that of `over_seeds` if it exists, unless ``each`` requests all rows."""
     together = over_seeds(found, metrics, of, over)
     reach = target_of(metrics)
     what = "Last values" if reach is None else f"Where {Target.of(reach)}, values"
@@ -170,12 +171,12 @@ def paired(
         possible = list(by_text) if within != over else list(dict.fromkeys(map(str, found["algorithm"])))
         allowed = f"one of {', '.join(possible)}" + (f", or NAME=VALUE of {', '.join(others)}" if others else "")
         raise check.refuse("paired", reference, allowed)
-    # Folders that are one run or sweep each differ in settings, too: only their name tells them apart then.
+    # If each folder is one run or sweep, settings differ between folders, too, and only the name separates folders.
     by = [each for each in settings if each not in (within, over)]
     if within == "folder":
         by = _differ_within(found, by)
     elif not found.duplicated([*(each for each in settings if each != "folder"), "algorithm"]).any():
-        # Their settings alone tell the folders apart, so that those of a pair may lie in two.
+        # Only settings separate rows, so that the two of a pair may come from different folders.
         by = [each for each in by if each != "folder"]
     by = [each for each in [*by, "algorithm"] if each != within and found[each].nunique(dropna=False) > 1]
     if _names_follow(found, within) and not found.duplicated([*settings, within]).any():
@@ -197,13 +198,13 @@ def _names_follow(found: "pd.DataFrame", setting: str) -> bool:
 
 
 def _as_written(given: str, by_text: Collection[str]) -> str:
-    """Return the text among ``by_text`` that is the same number, as 0 for 0.0; or what is given."""
+    """Return the text among ``by_text`` with the same numeric value, as 0 for 0.0; else the given text."""
     given = given.strip()
     if given in by_text:
         return given
     try:
         number = float(given)
-        # Names, as those of algorithms, may be no numbers.
+        # Names, such as those of algorithms, need not be numbers.
         return next((each for each in by_text if _NUMBER.fullmatch(each) and float(each) == number), given)
     except ValueError:
         return given
@@ -268,8 +269,8 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
 def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[str]:
     """Return a line for each algorithm that diverged: in how many of the runs, and why.
 
-    With ``left``, a `table` that is `filtered`, they are about its algorithms and runs only. The reason is that of a
-    run which lost no frames, if one diverged: then losses are not to blame.
+    With ``left``, a `filtered` `table`, only its algorithms and runs count. The reason is that of a run without lost
+    frames, if one of these diverged, since losses are then not the cause.
     """
     runs = [run for place, run in _runs(places) if _is_left(place, run, left)]
     found: dict[str, list[tuple[Path, str]]] = {}
@@ -288,7 +289,7 @@ def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[
         first = noted[0][0]
         lossless = [why for _, why in noted if _LOST not in why]
         reasons = set(lossless or [why for _, why in noted])
-        # A reason that names losses has numbers of its run in it.
+        # A reason that names losses contains numbers of its run.
         why = (
             f": {reasons.pop()}.".replace(": .", ".")
             if len(reasons) == 1
@@ -300,7 +301,7 @@ def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[
 
 
 def _is_left(place: str, run: Path, left: "pd.DataFrame | None") -> bool:
-    """Return whether a run's settings are in a `table` from which some were taken out."""
+    """Return whether a run's settings are in a filtered `table`."""
     if left is None:
         return True
     given = _parameters(run) | {"folder": place}
@@ -334,13 +335,14 @@ def draw(
     over: str = "seed",
     style: str = "usual",
 ) -> str:
-    """Write a figure of a metric over the rounds, or its last value against a setting: lines with their bands.
+    """Write a figure of a metric over the rounds, or of its last value against a setting, with bands.
 
-    There is a line for each algorithm and combination of the settings that differ, except the seed. Folders have lines
-    of their own, unless each has one value of the setting ``against``: then they make the lines together. More lines
-    than a panel can show are spread over panels by a setting. Without ``against`` it is the rounds; a metric that has
-    one value a run, as one of a study's own table, is drawn against the first setting that differs, else by algorithm.
-    Return matplotlib's warnings in one line. Raises BadInput for a wrong argument, NetsimError if writing fails.
+    There is a line for each algorithm and combination of the settings that differ, except the seed. Folders have
+    separate lines, unless each has one value of the setting ``against``: then they form the lines together. If a panel
+    would have too many lines, they are spread over panels by a setting. Without ``against`` the horizontal axis is the
+    rounds; a metric with one value a run, as one of a study's own table, is drawn against the first setting that
+    differs, else by algorithm. Return matplotlib's warnings in one line. Raises BadInput for a wrong argument,
+    NetsimError if writing fails.
     """
     path = Path(out)
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
@@ -351,7 +353,7 @@ def draw(
     check.one_of("against", against or ROUND, [ROUND, *differing, "algorithm"])
     rows = found
     if against in (None, ROUND):
-        # A target's column (COLUMN@TARGET) and those of tables have one value a run.
+        # A target's column (COLUMN@TARGET) and columns of tables have one value a run.
         whole = results.compare(*found["folder"].unique(), rounds=True) if "@" not in metric else found
         if metric in whole and whole is not found:
             rows, against = _same_runs(whole, found, differing), ROUND
@@ -361,7 +363,7 @@ def draw(
             raise check.refuse("against", against, f"one of {', '.join(differing)}: {metric} has one value a run")
     settings = [name for name in differing if name not in (against, over)]
     apart = found["folder"].nunique() > 1
-    # Rows that two folders share would be drawn twice.
+    # Rows in two folders would be drawn twice.
     if (
         apart
         and against in differing
@@ -383,13 +385,13 @@ def draw(
 
 
 def _same_runs(rounds: "pd.DataFrame", found: "pd.DataFrame", settings: Sequence[str]) -> "pd.DataFrame":
-    """Return the rounds of the runs that are in a `table`, from which some may be left out (`filtered`)."""
+    """Return the rounds of the runs in a `table`, which may be `filtered`."""
     keys = ["folder", *settings, "algorithm"]
     return rounds.merge(found[keys].drop_duplicates())
 
 
 def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:
-    """Return the column whose values have panels of their own, where one panel would have too many lines; else None."""
+    """Return the column whose values get separate panels if one panel would have too many lines; else None."""
     if rows[list(by)].drop_duplicates().shape[0] <= _MOST_LINES:
         return None
     sizes = {name: rows[name].nunique(dropna=False) for name in by if name != "algorithm"}
@@ -398,6 +400,6 @@ def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:
 
 
 def _differ_within(found: "pd.DataFrame", settings: Sequence[str]) -> list[str]:
-    """Return the settings of which a folder has several values."""
+    """Return the settings with several values in a folder."""
     folders = found.groupby("folder", sort=False)
     return [name for name in settings if (folders[name].nunique(dropna=False) > 1).any()]

@@ -1,4 +1,4 @@
-"""A run made in a process of its own, under what its results must not depend on: hash seed, core, number of workers."""
+"""Repeat a run in a new process, under conditions that must not change results: hash seed, core, workers."""
 
 import os
 import pickle
@@ -19,7 +19,7 @@ _CHILD = "from netsim.studies.conditions import main; main()"
 
 @dataclass(frozen=True)
 class Job:
-    """What is run: a study by its name or file, with parameters, or a pickled function ``make(seed=…)``."""
+    """A study by name or file, with parameters, or a pickled function ``make(seed=…)``."""
 
     study: str
     parameters: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Condition:
-    """What the results of a run must not depend on."""
+    """The conditions of a run on which its results must not depend."""
 
     hash_seed: int | None
     core: str
@@ -45,13 +45,13 @@ class Condition:
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> "Condition | None":
-        """Return that which a run folder records; None if one part is not recorded, or the hash seed was not fixed."""
+        """Return the condition recorded in a run folder; None if a part is missing, or the hash seed was not fixed."""
         seed, name, workers = settings.get("hash_seed"), settings.get("core"), settings.get("workers", 1)
         known = isinstance(seed, int) and name in ("python", "compiled") and isinstance(workers, int)
         return cls(seed, str(name), workers) if known else None
 
     def others(self) -> Iterator[tuple[str, "Condition"]]:
-        """Yield the conditions to compare this one with, which differ from it in one thing, and their names."""
+        """Yield the conditions to compare with, each differing from this one in one part, and their names."""
         yield "again", self
         for seed in [each for each in (0, 1, 2) if each != self.hash_seed][:2]:
             yield f"{VARIABLE}={seed}", replace(self, hash_seed=seed)
@@ -61,7 +61,7 @@ class Condition:
         yield f"{workers} worker{'s' if workers > 1 else ''}", replace(self, workers=workers)
 
     def run(self, job: Job, folder: Path) -> str:
-        """Run a job into a new folder in a process of its own; return why it failed in one line, empty if it did not.
+        """Run a job into a new folder in a new process; return the reason of a failure in one line, or "".
 
         Raises BadInput if the run is refused.
         """
@@ -79,14 +79,14 @@ class Condition:
             return ""
         why = (done.stderr.decode(errors="replace").strip().splitlines() or [f"status {done.returncode}"])[-1]
         refused, _, reason = why.partition(": ")
-        # netsim refuses a core that is not built as it is imported.
+        # netsim refuses an unbuilt core when it is imported.
         if refused in (_REFUSED, f"{BadInput.__module__}.{BadInput.__qualname__}"):
             raise BadInput(reason)
         return why
 
 
 def main() -> None:
-    """Run the job that comes by standard input, in a process of its own."""
+    """Run the job read from standard input, in a new process."""
     job, workers, folder = pickle.load(sys.stdin.buffer)
     sys.path[:] = job.path
     try:

@@ -71,11 +71,12 @@ def execute(
             if workers != 1:
                 study.origin["workers"] = workers
             study.formats, study.session = formats, session
-            # Before a run there is nothing to save, and SIGTERM unhandled also ends code that Python cannot interrupt.
+            # Before a run there is nothing to save, and an unhandled SIGTERM also ends code that Python cannot
+            # interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
             _play(definition, study, place)
             study.save(place)
-            # All is done: Ctrl-C is too late, and would only leave the lock behind.
+            # The work is done: a Ctrl-C now would only leave the lock behind.
             with suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -94,7 +95,7 @@ def reserved(definition: StudyDefinition, out: str | None) -> Reservation:
 
 
 def show_saved(place: Reservation, reporter: Reporter) -> None:
-    """Print where a run folder is, and its files."""
+    """Print the path of a run folder, and its files."""
     files = ", ".join(sorted(path.name for path in place.folder.iterdir()))
     reporter.line(f"\n{place.shown}: {files}")
 
@@ -105,9 +106,9 @@ def _play(definition: StudyDefinition, study: Study, place: Reservation) -> None
         definition.play(study)
     except BaseException as error:
         if isinstance(error, Asked) or (study.partial is None and isinstance(error, BadInput)):
-            # The study is whole, but is not what was asked for; or all that was asked for was a list.
+            # The study is complete but fails its check, or only a list was requested.
             raise
-        # Any other error: the results so far are saved below, and then it goes on.
+        # After any other error, the results so far are saved below, and then the error is raised.
         stopped = error
     else:
         return
@@ -129,11 +130,11 @@ def _play(definition: StudyDefinition, study: Study, place: Reservation) -> None
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM, by which a cluster's scheduler ends a job, end a run as Ctrl-C does, with another exit status."""
+    """Make SIGTERM, which a cluster's scheduler sends, end a run as Ctrl-C does, with another exit status."""
     global _terminated
     _terminated = False
     if threading.current_thread() is not threading.main_thread():
-        # Only the main thread gets signals.
+        # Only the main thread receives signals.
         yield
         return
     before = signal.signal(signal.SIGTERM, _terminate)
@@ -148,10 +149,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     _terminated = True
     interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
     if callable(interrupt):
-        # During a run this is asyncio's, which ends it between two steps.
+        # During a run this is asyncio's handler, which ends it between two steps.
         interrupt(signal.SIGINT, frame)
     elif loop is not None:
-        # A job in the background ignores Ctrl-C, and then asyncio handles nothing.
+        # A background job ignores Ctrl-C, so asyncio has no handler.
         loop.call_soon_threadsafe(_end_between_steps)
     else:
         raise Interrupted

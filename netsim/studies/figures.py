@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 else:
-    # For annotations elsewhere: to import matplotlib takes long.
+    # Only for annotations: importing matplotlib takes long.
     Axes = Figure = Any
 
 LABELS = known.LABELS
@@ -81,7 +81,7 @@ def curves(
                 level, color="0.4", linestyle=_LEVEL_STYLES[number % len(_LEVEL_STYLES)], linewidth=1, label=label
             )
         panel.set_xlabel(x.text)
-        # A log axis needs positive values, which a run without messages does not have.
+        # A log axis needs positive values, which a run without messages lacks.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
             _thin_minor_labels(panel, rounds[x.column][rounds[x.column] > 0])
@@ -92,7 +92,7 @@ def curves(
     if y.log and len(positive):
         panels[0].set_yscale("log")
         if positive.max() == positive.min():
-            # A single value has no range for an axis.
+            # A single value gives no range for an axis.
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     unmark_unseen(figure)
     legend_below(figure)
@@ -130,7 +130,7 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
     "usual": {},
     "paper": {
         "figure.figsize": (3.5, 2.6),
-        # It comes with matplotlib, so that a figure is the same on every machine.
+        # The font is part of matplotlib, so that a figure is the same on every machine.
         "font.family": ["STIXGeneral"],
         "mathtext.fontset": "stix",
         "font.size": 8.0,
@@ -144,7 +144,7 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
         "grid.linewidth": 0.4,
         "lines.linewidth": 1.0,
         "lines.markersize": 3.0,
-        # Publishers ask for fonts that are embedded whole, as TrueType.
+        # Publishers require wholly embedded fonts, as TrueType.
         "pdf.fonttype": 42,
     },
 }
@@ -164,8 +164,8 @@ _WIDTH = 12.0
 def style(name: str) -> Iterator[None]:
     """Draw figures in a style inside the context, which must include saving them; raises BadInput for an unknown one.
 
-    With "paper", a figure of one panel has the width of a column of two (3.5 inches), one of several panels that of the
-    page's text (7.16 inches).
+    With "paper", a figure of one panel has the width of one of two columns (3.5 inches), a figure of several panels
+    that of the page's text (7.16 inches).
     """
     settings: Any = STYLES[check.one_of("style", name, STYLES)]
     if not settings:
@@ -178,7 +178,7 @@ def style(name: str) -> Iterator[None]:
 
 
 def unless_set(name: str, usual: Any) -> Any:
-    """Return matplotlib's setting of a name if it is not matplotlib's default, else what is usual here."""
+    """Return matplotlib's setting of a name if it was changed, else the value that is usual here."""
     from matplotlib import rcParams, rcParamsDefault
 
     settings: Any = rcParams
@@ -187,7 +187,7 @@ def unless_set(name: str, usual: Any) -> Any:
 
 
 def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
-    """Return a figure's size in inches: as given, or as ``figure.figsize`` of matplotlib's settings, if it was set.
+    """Return a figure's size in inches: as given, or as ``figure.figsize`` of matplotlib's settings, if changed.
 
     A figure of several columns of panels is then as wide as the text of a page of two columns.
     """
@@ -201,10 +201,10 @@ def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
 
 
 def fit_to_page(figures: "Sequence[Figure]") -> None:
-    """Give the figures of one page its width, and panels with one x label the same ends, so that they can be compared.
+    """Resize the figures of one page to its width, and align panels that share an x label.
 
-    A figure without matplotlib's constrained layout, which a `drawing` has, keeps its size, and so do all where
-    ``figure.figsize`` is set.
+    A figure without matplotlib's constrained layout, which `drawing` sets, keeps its size; all do if ``figure.figsize``
+    is set.
     """
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -215,10 +215,10 @@ def fit_to_page(figures: "Sequence[Figure]") -> None:
             width, height = figure.get_size_inches()
             figure.set_size_inches(_WIDTH, height * min(1.0, _WIDTH / width))
             if any(panel.get_aspect() != "auto" for panel in figure.axes):
-                # Else a matrix and its colour bar would stand apart.
+                # Otherwise a matrix and its colour bar would be far apart.
                 figure.set_layout_engine("compressed")
         for panel in figure.axes:
-            # Maps have their own scale, and categories none.
+            # Maps have their own scale, and categories have none.
             if (
                 panel.get_xlabel()
                 and panel.get_aspect() == "auto"

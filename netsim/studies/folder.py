@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Unsaved(NetsimError):  # noqa: N818  names that say what happened
-    """Results that could not all be saved where they should be; the message gives the place where they are."""
+    """Results that could not all be saved in their place; the message names the place where they are."""
 
 
 def save(study: "Study", place: Reservation) -> Path:
@@ -47,7 +47,7 @@ def save(study: "Study", place: Reservation) -> Path:
         failed = write(study, place.parts, report=True)
         place.publish()
     except OSError as error:
-        # A full disk must be given its space back first: the temporary directory may be on it.
+        # Free the full disk first, because the temporary directory may be on it.
         place.close()
         raise _rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
     if failed:
@@ -72,9 +72,9 @@ def _rescued(study: "Study", why: str) -> Unsaved:
 
 
 def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, str]:
-    """Write a study's files into an empty folder, SHA256SUMS last; with ``report`` the page of them all, too.
+    """Write a study's files into an empty folder, SHA256SUMS last; with ``report``, also their page.
 
-    Return the reasons by file for those that could not be made. Raise OSError if the folder cannot be written.
+    Return the reasons, by file, for files that could not be made. Raise OSError if the folder cannot be written.
     """
     failed: dict[str, str] = {}
 
@@ -84,7 +84,7 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
         except OSError:
             raise
         except Exception as error:
-            # Hours of work must not be lost for one figure that cannot be drawn.
+            # Hours of work must not be lost because one figure cannot be drawn.
             failed[name] = f"{type(error).__name__}: {one_line(error)}"
             (folder / name).unlink(missing_ok=True)
 
@@ -117,7 +117,7 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
 
 
 def _drawn(study: "Study") -> "list[Figure]":
-    """Return a study's figures, without those that cannot be drawn: why not is told where they are written."""
+    """Return a study's figures, except those that cannot be drawn; the reason is reported when files are written."""
     figures = []
     for name in study.figures:
         with suppress(Exception):
@@ -132,26 +132,26 @@ def _draw(path: Path, name: str, study: "Study") -> None:
 
 
 def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
-    """Return report.html of the files that are in the folder so far."""
+    """Return the content of report.html from the folder's present files."""
     kind = study.formats.tables
     last = study.rounds
     if "algorithm" in last:
         last = last.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
-    # Those that were shown come before those that were only kept.
+    # Tables that were printed precede those that were only stored.
     names = sorted(study.tables, key=lambda name: name not in study.titles)
     tables = [(f"{name}.{kind}", study.titles.get(name, name), study.tables[name]) for name in names]
     tables.append((f"rounds.{kind}", "Last row of each algorithm (all rows are in the file)", last))
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = json_value(study.summary() | {"failed": failed})
     drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
-    # The one beside the answer first.
+    # The figure beside the answer comes first.
     captions = {name: study.caption(name) for name in sorted(drawn, key=lambda name: name != study.hero)}
     title, settings = f"netsim run {study.name}", json_value(_settings(study))
     return page(title, folder, settings, summary, tables, texts, captions, _replays(study))
 
 
 def _replays(study: "Study") -> dict[str, str]:
-    """Return the addresses of the replay of the last run, by the words of their links; none without its trace."""
+    """Return {link text: address} of the last run's replay; empty without a trace."""
     if not study.keeps_trace or not study.runs:
         return {}
     links = {"the map": "replay.html#view=map", "the space–time diagram": "replay.html#view=spacetime"}
@@ -163,7 +163,7 @@ def _replays(study: "Study") -> dict[str, str]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it: numpy's as Python's, None for what is not finite, else text."""
+    """Return a value as JSON data: numpy types as Python's, non-finite numbers as None, other types as text."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | str):
@@ -188,7 +188,7 @@ def _settings(study: "Study") -> dict[str, Any]:
     }
     marked = {"study": study.name, "partial": study.partial is not None, "parameters": parameters}
     marked |= {"question": study.question} if study.question else {}
-    # Agents that ran on a cluster may have had another hash seed.
+    # Agents on a cluster may have had another hash seed.
     seeds = {hash_seed(), *(run.hash_seed for run in study.runs.values())}
     hashing = {"hash_seed": seeds.pop() if len(seeds) == 1 else None}
     return marked | about() | environment() | hashing | study.origin
@@ -233,10 +233,11 @@ def _and(failed: Mapping[str, str]) -> str:
 def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> dict[str, Any]:
     """Return a run folder's settings, summary, rounds (a DataFrame), and the names of all its ``files``.
 
-    With ``partial`` also those of a partial folder. Without ``every``, only the files that are read here are compared
-    with their SHA-256, since hashing a long trace takes seconds; the others must be there.
+    With ``partial``, partial folders are accepted. Without ``every``, only the files read here are compared with their
+    SHA-256, since hashing a long trace takes seconds; the others must exist.
 
-    Raises BadInput if it is no run folder, or a file is missing, changed, unreadable, or not what a run writes.
+    Raises BadInput if it is not a run folder, or a file is missing, changed, unreadable, or of a form that no run
+    writes.
     """
     path = Path(folder)
     if (path / "sweep.json").is_file():
@@ -256,7 +257,7 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
     except BadInput as error:
         raise BadInput(f"{wanted}; {str(error)[:300]}") from None
     except Exception as error:
-        # A damaged file can make json and pandas raise many things; what they mean here is one.
+        # json and pandas raise many types of error for a damaged file; here all mean the same.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
     if "bytes" in found["summary"]:
@@ -268,7 +269,7 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
 
 @cache
 def warn_of_earlier() -> None:
-    """Warn, once in a process, that a folder of an earlier version was read: a sweep may have thousands of them."""
+    """Warn, once per process, that a folder of an earlier version was read; a sweep may have thousands."""
     warnings.warn(
         "run folder: one of an earlier version has no SHA256SUMS; its files' sizes are checked, not their contents",
         RuntimeWarning,
@@ -277,7 +278,7 @@ def warn_of_earlier() -> None:
 
 
 def partial_text(found: dict[str, Any]) -> str:
-    """Return one line on how far a partial folder, as `load` returns it, came, and why not further."""
+    """Return one line on how far a partial folder from `load` came, and why it ended."""
     marked, rounds = found["summary"]["partial"], found["rounds"]
     rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []
     unit = marked["unit"] or "round"
@@ -287,13 +288,13 @@ def partial_text(found: dict[str, Any]) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the files of a run folder's settings, rounds and links, in the format that they have."""
+    """Return the files of a run folder's settings, rounds and links, in the folder's table format."""
     tables = {name: find_table(path, name) for name in ("rounds", "ledger")}
     return [path / "settings.json", *(there or path / f"{name}.csv" for name, there in tables.items())]
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether a run folder is complete, and each of its files as it was written."""
+    """Return whether a run folder is complete, and all its files unchanged."""
     try:
         return _read_summary(folder, True)[0].get("partial") is None
     except Exception:
@@ -332,7 +333,7 @@ def _read_summary(path: Path, every: bool) -> tuple[dict[str, Any], list[str]]:
 
 
 def _check_sizes(path: Path, summary: dict[str, Any], needed: Sequence[str]) -> None:
-    """Raise BadInput unless the files of a folder of an earlier version have the sizes that its summary tells."""
+    """Raise BadInput unless files of an earlier version's folder have the sizes recorded in its summary."""
     _must_have(summary, "summary.json", bytes=dict[str, int])
     for name in needed:
         if name not in summary["bytes"] and name != "summary.json":
@@ -361,7 +362,7 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
 
 
 def check_unchanged(folder: Path, *names: str) -> None:
-    """Raise BadInput unless files of a run folder are as they were written; earlier versions did not record that."""
+    """Raise BadInput unless files of a run folder are unchanged; earlier versions did not record digests."""
     sums = read_sums(folder)
     if sums is not None:
         with check.naming(f"run folder = {str(folder)!r}: must be as it was written; "):
@@ -369,7 +370,7 @@ def check_unchanged(folder: Path, *names: str) -> None:
 
 
 def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return how a folder is marked partial; either file may do so."""
+    """Return the partial mark of a folder, which may be in either file."""
     marked = summary.get("partial")
     if marked is None:
         return {"why": "settings.json marks it", "cut": None, "unit": None} if settings.get("partial") else None
@@ -401,7 +402,7 @@ def _must_have(content: dict[str, Any], file: str, **kinds: Any) -> None:
 
 
 def read_part(folder: Path, name: str, algorithm: str) -> "pd.DataFrame | None":
-    """Return an algorithm's rows of a table of a whole run folder, names as text; None if the table is not there."""
+    """Return an algorithm's rows of a table in a complete run folder, with names as text; None without the table."""
     path = find_table(folder, name)
     if path is None:
         return None
@@ -427,21 +428,21 @@ def _read_rounds(path: Path) -> "pd.DataFrame":
 
 
 def check_text(name: str, value: Any, most: int = 200) -> str:
-    """Return ``value`` if it is text to be shown and written: some, printable, of at most ``most`` bytes of UTF-8."""
+    """Return ``value`` if it is printable, non-empty text of at most ``most`` bytes of UTF-8."""
     if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value.encode()) > most:
         raise check.refuse(name, value, f"printable text of at most {most} bytes")
     return str(value)
 
 
 def check_algorithm(value: Any) -> str:
-    """Return ``value`` if it can be an algorithm's name, and so a part of its trace file's."""
+    """Return ``value`` if it can be an algorithm's name, and so part of its trace file's name."""
     check_text("algorithm", value)
     check_text("algorithm", _as_file_name(value))
     return str(value)
 
 
 def check_file_name(name: str, value: Any) -> str:
-    """Return ``value`` if it can be a file's name without its ending, and is none that every run folder has."""
+    """Return ``value`` if it can be a file name without suffix, and is not reserved in run folders."""
     check_text(name, value, 100)
     if value.startswith(".") or set(value) & set('/\\:*?"<>|') or value.casefold() in OF_EVERY_RUN:
         raise check.refuse(name, value, f"a file's name without its ending, and none of {', '.join(OF_EVERY_RUN)}")

@@ -20,7 +20,7 @@ TABLES = ("csv", "parquet")
 NIGHT = "filter: invert(.92) hue-rotate(180deg)"
 """CSS that shows a figure light on dark: what was light is dark and the reverse, and colours keep their hue."""
 
-# In a figure itself it follows the colour scheme of the reader; programs without this CSS show it as it was drawn.
+# In the file, this CSS makes the figure follow the reader's colour scheme; other programs show it as drawn.
 _FOLLOWS = f"<style>@media (prefers-color-scheme: dark) {{ svg {{ {NIGHT} }} }}</style>"
 
 # The tables that a run folder may have of any study.
@@ -39,7 +39,7 @@ class Formats:
 
     @classmethod
     def chosen(cls, figures: str | None = None, tables: str | None = None) -> "Formats":
-        """Return the formats of figures, by names with commas between, and of tables; None: as usual.
+        """Return the formats of figures, as names separated by commas, and of tables; None: the defaults.
 
         Raises BadInput for an unknown format, or Parquet without pyarrow.
         """
@@ -60,7 +60,7 @@ def _names(figures: str) -> tuple[str, ...]:
 
 
 def write_figure(path: Path, figure: "Figure") -> str:
-    """Write a figure, whole or not at all, in the format of the path's ending; return warnings in one line.
+    """Write a figure atomically, in the format of the path's suffix; return warnings in one line.
 
     The same figure gives the same bytes.
     """
@@ -68,7 +68,7 @@ def write_figure(path: Path, figure: "Figure") -> str:
 
     ending = path.suffix.removeprefix(".")
     more: dict[str, Any] = {"metadata": _UNDATED[ending]} if _UNDATED[ending] else {}
-    # Python would print a warning with its place in a library, which means nothing to a study's user.
+    # Python would print a warning with its line in a library, which means nothing to a study's user.
     with rc_context({"svg.hashsalt": path.name}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with write_whole(path) as file:
@@ -94,15 +94,15 @@ def write_table(path: Path, table: "pd.DataFrame") -> None:
     if path.suffix == ".parquet":
         _in_columns(table).to_parquet(path, engine="pyarrow", compression="zstd", index=False)
     else:
-        # Names of agents may be any text, also what UTF-8 has no bytes for.
+        # Agents' names may be any text, even text that UTF-8 cannot encode.
         table.to_csv(path, index=False, errors="backslashreplace")
 
 
 def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table as Parquet can hold it: values that are no numbers or truth values as the text of csv."""
+    """Return a table that Parquet can store: values other than numbers and truth values as csv's text."""
     import pandas as pd
 
-    # A table of its own: the caller's stays as it is.
+    # A new table, because the caller's must not change.
     table = table.rename(columns=str).infer_objects()
     for name in table.columns:
         column = table[name]
@@ -116,12 +116,12 @@ def _text(value: Any) -> str:
 
 
 def find_table(folder: Path, name: str) -> Path | None:
-    """Return the file of a run folder's table, whichever format it has, or None if it is not there."""
+    """Return the file of a run folder's table, in any format, or None if it does not exist."""
     return next((path for kind in TABLES if (path := folder / f"{name}.{kind}").is_file()), None)
 
 
 def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
-    """Read a table as it was written; columns of ``text`` hold text, even if it looks like numbers.
+    """Read a table as written; columns of ``text`` hold text, even if it looks like numbers.
 
     Raises BadInput for Parquet without pyarrow, and any error of pandas for a file that no run wrote.
     """
@@ -131,16 +131,16 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
         check.installed(path.name, "pyarrow", "arrow")
         return pd.read_parquet(path, engine="pyarrow")
     with warnings.catch_warnings():
-        # No run writes what pandas warns of here, such as a row with too many fields.
+        # No run writes files that cause pandas warnings, such as a row with too many fields.
         warnings.simplefilter("error")
-        # An algorithm may be called NA, or 1: only in the other columns is a cell empty.
+        # An algorithm may be called NA, or 1, so only cells of other columns count as empty.
         names = pd.read_csv(path, index_col=False, nrows=0, encoding="utf-8").columns
         kinds = dict.fromkeys(text, str)
         return pd.read_csv(
             path,
             index_col=False,
             dtype=kinds,
-            # In pieces a column of flags that is empty for long would have other types than further on.
+            # Read in chunks, a column of flags with a long empty beginning would change its type.
             low_memory=False,
             keep_default_na=False,
             na_values={name: [""] for name in names if name not in kinds},

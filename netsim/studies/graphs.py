@@ -1,4 +1,4 @@
-"""A graph of the user's own, as a part of studies that draw one: ``--topology FILE``."""
+"""A user's graph file for studies that draw a graph: ``--topology FILE``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class OwnTopology:
     Parameters
     ----------
     topology : str
-        A file with the graph, in place of the random one (docs/files.md has the formats): it must be connected, and
-        have a node for each agent. Nodes are numbered in the order of the file.
+        A file with the graph, in place of the random one (docs/files.md has the formats): the graph must be connected,
+        with one node for each agent. Nodes are numbered in the order of the file.
     """
 
     topology: str | None = None
@@ -32,9 +32,9 @@ class OwnTopology:
     def graph_of(
         self, agents: int, draw: "Callable[[], nx.Graph[int]]", **left_out: tuple[Any, Any]
     ) -> "nx.Graph[int]":
-        """Return the graph of the file, with nodes 0 … agents − 1, or what ``draw`` returns if there is no file.
+        """Return the file's graph, with nodes 0 … agents − 1, or the result of ``draw`` if there is no file.
 
-        ``left_out`` are the values, each with its default, of what only the study's own graph has.
+        ``left_out`` are the values, each with its default, of parameters that only a drawn graph uses.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class OwnTopology:
         return count
 
 
-# Tasks of a study, and the cells of a sweep, read one file again and again; its warnings are given once.
+# A study's tasks, and the cells of a sweep, read one file repeatedly; its warnings are given once.
 @lru_cache(maxsize=8)
 def _read(path: str, _: str) -> "nx.Graph[int]":
     """Return the connected graph of a file with this digest; nodes are numbered, and keep their names as ``name``."""

@@ -30,7 +30,7 @@ SHARE = 0.95
 
 
 def statistic(values: ArrayLike, *, of: str = "mean") -> float:
-    """Return the mean or the median of the values that are not NaN, finite where they are; NaN of none.
+    """Return the mean or the median of the values that are not NaN; NaN if there are none.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def statistic(values: ArrayLike, *, of: str = "mean") -> float:
         numbers = np.sort(numbers)[(count - 1) // 2 : count // 2 + 1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(numbers.mean())
-    # Their sum may overflow where their mean does not.
+    # The sum may overflow even if the mean does not.
     return mean if math.isfinite(mean) or not np.isfinite(numbers).all() else float((numbers / len(numbers)).sum())
 
 
 def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> tuple[float, float]:
-    """Return the ends of an interval that holds the true mean (median) in ``share`` of all repetitions.
+    """Return the ends of an interval that contains the true mean (median) in ``share`` of all repetitions.
 
     Of the mean it is Student's t, mean ± t s/√n: exact at any n > 1 where values are normal. Where they are skewed it
     holds the mean too seldom (of five exponential values in 88 % for 95 %), but oftener than a percentile bootstrap
@@ -70,14 +70,14 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
     values : array, shape (n,)
         One of each repetition, independent of one another; numbers, or truth values (bool).
     of : {"mean", "median"}
-        What the interval is of.
+        The statistic that the interval is for.
     share : float
         In (0, 1).
 
     Returns
     -------
     low, high : float
-        NaN where there are too few values for an interval: one of a mean, under six of a median at 95 %.
+        The ends of the interval; NaN if there are too few values: one for a mean, fewer than six for a median at 95 %.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
     if of == "median":
         from scipy.stats import binom
 
-        # By chance this many may lie below the median, or above it.
+        # By chance this number of values may lie below the median, or above it.
         outside = max(1, int(binom.ppf((1.0 - share) / 2.0, count, 0.5)))
         return float(numbers[outside - 1]), float(numbers[count - outside])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -114,7 +114,7 @@ def proportion(hits: int, count: int, share: float = SHARE) -> tuple[float, floa
 
 
 def fewest(of: str, share: float) -> int:
-    """Return the fewest values for an interval: so few seldom lie all on one side of the median.
+    """Return the least number of values for an interval: fewer are too often all on one side of the median.
 
     Raises BadInput for another statistic, or a share outside its range.
     """
@@ -124,7 +124,7 @@ def fewest(of: str, share: float) -> int:
 
 
 def interval_text(counts: Iterable[int], *, of: str = "mean", share: float = SHARE) -> str:
-    """Return in words which interval `confidence` gives for groups of values, and their sizes.
+    """Return as text the kind of interval that `confidence` gives for groups of values, with their sizes.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def interval_text(counts: Iterable[int], *, of: str = "mean", share: float = SHA
 
 
 def kind_text(counts: Iterable[int], of: str, method: str, least: int, share: float, unit: str = "") -> str:
-    """Return in words an interval of a statistic by a method that takes at least so many values (``unit``)."""
+    """Return as text the kind of interval of a statistic, with the least number of values (``unit``) it needs."""
     several = sorted({int(count) for count in counts}) or [0]
     n, kind = sizes_text(several), f"{100 * share:g} % interval of the {of}"
     if several[-1] < least:
@@ -161,15 +161,14 @@ def interval(
     share: float = SHARE,
     over: str = "seed",
 ) -> "pd.DataFrame":
-    """Return a measure's mean, median and the interval of one of the two (`confidence`), over all rows alike in ``by``.
+    """Return a measure's mean, median and one of their intervals (`confidence`) over all rows that agree in ``by``.
 
-    Only seeds are pooled, and of these only those of ``over``: the rows of a group are of one setting, and each of a
-    seed of its own.
+    Only seeds are pooled, and only those of ``over``: the rows of a group have one setting, and distinct seeds.
 
     Parameters
     ----------
     frame : DataFrame
-        As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
+        A table from `load` or `compare`; the columns before ``algorithm`` are settings.
     value : str
         The measure's column. A run that did not survive counts with the worst value, ∞ of an error
         (`netsim.studies.outcome`); one that did and has no value was not measured, and is left out. In a column of
@@ -177,7 +176,7 @@ def interval(
     by : sequence of str
         Columns by which groups differ: all settings with several values, except the seed.
     of : {"mean", "median"}
-        What the interval is of.
+        The statistic that the interval is for.
     share : float
         In (0, 1).
     over : {"seed", "data_seed", "graph_seed", "loss_seed"}
@@ -230,7 +229,7 @@ def check_numbers(frame: "pd.DataFrame", value: str) -> None:
 
 
 def settings_in(frame: "pd.DataFrame") -> list[str]:
-    """Return the settings of a table: the columns before the algorithm; none without an algorithm."""
+    """Return the settings of a table: the columns before the algorithm; empty without an algorithm."""
     names = [str(each) for each in frame.columns]
     return names[: names.index(ALGORITHM)] if ALGORITHM in names else []
 
@@ -243,7 +242,7 @@ def settings_of(frame: "pd.DataFrame", over: str = "seed") -> list[str]:
 
 
 def check_pools(frame: "pd.DataFrame", by: Sequence[str], over: str = "seed") -> None:
-    """Raise BadInput on a setting in which rows alike in ``by`` differ, or a seed ``over`` that is there twice."""
+    """Raise BadInput for a setting that differs between rows of a group, or a repeated seed of ``over``."""
     check.one_of("over", over, SEEDS)
     names = [str(each) for each in frame.columns]
     if over != "seed" and over not in names:

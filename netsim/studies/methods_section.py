@@ -1,4 +1,4 @@
-"""The paragraph of a paper on how its numbers were made, from what run folders record, as text or LaTeX."""
+"""The paragraph of a paper that describes how its numbers were made, from run folders, as text or LaTeX."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "latex")
 
-_DIGITS = 16  # of a SHA-256, which tell any two versions apart
+_DIGITS = 16  # of a SHA-256, enough to distinguish any two versions
 _CLOPPER_PEARSON = (
     "C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the "
     "binomial. Biometrika 26(4):404–413, 1934."
@@ -35,26 +35,26 @@ _HOLM = (
     "S. Holm. A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2):65–70, "
     "1979."
 )
-_SAID = {"data", "algorithms", "method", *SEEDS}  # parameters that have sentences of their own
+_SAID = {"data", "algorithms", "method", *SEEDS}  # parameters that have separate sentences
 
 
 def methods_section(folder: "str | Path | Results", format: str = "text") -> str:
-    """Return how results were made, for the methods section of a paper.
+    """Return a description of how results were made, for the methods section of a paper.
 
-    What ran, with which algorithms and papers, on which data, with which seeds and parameters, how they were tuned, how
-    the runs ended, in which versions, and the hashes of sources and files: only what the folders hold.
+    It names the study, algorithms and papers, data, seeds and parameters, tuning, outcomes, versions, and the hashes of
+    sources and files: only facts in the folders.
 
     Parameters
     ----------
     folder : str, Path or Results
-        What `netsim run` or `netsim sweep` wrote, of a study or an experiment; or an experiment's results.
+        A folder written by `netsim run` or `netsim sweep`, for a study or an experiment; or an experiment's results.
     format : {"text", "latex"}
         As text with numbered references, or as LaTeX with ``\\cite`` and ``thebibliography``.
 
     Raises
     ------
     BadInput
-        If it is neither, or not whole, or for another format.
+        If the folder is of another sort or incomplete, or the format does not suit it.
     """
     check.one_of("format", format, FORMATS)
     found = _found(folder) if isinstance(folder, str | Path) else OfExperiment(folder.about, folder.runs)
@@ -81,7 +81,7 @@ def _found(folder: str | Path) -> "_Found":
 
 
 class _Found:
-    """Run folders of one study, and what their settings say; code stands in backticks, references in ⟦ ⟧."""
+    """The settings of one study's run folders; backticks mark code, ⟦ ⟧ references."""
 
     cited: tuple[str, ...] = ()
 
@@ -104,12 +104,12 @@ class _Found:
         yield from self._exceptions()
 
     def papers(self) -> dict[str, list[str]]:
-        """Return what to cite for each algorithm."""
+        """Return the references for each algorithm."""
         found = _together(each.get("papers", {}) for each in self.settings)
         return {name: [paper for several in lists for paper in several] for name, lists in found.items()}
 
     def _several(self) -> dict[str, list[Any]]:
-        """Return the parameters that were given several values, except seeds."""
+        """Return the parameters with several values, except seeds."""
         if not (self.folder / "sweep.json").is_file():
             return {}
         return {name: self.parameters[name] for name in read_sweep(self.folder).grid.swept if name not in SEEDS}
@@ -135,7 +135,7 @@ class _Found:
             return ""
 
     def _seeds(self) -> Iterator[str]:
-        """Yield how many seeds there were, and which are set apart from the seed of everything random."""
+        """Yield the number of seeds, and the seeds that differ from the common one."""
         given = {name: [each for each in self.parameters.get(name, []) if each is not None] for name in SEEDS}
         apart = {name: values for name, values in given.items() if name != "seed" and values}
         for name, values in given.items():
@@ -153,20 +153,20 @@ class _Found:
         )
 
     def _parts(self, title: str, kind: str, several: Iterable[str], papers: Sequence[str] = ()) -> str:
-        """Return parts of a kind ("methods") with their class, their parameters, and what to cite."""
+        """Return parts of a kind ("methods") with their class, parameters, and references."""
         names = dict.fromkeys(several)
         cited: dict[str, list[str]] = self.papers() if papers else {}
         parts = []
         for name in names:
             inside = self._values(kind, name)
             references = "".join(f" ⟦{papers.index(each)}⟧" for each in dict.fromkeys(cited.get(name, [])))
-            # A class of the user's has the paper of the class that it is made of.
+            # A user's class is cited by the paper of its base class.
             after = " after" if references and name in self._own_methods() else ""
             parts.append(f"{name}{f' ({inside})' if inside and name else inside}{after}{references}")
         return f"{title}{'s' if len(parts) > 1 else ''}: {'; '.join(parts)}."
 
     def _values(self, kind: str, name: str) -> str:
-        """Return the class of a part and its parameters."""
+        """Return a part's class and parameters."""
         arguments = _together(each.get(kind, {}).get(name, {}) for each in self.settings)
         of = _listed(map(str, arguments.pop("class", [])))
         given = [
@@ -177,13 +177,13 @@ class _Found:
         return ", ".join([*([f"class {of}"] if of and of != name else []), *given])
 
     def _by_condition(self, kind: str, part: str, key: str, values: Sequence[Any]) -> str:
-        """Return the values of a part's parameter; of several, which belongs to which of the swept settings."""
+        """Return the values of a part's parameter; several are assigned to the swept settings."""
         swept = list(self._several())
         if len(values) < 2 or not swept:
             return _listed(map(_value, values))
         runs = [(each["parameters"], each[kind][part].get(key)) for each in self.settings if part in each.get(kind, {})]
 
-        # One setting tells mostly, as the share of lost frames for which a step was tuned.
+        # Usually one setting determines the value, such as the share of lost frames for which a step was tuned.
         for names in [*([name] for name in swept), swept]:
             at = _together({tuple(map(given.get, names)): value} for given, value in runs)
             if all(len(several) == 1 for several in at.values()):
@@ -199,7 +199,7 @@ class _Found:
         return _listed(f"{value} (at {' and '.join(where)})" for value, where in by_value.items())
 
     def _tuning(self) -> Iterator[str]:
-        """Yield how methods were tuned, a sentence for each file of settings, as the runs recorded it."""
+        """Yield a sentence on the tuning for each file of settings that the runs recorded."""
         tuned = [each["tuning"] for each in self.settings if each.get("tuning")]
         for several in _together({str(each.get("file")): each} for each in tuned).values():
             first, methods = several[0], dict.fromkeys(name for each in several for name in each.get("methods", ()))
@@ -249,7 +249,7 @@ class _Found:
         return f"The parameters were {', '.join(shown)}; all others were left open." if shown else ""
 
     def _unused(self) -> set[str]:
-        """Return the parameters that methods have, too, and none had the study's value, as others were given to all."""
+        """Return study parameters whose values no method used, because all methods were given others."""
         if not any(each["parameters"].get(name) for each in self.settings for name in ("set", "settings")):
             return set()
         used = _together(arguments for each in self.settings for arguments in each.get("methods", {}).values())
@@ -300,7 +300,7 @@ class _Found:
         return catalogue.run_command(settings["study"], settings["parameters"])
 
     def _exceptions(self) -> Iterator[str]:
-        """Yield what a reader must know of runs that did not end as the others."""
+        """Yield facts about runs with other outcomes."""
         if missing := unfinished(self.folder):
             yield f"The sweep is not whole: {missing.partition(': ')[2]}."
         for line in compare.diverged([str(self.folder)]):
@@ -308,7 +308,7 @@ class _Found:
 
 
 class OfExperiment(_Found):
-    """An experiment as experiment.json records it, and a row for each run."""
+    """An experiment from its experiment.json, with a row for each run."""
 
     def __init__(self, about: Mapping[str, Any], runs: "pd.DataFrame") -> None:
         self.about, self.runs = about, runs
@@ -342,7 +342,7 @@ class OfExperiment(_Found):
         yield from self._hashes()
 
     def compared(self) -> dict[str, str]:
-        """Return the parts and their values, the settings that were tried, the seeds and the length, by name."""
+        """Return parts and their values, the grid's settings, the seeds and the length, by name."""
         found = {
             f"{kind.removesuffix('s')} {name}".strip(): self._values(kind, name) or "without parameters"
             for kind in ("methods", "problems", "networks")
@@ -391,7 +391,7 @@ class OfExperiment(_Found):
         return set(self.about["own"])
 
     def outcomes(self) -> Iterator[str]:
-        """Yield how many runs ended in which way, of which groups some died, and by which rule."""
+        """Yield the number of runs with each outcome, the groups with dead runs, and the rule applied."""
         counts = self.runs["outcome"].value_counts()
         states = (CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED, ENDED)
         shown = [f"{counts[name]:,} {'were ' * (name == UNFINISHED)}{name}" for name in states if name in counts]
@@ -451,7 +451,7 @@ def _together(several: Iterable[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
 
 
 def _same(value: Any, used: Any) -> bool:
-    """Return whether a method used a value; a schedule that begins with it is recorded as its text."""
+    """Return whether a method used a value; a schedule that begins with it is recorded as text."""
     return bool(value == used) or (
         isinstance(used, str) and f"{value:g}" in used if isinstance(value, float) else False
     )
@@ -475,7 +475,7 @@ def _value(value: Any) -> str:
 
 
 def _ranges(values: Sequence[int]) -> str:
-    """Return seeds as "0 to 9", or one by one."""
+    """Return seeds as "0 to 9", or as a list."""
     ordered = sorted(values)
     if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
         return f"{ordered[0]} to {ordered[-1]}"
@@ -488,7 +488,7 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _published(data: str) -> str:
-    """Return where a data set is published, if netsim or a package of studies says so."""
+    """Return where a data set is published, if netsim or a package of studies records it."""
     name = re.sub(r"\.(csv\.gz|csv|npz|parquet)$", "", data)
     found = (each.sources[name] for each in catalogue.registries() if name in each.sources)
     source = SETS[name].source if name in SETS else next(found, "")

@@ -1,4 +1,4 @@
-"""The flags of a command line that stand for parameters."""
+"""Command-line flags for parameters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from netsim.studies.catalogue import Parameter
 
 
 def options_of(parameters: Iterable[Parameter], *, listed: bool = False) -> list[click.Parameter]:
-    """Return the options that stand for parameters; ``listed``: as texts, each of which may list several values."""
+    """Return the options for parameters; ``listed``: as texts, each of which may list several values."""
     options: list[click.Parameter] = []
     for parameter in parameters:
         flag, usual, words = "--" + parameter.name.replace("_", "-"), parameter.default, parameter.description
@@ -31,7 +31,7 @@ def options_of(parameters: Iterable[Parameter], *, listed: bool = False) -> list
 
 
 def texts_of(parameters: Iterable[Parameter], flags: Iterable[str]) -> dict[str, list[str]]:
-    """Return the texts that flags give, by parameter; raises BadInput for an unknown flag."""
+    """Return the texts given to flags, by parameter; raises BadInput for an unknown flag."""
     from netsim.util import check
 
     known = {f"--{each.name.replace('_', '-')}": each for each in parameters}

@@ -1,4 +1,4 @@
-"""The origin of a result: versions, core, BLAS and processor, and by SHA-256 the code and the files that were read."""
+"""The origin of a result: versions, core, BLAS and processor, and the SHA-256 of code and files read."""
 
 import hashlib
 import importlib.util
@@ -15,14 +15,14 @@ from netsim.util import datafiles
 
 _PACKAGES = ("numpy", "scipy", "networkx", "msgpack", "pandas", "scikit-learn")
 _SUFFIXES = (".py", ".csv")  # the code, and the settings that papers published
-_OF_BLAS = {  # what is recorded of a library, by threadpoolctl's names
+_OF_BLAS = {  # recorded properties of a library, by threadpoolctl's names
     "library": "internal_api",
     "version": "version",
     "kernel": "architecture",
     "threading": "threading_layer",
 }
-_CORE = ".pyx"  # by itself, as it is in a clone only
-_NO_RESULT = "_build.py"  # in a clone only, and no part of a result
+_CORE = ".pyx"  # hashed separately, because only a clone has it
+_NO_RESULT = "_build.py"  # only in a clone, and without effect on results
 
 
 def about() -> dict[str, str]:
@@ -33,11 +33,10 @@ def about() -> dict[str, str]:
 
 
 def environment() -> dict[str, Any]:
-    """Return what else the last digits of a result may depend on.
+    """Return further facts on which the last digits of a result may depend.
 
-    ``packages`` are versions by name; ``blas`` has the name, version, kernel (chosen for the processor) and threads of
-    numpy's library of matrix products; ``simd`` the processor's instructions by which numpy
-    chooses its loops.
+    ``packages`` maps packages to versions; ``blas`` has the name, version, kernel (chosen for the processor) and
+    threads of numpy's BLAS; ``simd`` lists the processor's instructions by which numpy chooses its loops.
     """
     return {
         "python": platform.python_version(),
@@ -61,8 +60,8 @@ def _blas() -> list[dict[str, str]]:
 
     from netsim.engine.process import blas_libraries
 
-    # Only numpy's library: scipy may bring one of its own, but which processes have loaded it depends on what else they
-    # ran, and to load it for its name takes longer than a small network. The version of scipy is among the packages.
+    # Only numpy's library: scipy may include another one, but whether a process has loaded it depends on earlier work,
+    # and loading it takes longer than a small network. The version of scipy is among the packages.
     libraries = [each.info() for each in blas_libraries()]
     own = [each for each in libraries if _is_beside(each["filepath"], np.linalg.__path__[0])]
     found = {tuple(str(each.get(name) or "unknown") for name in _OF_BLAS.values()) for each in own or libraries}
@@ -70,7 +69,7 @@ def _blas() -> list[dict[str, str]]:
 
 
 def _is_beside(library: str, package: str) -> bool:
-    """Return whether a library came with a package of which this is a subpackage's folder: in it, or in ``x.libs``."""
+    """Return whether a library belongs to the package of this subpackage's folder: inside it, or in ``x.libs``."""
     folder = package.replace("\\", "/").rpartition("/")[0]
     return library.replace("\\", "/").startswith((folder + "/", folder + ".libs/"))
 
@@ -91,7 +90,7 @@ def _simd() -> list[str]:
 
 @cache
 def source_of(package: str) -> Mapping[str, str]:
-    """Return the SHA-256 of a package's source and of its compiled core; cached, as a package is imported once."""
+    """Return the SHA-256 of a package's source and of its compiled core; cached, because it is imported once."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -123,7 +122,7 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
 
 
 def is_recorded(settings: Mapping[str, Any]) -> bool:
-    """Return whether settings.json records the sources; that of earlier versions does not."""
+    """Return whether settings.json records the sources; earlier versions do not."""
     return all(isinstance(settings.get(name), Mapping) for name in ("source_sha256", "files_sha256"))
 
 

@@ -1,8 +1,8 @@
-"""How a run ended, and what a summary makes of runs that did not survive: an outcome of them, not a missing value.
+"""Outcomes of runs, and how summaries treat runs that did not survive: as an outcome, not a missing value.
 
-Every summary over runs (tables, intervals, figures, differences in pairs, tuning) follows one rule. A run that diverged
-or failed stays in the count and has the worst value of an error, ∞. So a mean over runs of which one died is ∞, a
-median is finite while more than half survive, and tables show (2/6) beside the number.
+Every summary over runs (tables, intervals, figures, paired differences, tuning) follows one rule. A run that diverged
+or failed stays in the count and has the worst value of an error, ∞. So a mean over runs with one dead is ∞, a median is
+finite while more than half survive, and tables show (2/6) beside the number.
 """
 
 import math
@@ -57,28 +57,28 @@ class Outcome:
 
     @property
     def survived(self) -> bool:
-        """Whether it neither diverged nor failed."""
+        """Whether the run neither diverged nor failed."""
         return self.state not in DEAD
 
     def recorded(self) -> dict[str, Any]:
-        """Return it as summary.json has it."""
+        """Return the form in summary.json."""
         more = {"outcome_round": self.round} if self.round is not None else {}
         return {COLUMN: self.state} | more | ({"outcome_why": self.why} if self.why else {})
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The rule by which a run's error says how it ended.
+    """The rule by which a run's errors determine its outcome.
 
-    A run *diverged* if its last error is no finite number or above ``factor`` times its first, from the round on in
-    which that began; one that comes back has not. It *converged* if it stays at or below ``target``, or within a share
-    ``within`` of its first gap to the optimum. It *stalled* if the second half of its rounds took less than ``within``
-    off the error, else it is *unfinished*.
+    A run *diverged* if its last error is not finite or exceeds ``factor`` times its first, from the round on in which
+    this last excess began; a run that recovers has not diverged. It *converged* if its error stays at or below
+    ``target``, or within a share ``within`` of its first gap to the optimum. It *stalled* if the second half of its
+    rounds reduced the error by less than ``within``, else it is *unfinished*.
 
-    The first error is the first that was measured. If that is 0 (agents that start at the solution), no factor of it
-    says anything, and the run diverged only if its last error is no finite number. An error that was never a number
-    diverged from the start. Columns that grow by nature (regret, bits, transmissions) judge no run: a study names the
-    one that does (``error`` of `netsim.studies.study.Study`), and without one a run has *ended*.
+    The first error is the first measured one. If it is 0 (agents that start at the solution), no factor applies, and
+    the run diverged only if its last error is not finite. If no error was ever a number, the run diverged from the
+    start. Columns that grow by nature (regret, bits, transmissions) decide no outcome: a study names the column that
+    does (``error`` of `netsim.studies.study.Study`), and without one a run has *ended*.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Ending:
         check.finite("factor", self.factor, above=1.0)
 
     def judge(self, errors: ArrayLike, rounds: Sequence[Any] | None = None, *, optimum: float | None = None) -> Outcome:
-        """Return how a run with these errors ended.
+        """Return the outcome of a run with these errors.
 
         Parameters
         ----------
@@ -140,8 +140,9 @@ class Ending:
 
         Notes
         -----
-        An error may be measured every tenth round: an empty row between measured ones is as the row before it. Empty
-        rows at the end are dead if they are as many as lie between two measurements, for then one is no number.
+        An error may be measured every tenth round: an empty row between measured ones counts as the row before it.
+        Empty rows at the end are dead if they are as many as the interval of measurements, because one of them was then
+        measured as NaN.
         """
         values = np.asarray(errors, dtype=np.float64)
         empty = np.isnan(values)
@@ -164,8 +165,8 @@ class Ending:
 
 
 def outgrown(error: AgentError) -> Outcome | None:
-    """Return how a run ended if a model outgrew its coder: it diverged, in the last round that it has; else None."""
-    # A coder's error for a vector that it cannot code.
+    """Return the outcome of a run whose model outgrew its coder: diverged, in its last round; else None."""
+    # A coder's error for a vector that it cannot encode.
     if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
         return None
     run = getattr(error, "run", None)
@@ -175,7 +176,7 @@ def outgrown(error: AgentError) -> Outcome | None:
 
 @dataclass
 class Trial:
-    """A run that may diverge: ``how`` it ended, and the error, if a model outgrew its coder; else None."""
+    """A run that may diverge: its outcome ``how``, and the error if a model outgrew its coder; else None."""
 
     how: Outcome | None = None
     error: AgentError | None = None
@@ -195,13 +196,13 @@ def may_diverge() -> Iterator[Trial]:
 
 
 def error_of(names: Iterable[str]) -> str | None:
-    """Return the first of `netsim.studies.columns.ERRORS` among a run's columns, by which it is judged; else None."""
+    """Return the first of `netsim.studies.columns.ERRORS` in a run's columns, which decides its outcome."""
     there = set(map(str, names))
     return next((each for each in columns.ERRORS if each in there), None)
 
 
 def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
-    """Return the rows in which a column counts, dead runs at its worst value, and which rows are of runs that survived.
+    """Return the rows in which a column counts, with dead runs at its worst value, and which rows survived.
 
     A dead run is one whose ``outcome`` is in `DEAD`, or whose value is ∞. Columns that count what was spent, and those
     of truth values, keep a dead run's value. A run that survived and has no value was not measured: its row is left
@@ -220,7 +221,7 @@ def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
 
 
 def with_worst_of(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
-    """Return all rows of a table as `worst_of_dead` does, and which are of dead runs."""
+    """Return all rows of a table as `worst_of_dead` does, and which of them are dead."""
     values = frame[column].to_numpy(dtype=np.float64)
     endless = np.isinf(values)
     died = endless | frame[COLUMN].isin(DEAD).to_numpy() if COLUMN in frame else endless
@@ -229,9 +230,9 @@ def with_worst_of(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
 
 
 def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":
-    """Return a table of runs or rounds with the worst value of some columns where a run had not survived.
+    """Return a table of runs or rounds with some columns at their worst value where a run was dead.
 
-    Columns that count what was spent keep theirs, and so do columns that are no numbers.
+    Columns that count costs keep their values, and so do columns that are not numbers.
     """
     if COLUMN not in frame:
         return frame
@@ -243,5 +244,5 @@ def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":
 
 
 def share_text(survived: int, count: int) -> str:
-    """Return how many runs survived as tables show it, "(2/6)"; empty if all did."""
+    """Return the share of surviving runs in the form of tables, "(2/6)"; "" if all survived."""
     return "" if survived == count else f"({survived}/{count})"

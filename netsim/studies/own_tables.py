@@ -1,4 +1,4 @@
-"""The tables of a study's own in run folders, for what puts runs side by side: their keys, and the numbers in them."""
+"""A study's own tables in run folders, for comparisons of runs: their keys, and their numeric columns."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,8 +18,8 @@ ALGORITHM = "algorithm"
 def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable[str]) -> tuple[str | None, list[str]]:
     """Return the table that has all metrics, None for rounds.csv, and the columns' names in it.
 
-    A metric is a column of rounds.csv, or of the study's table in which the fewest columns tell rows apart, or
-    "table.column". Raises BadInput for one that is nowhere, or if no table has them all.
+    A metric is a column of rounds.csv, or of the study's table with the fewest key columns, or "table.column". Raises
+    BadInput for an unknown metric, or if no table has them all.
     """
     rounds = list(of_rounds)
     if set(metrics) <= set(rounds):
@@ -29,7 +29,7 @@ def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable
     known = [*rounds, *(column for _, column in names), *(f"{name}.{column}" for name, column in names)]
     for metric in metrics:
         check.one_of("metric", metric, dict.fromkeys(known))
-    # The column of each metric, by the tables that have it.
+    # Each metric's column, by the tables that have it.
     several = [{name: column for name, column in names if metric in (column, f"{name}.{column}")} for metric in metrics]
     common = [name for name in tables if all(name in where for where in several)]
     if not common:
@@ -38,7 +38,7 @@ def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable
 
 
 def numbers_of(folders: Sequence[Path]) -> dict[str, list[str]]:
-    """Return the numbers' columns of each table of the folders; those that the fewest columns tell apart come first."""
+    """Return the numeric columns of each table of the folders; tables with the fewest key columns come first."""
     found: dict[str, list[str]] = {}
     keys: dict[str, int] = {}
     for folder in folders:
@@ -55,10 +55,10 @@ def numbers_of(folders: Sequence[Path]) -> dict[str, list[str]]:
 
 
 def keyed(folders: Sequence[Path], name: str) -> "list[pd.DataFrame]":
-    """Return a table of each folder, its rows' keys first and of these ``algorithm`` last.
+    """Return a table of each folder, with its key columns first and ``algorithm`` last among them.
 
-    The keys are the first columns that tell the rows of every folder apart. Where none is ``algorithm``, the first one
-    stands for it.
+    The keys are the first columns that identify the rows of every folder. If none is ``algorithm``, the first key takes
+    its place.
     """
     tables = [_read(folder, name) for folder in folders]
     count = max(map(_keys, tables), default=1)
@@ -72,7 +72,7 @@ def keyed(folders: Sequence[Path], name: str) -> "list[pd.DataFrame]":
 
 
 def _keys(table: "pd.DataFrame") -> int:
-    """Return how many of the first columns tell the rows apart: all texts at the beginning, and ``algorithm``."""
+    """Return how many of the first columns identify the rows: all leading text columns, and ``algorithm``."""
     names, numbers = list(table.columns), set(table.select_dtypes("number").columns)
     texts = next((place for place, name in enumerate(names) if name in numbers), len(names))
     least = max(1, texts, names.index(ALGORITHM) + 1 if ALGORITHM in names else 1)

@@ -36,7 +36,7 @@ TESTS: Mapping[str, str] = {
 """The tests of differences, which give their intervals, too."""
 
 _LEVEL = 0.05  # under which a p is called significant
-_ROUNDING = 1e-12  # differences that are closer than this share of them are the same
+_ROUNDING = 1e-12  # differences closer than this relative amount count as equal
 
 
 def paired(
@@ -50,14 +50,14 @@ def paired(
     test: str = "t",
     share: float = SHARE,
 ) -> "pd.DataFrame":
-    """Return how far a measure is from a reference's in each pair of runs that differ in one thing only.
+    """Return the differences of a measure from a reference's, in pairs of runs that differ in one setting only.
 
-    A pair has the same seed and the same settings; so what a seed does to both of its runs cancels out.
+    Both runs of a pair have the same seed and the same other settings, so the seed's effects on both cancel.
 
     Parameters
     ----------
     frame : DataFrame
-        As `load` or `compare` returns it: what stands before the column ``algorithm`` are settings.
+        A table from `load` or `compare`; the columns before ``algorithm`` are settings.
     value : str
         The measure's column.
     reference : object
@@ -95,10 +95,9 @@ def paired(
 
     Notes
     -----
-    A run that diverged or failed is the worst (`netsim.studies.outcome`). Signed ranks take it so: the difference is
-    infinite and has the largest rank, and two dead runs are a tie. A mean of differences that are not finite says
-    nothing, so Student's t gives no interval and no p there. Differences that are all the same have no spread to
-    estimate: their p is that of their signs, 2^(1−n), and there is no interval.
+    A run that diverged or failed is the worst (`netsim.studies.outcome`). With signed ranks its difference is infinite
+    and has the largest rank, and two dead runs are a tie. Student's t gives no interval and no p if differences are not
+    finite. Equal differences have no spread to estimate: their p is that of their signs, 2^(1−n), without an interval.
     """
     import pandas as pd
 
@@ -110,7 +109,7 @@ def paired(
     check_numbers(frame, value)
     if over not in names:
         raise check.refuse("over", over, "a seed that has several values in the table")
-    # A value may be missing: that a setting was left open is one, too.
+    # A value may be missing; a setting left open is also a value.
     label, labels = "label", frame[within].map(repr)
     known = dict(zip(labels, frame[within], strict=True))
     own = next((each for each, found in known.items() if found == reference or each == repr(reference)), None)
@@ -158,7 +157,7 @@ def _row(
     if test == "ratio":
         ours, theirs = np.log(ours), np.log(theirs)
     with np.errstate(invalid="ignore"):
-        # Two runs that died are a tie.
+        # Two dead runs are a tie.
         apart = np.where(ours == theirs, 0.0, ours - theirs)
     whole = bool(np.isfinite(ours).all() and np.isfinite(theirs).all())
     if test == "wilcoxon":
@@ -173,21 +172,19 @@ def _row(
 
 
 def _endless(apart: NDArray[np.float64]) -> float:
-    """Return the mean of differences of which some are infinite, or of runs that both died: NaN unless all infinite
-    ones have one sign.
-    """
+    """Return a mean of differences, some infinite or from two dead runs: NaN unless the infinite ones have one sign."""
     signs = set(np.sign(apart[np.isinf(apart)]).tolist())
     return signs.pop() * math.inf if len(signs) == 1 else math.nan
 
 
 def _constant(apart: NDArray[np.float64]) -> bool:
-    """Return whether differences are not zero, and all the same but for rounding."""
+    """Return whether differences are nonzero, and equal up to rounding."""
     largest = float(np.abs(apart).max()) if len(apart) > 1 else 0.0
     return bool(0.0 < largest < math.inf and np.ptp(apart) <= _ROUNDING * largest)
 
 
 def least_p(count: int, test: str) -> float:
-    """Return the least p that a test can give to so many pairs: 2^(1−n) of signed ranks, 0 of Student's t; else NaN."""
+    """Return the least possible p of a test with so few pairs: 2^(1−n) for signed ranks, 0 for Student's t."""
     if test == "wilcoxon":
         return 2.0 ** (1 - count) if count else math.nan
     return 0.0 if count > 1 else math.nan
@@ -202,8 +199,9 @@ def paired_text(
     share: float = SHARE,
     compared: int | None = None,
 ) -> str:
-    """Return in words what a table of `paired` holds: which interval, of how many pairs, corrected for how much; and
-    whether any of its differences could be significant. ``compared``: how many comparisons they are, if rows are alike.
+    """Return a caption for a table of `paired`: interval, pairs, correction, and possible significance.
+
+    ``compared``: how many comparisons they are, if rows are alike.
     """
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)
@@ -216,10 +214,10 @@ def paired_text(
 
 
 def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
-    """Yield that no difference of a table can be significant, and what its test does not take."""
+    """Yield that no difference of a table can be significant, and the limits of its test."""
     tested = table[table["p"].notna()]
     if len(tested):
-        # Holm's least p is that of the smallest one, times the number of comparisons.
+        # Holm's least p is the smallest p times the number of comparisons.
         least = min(1.0, compared * min(least_p(int(count), test) for count in tested["count"]))
         if least >= _LEVEL:
             yield f"with {sizes_text(tested['count'])} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
@@ -228,10 +226,10 @@ def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
 
 
 def _runs_of(values: "pd.Series[float]", reference: "pd.Series[float] | None") -> bytes | None:
-    """Return what tells the runs of a comparison: their values, seed by seed; None if others may have the same ones.
+    """Return a comparison's runs as their values, seed by seed; None if different runs may have equal values.
 
-    Runs of a setting that does not concern them are equal to the last bit, as those at another burst length where
-    nothing is lost. Whole numbers may be equal by chance.
+    Runs of a setting that does not affect them are equal to the last bit, such as those at another burst length without
+    losses. Integers may be equal by chance.
     """
     if reference is None:
         return None
@@ -241,7 +239,7 @@ def _runs_of(values: "pd.Series[float]", reference: "pd.Series[float] | None") -
 
 
 def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[NDArray[np.float64], int]:
-    """Return p values after Holm, where comparisons of the same runs count once, and how many those are."""
+    """Return p values after Holm's correction, with comparisons of the same runs counted once, and their number."""
     firsts: dict[Any, int] = {}
     place = [firsts.setdefault(number if key is None else key, number) for number, key in enumerate(same)]
     once = np.full(len(p), math.nan)
@@ -251,10 +249,10 @@ def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[ND
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:
-    """Return p values corrected for their number, so that the risk of one false finding among them is bounded.
+    """Return p values corrected for their number, which bounds the risk of any false finding among them.
 
-    Those that are NaN stay so, and do not count. Source: S. Holm, "A simple sequentially rejective multiple test
-    procedure", Scandinavian Journal of Statistics 6:65-70, 1979.
+    NaN stays NaN, and does not count. Source: S. Holm, "A simple sequentially rejective multiple test procedure",
+    Scandinavian Journal of Statistics 6:65-70, 1979.
 
     Parameters
     ----------
@@ -272,9 +270,9 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def p_value(differences: ArrayLike, *, test: str = "t") -> float:
-    """Return the two-sided p of no difference; NaN of fewer than two (t) or no (wilcoxon) differences.
+    """Return the two-sided p for no difference; NaN for fewer than two (t) or no (wilcoxon) differences.
 
-    Differences that are all the same have no spread, and the p of their signs, 2^(1−n).
+    Equal differences have no spread; their p is that of their signs, 2^(1−n).
 
     Parameters
     ----------
@@ -308,9 +306,10 @@ def pseudomedian(differences: ArrayLike) -> float:
 
 
 def signed_rank_interval(differences: ArrayLike, *, share: float = SHARE) -> tuple[float, float]:
-    """Return the interval of the pseudomedian: the shifts that Wilcoxon's exact test does not refuse.
+    """Return the interval of the pseudomedian: the shifts that Wilcoxon's exact test does not reject.
 
-    Its ends are two of the sorted means of any two differences (Tukey's). NaN of too few differences.
+    Its ends are two of the sorted Walsh averages, the means of any two differences (Tukey). NaN for too few
+    differences.
 
     Parameters
     ----------
@@ -322,7 +321,7 @@ def signed_rank_interval(differences: ArrayLike, *, share: float = SHARE) -> tup
     if count < fewest("median", share):
         return math.nan, math.nan
     means = np.sort(_means_of_two(differences))
-    # The number of ways in which each sum of ranks comes about, over all signs.
+    # The number of sign combinations that give each sum of ranks.
     ways = np.zeros(len(means) + 1)
     ways[0] = 1.0
     for rank in range(1, count + 1):
@@ -337,5 +336,5 @@ def _means_of_two(differences: ArrayLike) -> NDArray[np.float64]:
     first, second = np.triu_indices(len(apart))
     with np.errstate(invalid="ignore"):
         means = (apart[first] + apart[second]) / 2.0
-    # Of a pair that one method won by a dead run and a pair that the other won so.
+    # A pair won by a dead run of one method, and a pair won by one of the other, average to 0.
     return np.where(np.isnan(means), 0.0, means)

@@ -24,10 +24,10 @@ _SPECIAL = str.maketrans(
     {**{mark: f"\\{mark}" for mark in "&%$#_{}"}, "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
 )
 _NONE = "--"
-# Beyond these a number is written with a power of ten.
+# Numbers outside these bounds are written with a power of ten.
 _SMALL, _LARGE = 1e-2, 1e5
 _MOST_DECIMALS = 5
-_APART = 1e3  # numbers further apart than by this factor do not share a power of ten
+_APART = 1e3  # no common power of ten if numbers differ by a larger factor
 
 
 def markdown(frame: "pd.DataFrame", digits: int = 4) -> str:
@@ -47,7 +47,7 @@ def latex(
     columns: str | None = None,
     best: str | None = None,
 ) -> str:
-    r"""Return a table as LaTeX (booktabs), as it is, or with ``cells`` as a table of numbers with their intervals.
+    r"""Return a table as LaTeX (booktabs); with ``cells``, as a table of numbers with intervals.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def latex(
     Raises
     ------
     BadInput
-        For a column that is not there, or several rows for one cell.
+        If a column is missing, or a cell has several rows.
     """
     if cells is None:
         return _plain(frame, digits)
@@ -97,7 +97,7 @@ def latex(
 
 
 def setting_text(value: Any) -> str:
-    """Return a setting as a flag has it: none for one that was left open."""
+    """Return a setting as a flag's text; "none" for one left open."""
     if value is None or value != value:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -139,7 +139,7 @@ def _pivoted(
 
 
 def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":
-    """Return which numbers of a column are the best one, or within its interval."""
+    """Return which numbers of a column are the best, or within the best one's interval."""
     known = part[cells].notna() & part["low"].notna() & part["high"].notna()
     if "survived" in part and "count" in part:
         known &= part["survived"] == part["count"]
@@ -153,7 +153,7 @@ def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":
 
 
 def _power(frame: "pd.DataFrame", cells: str) -> int | None:
-    """Return the power of ten that a table's numbers share, that of the smallest; None if they are far apart."""
+    """Return the power of ten shared by a table's numbers, that of the smallest; None if they are far apart."""
     sizes = frame[cells].abs().where(frame["low"].notna())
     sizes = sizes[(sizes > 0) & np.isfinite(sizes)]
     if sizes.empty or sizes.max() >= _APART * sizes.min():
@@ -163,23 +163,23 @@ def _power(frame: "pd.DataFrame", cells: str) -> int | None:
 
 
 def in_math(number: float, low: float, high: float, digits: int = 4, power: int | None = None) -> str:
-    r"""Return a number with its interval as the text of LaTeX's mathematics, as "0.73 \pm 0.12" or "0.73\ [0.70, 0.9]".
+    r"""Return a number with its interval in LaTeX's math mode: "0.73 \pm 0.12" or "0.73\ [0.70, 0.9]".
 
     Parameters
     ----------
     number, low, high : float
-        NaN for what is not known; without a number the text is empty.
+        The number and its interval, NaN if unknown; without a number the text is empty.
     digits : int
         Significant digits of a number without an interval.
     power : int, optional
-        Write a number with an interval with this power of ten; by default with one of its own where it is small or
+        Write a number with an interval with this power of ten; by default a power is chosen if the number is small or
         large.
     """
     if math.isnan(number):
         return ""
     if math.isinf(number):
         return _with_digits(number, 0)
-    # An interval may reach to infinity on one side.
+    # An interval may be infinite on one side.
     endless = math.isinf(low) != math.isinf(high) and not (math.isnan(low) or math.isnan(high))
     if not endless and (not (math.isfinite(low) and math.isfinite(high)) or high <= low):
         return in_latex(f"{number:.{digits}g}").strip("$")
@@ -201,7 +201,7 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
 
 
 def _with_digits(number: float, decimals: int) -> str:
-    """Return a number with so many decimals, or with more where two digits of it take them: no end is rounded to 0."""
+    """Return a number with the given decimals, or more if two digits need them, so that no end is rounded to 0."""
     if math.isinf(number):
         return r"\infty" if number > 0 else r"-\infty"
     own = 1 - math.floor(math.log10(abs(number))) if number else 0
@@ -211,23 +211,23 @@ def _with_digits(number: float, decimals: int) -> str:
 
 
 def in_latex(cell: str) -> str:
-    """Return a text as LaTeX shows it; a number with an exponent as a power of ten."""
+    """Return a text escaped for LaTeX; a number with an exponent as a power of ten."""
     if found := re.fullmatch(r"([+-]?\d+(?:\.\d*)?)e([+-]?\d+)", cell):
         return rf"${found[1]} \cdot 10^{{{int(found[2])}}}$"
     return cell.translate(_SPECIAL)
 
 
 def _share_of(row: Mapping[Any, Any]) -> str:
-    """Return how many runs of a row survived, "(2/6)"; empty if all did, or the row does not say."""
+    """Return the share of surviving runs in a row, "(2/6)"; "" if all survived, or if it is unknown."""
     if "survived" not in row or "count" not in row:
         return ""
     return share_text(int(row["survived"]), int(row["count"]))
 
 
 def with_shares(frame: "pd.DataFrame", write: Callable[[Any], str]) -> "pd.DataFrame":
-    """Return a table of `interval` or `paired` to be shown: (2/6) in its cells where fewer than all runs survived.
+    """Return a table of `interval` or `paired` for display, with (2/6) in cells where not all runs survived.
 
-    Other tables stay as they are. ``write`` writes a number.
+    Other tables stay unchanged. ``write`` formats a number.
     """
     if "survived" not in frame or "count" not in frame:
         return frame
@@ -254,14 +254,14 @@ def _plain(frame: "pd.DataFrame", digits: int) -> str:
 
 
 def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:
-    """Return a table's texts, its line of names first."""
+    """Return a table's texts, beginning with the column names."""
     check.integer("digits", digits, low=1)
 
     def text(value: Any) -> str:
         if isinstance(value, float | np.floating):
             return "" if math.isnan(value) else f"{float(value):.{digits}g}"
         if isinstance(value, int) and 2**63 <= abs(value) < 10**308:
-            # No count is so large: the measure diverged, and its digits mean nothing.
+            # No count is so large: the measure diverged, and its digits are meaningless.
             return f"{float(value):.{digits}g}"
         return "" if value is None else str(value)
 

@@ -1,4 +1,4 @@
-"""A Python file that is no study, run as one: a function `make`, a network and its agents, or a script that runs them.
+"""Run a Python file that is not a study: a function `make`, a network with agents, or a script that runs them.
 
 * ``def make(*, loss: float = 0.1, seed: int = 1)`` returns ``(network, agents)``, or with a mapping of arguments of
   `Network.run` as a third: its parameters are the study's.
@@ -47,7 +47,7 @@ def _stopping() -> Iterator[None]:
 
 
 def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
-    """Execute a file as a module until it runs a network; return its SHA-256, and whether it does."""
+    """Execute a file as a module up to its first run; return its SHA-256, and whether it runs a network."""
     with _stopping():
         try:
             return script.execute("study", file, module), False
@@ -100,7 +100,7 @@ def _executed(file: str) -> ModuleType:
 
 
 def run_made(file: str, what: str, made: Any) -> None:
-    """Run what a file made."""
+    """Run the networks that a file made."""
     from netsim.network import Network
 
     more: Any = made[2] if isinstance(made, tuple) and len(made) == 3 else {}

@@ -1,4 +1,4 @@
-"""The round in which an error reached a target, in place of a run's last one: what it cost to get there."""
+"""The round in which an error reached a target, in place of the last one: the cost of reaching it."""
 
 import math
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def settling(errors: ArrayLike, level: float) -> NDArray[np.int64]:
-    """Return, for each position, the first from which on no error up to it is above ``level``; the next if it is."""
+    """Return, for each position, the first one from which on no error up to it exceeds ``level``, or the next."""
     above = ~(np.asarray(errors, dtype=np.float64) <= level)
     return np.maximum.accumulate(np.where(above, np.arange(1, len(above) + 1), 0))
 
 
 def settled(errors: ArrayLike, level: float) -> int | None:
-    """Return the first position from which on no error is above ``level``; None if the last one is."""
+    """Return the first position from which on no error exceeds ``level``; None if the last one does."""
     firsts = settling(errors, level)
     return int(firsts[-1]) if len(firsts) and firsts[-1] < len(firsts) else None
 
 
 @dataclass(frozen=True)
 class Target:
-    """A column and the value at or below which it is to stay, or how many per cent above the centralised one."""
+    """A column and the value below which it must stay, absolute or in per cent above the centralised one."""
 
     column: str
     value: float
@@ -38,7 +38,7 @@ class Target:
 
     @classmethod
     def of(cls, text: str) -> "Target":
-        """Return the target that ``COLUMN=VALUE`` or ``COLUMN=+P%`` gives; raises BadInput for another form."""
+        """Return the target given by ``COLUMN=VALUE`` or ``COLUMN=+P%``; raises BadInput for another form."""
         column, _, value = (part.strip() for part in text.partition("="))
         percent = value.startswith("+") and value.endswith("%")
         try:
@@ -54,7 +54,7 @@ class Target:
         return f"{self.column} stays at {above} or below"
 
     def rows(self, rounds: "pd.DataFrame", place: Path, best: Mapping[str, float | None]) -> "pd.DataFrame":
-        """Return, of a run folder's rounds, each algorithm's row from which on it is there; no values if it never is.
+        """Return each algorithm's row of rounds at which it reached the target for good; empty values if it never did.
 
         ``best`` has the centralised values of the folder.
 
@@ -73,7 +73,7 @@ class Target:
         return found[list(rounds.columns)]
 
     def level(self, least: float, why: str = "") -> float:
-        """Return the value at or below which the column is to stay, where the centralised one is ``least``.
+        """Return the value at or below which the column must stay, if the centralised one is ``least``.
 
         Raises BadInput, which ends in ``why``, if that is NaN, but needed.
         """

@@ -1,7 +1,7 @@
-"""The place of a run folder, reserved before the run starts: no other run takes it, and a killed run leaves nothing.
+"""Reserve the place of a run folder before the run starts: no other run takes it, and killed runs leave no files.
 
-A lock file and a folder of parts lie beside a folder that is new, and inside one that exists already. The operating
-system gives the lock back when its process ends, however it ends; what is found unlocked was abandoned, and is swept.
+A lock file and a folder of parts lie beside a new folder, and inside an existing one. The operating system releases the
+lock when its process ends, however it ends; unlocked leftovers are abandoned, and removed.
 """
 
 import errno
@@ -23,19 +23,19 @@ from netsim.studies.sums import NAME, digest_of, read_sums
 
 LOCK, PARTS = ".netsim-lock", ".netsim-part"
 
-# What the system itself puts into a disk's topmost folder.
+# Files of the system in the topmost folder of a disk.
 _OF_THE_SYSTEM = {"lost+found"}
 _LOCK_TIMEOUT_S, _POLL_INTERVAL_S = 0.5, 0.02
 # Errors of file systems that cannot lock.
 _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
-# Where locks belong to processes, as on NFS, opening a lock of our own once more would lose it.
+# Where locks belong to processes, as on NFS, reopening a lock file of this process would release the lock.
 _held: set[Path] = set()
 
 
 class Reservation:
-    """The place of one run folder, held until `close`; a context manager. Made by `reserve` and `reserve_next`.
+    """The place of one run folder, held until `close`; a context manager, made by `reserve` and `reserve_next`.
 
-    The run folder will be ``folder``, links followed, which the user wrote as ``shown``; its files are written into
+    The run folder will be ``folder``, with links resolved, written ``shown`` by the user; its files are written into
     ``parts`` until it is ``published``.
     """
 
@@ -44,13 +44,13 @@ class Reservation:
         self.shown = shown
         self.parts = parts
         self.published = False
-        # What is to be undone at the end.
+        # Actions to undo at the end.
         self.undone = ExitStack()
 
     def publish(self) -> None:
-        """Make the parts the run folder: a new one by one rename, an old one file by file, SHA256SUMS last.
+        """Turn the parts into the run folder: a new one by one rename, an existing one file by file, SHA256SUMS last.
 
-        Raises OSError if that cannot be done; the folder is then as it was.
+        Raises OSError on failure, and then leaves the folder unchanged.
         """
         if self.parts.parent != self.folder:
             os.rename(self.parts, self.folder)
@@ -65,7 +65,7 @@ class Reservation:
         self.published = True
 
     def close(self) -> None:
-        """Give the place back; what was not published is removed."""
+        """Release the place, and remove unpublished files."""
         self.undone.close()
 
     def __enter__(self) -> "Reservation":
@@ -78,7 +78,7 @@ class Reservation:
 def reserve(folder: str | Path) -> Reservation:
     """Reserve a folder that is new or empty, or a symbolic link to one.
 
-    Raises BadInput if it is neither, or cannot be written, or another run has reserved it.
+    Raises BadInput if it is neither, cannot be written, or is reserved by another run.
     """
     found = _reserve(folder, _LOCK_TIMEOUT_S)
     if isinstance(found, Reservation):
@@ -90,7 +90,7 @@ def reserve(folder: str | Path) -> Reservation:
 
 
 def reserve_next(name: str) -> Reservation:
-    """Reserve the first ``runs/NAME-n`` that is free; raises BadInput if it cannot be written."""
+    """Reserve the first free ``runs/NAME-n``; raises BadInput if it cannot be written."""
     numbers = itertools.count(1)
     while True:
         folder = Path("runs") / f"{name}-{next(numbers)}"
@@ -103,9 +103,9 @@ def reserve_next(name: str) -> Reservation:
 
 @contextmanager
 def held(folder: Path, what: str) -> Iterator[None]:
-    """Lock a folder that stays, a new one or one that is there, for ``what`` this process does in it.
+    """Lock a permanent folder, new or existing, for the purpose ``what`` in this process.
 
-    Raises BadInput if it cannot be written, or is another process's.
+    Raises BadInput if it cannot be written, or is locked by another process.
     """
     with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def held(folder: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def running_in(folder: Path, prefix: str) -> Iterator[Path]:
-    """Yield a new folder inside a held one, in which its parts run; those that killed processes left are removed."""
+    """Yield a new folder inside a held one, in which its parts run; first remove those of killed processes."""
     for left in folder.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with refusals(folder):
@@ -142,10 +142,10 @@ def clear_unfinished(*folders: Path) -> None:
 
 
 def _reserve(folder: str | Path, timeout: float, new: bool = False) -> Reservation | Path | None:
-    """Return a reservation, the lock that another run holds, or None if a folder that must be ``new`` is there."""
+    """Return a reservation, another run's lock, or None if a folder that must be ``new`` exists."""
     with refusals(folder):
         for _ in range(9):
-            # Another run that ended may have taken a folder above away again.
+            # Another run that ended may have removed a parent folder again.
             with suppress(FileNotFoundError):
                 return _try_to_reserve(folder, timeout, new)
         return _try_to_reserve(folder, timeout, new)
@@ -160,7 +160,7 @@ def _try_to_reserve(folder: str | Path, timeout: float, new: bool) -> Reservatio
     there = os.path.lexists(target)
     if new and there:
         return None
-    # A lock inside: perhaps of a killed run, whose files do not count.
+    # A lock file here may belong to a killed run, whose partial files do not count as content.
     if there and (not target.is_dir() or (_contents(target) and not (target / LOCK).exists())):
         raise _not_free(folder)
     room, stem = (target, "") if there else (target.parent, f".{target.name}")
@@ -180,7 +180,7 @@ def _try_to_reserve(folder: str | Path, timeout: float, new: bool) -> Reservatio
                 return None
             raise _not_free(folder)
         place.parts.mkdir()
-        # An umask may have taken rights away that we need ourselves.
+        # A umask may have removed rights that are needed here.
         (place.parts / "trial").touch()
         (place.parts / "trial").unlink()
         place.undone = undone.pop_all()
@@ -193,7 +193,7 @@ def _not_free(folder: str | Path) -> BadInput:
 
 @contextmanager
 def refusals(folder: str | Path) -> Iterator[None]:
-    """Raise BadInput, in one line, for what the operating system refuses."""
+    """Raise BadInput, in one line, for an error of the operating system."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -208,7 +208,7 @@ def _contents(folder: Path) -> set[str]:
 
 
 def _make(folder: Path, undone: ExitStack) -> None:
-    """Make a folder and those above it; those that were not there are removed at the end, if they hold nothing."""
+    """Make a folder and its missing parents; new ones are removed at the end if empty."""
     missing = [folder]
     while not missing[-1].exists():
         missing.append(missing[-1].parent)
@@ -229,11 +229,11 @@ def _remove_empty(folder: Path) -> None:
 
 
 class _NotOurs(Exception):  # noqa: N818  it is no error
-    """A lock file is of another host, or none."""
+    """A lock file belongs to another host, or is not a lock file."""
 
 
 def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
-    """Lock a file, a new one or one whose process is dead; return the lock, or None if another process holds it."""
+    """Lock a new file, or one whose process is dead; return the lock, or None if another process holds it."""
     if path in _held:
         return None
     is_new = not os.path.lexists(path)
@@ -244,7 +244,7 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
         except OSError as error:
             if not is_new or error.errno not in _WITHOUT_LOCKS:
                 raise
-            # The file system has no locks: that the file was not there must do.
+            # The file system has no locks, so the absence of the file must suffice.
             path.unlink(missing_ok=True)
             lock = SoftFileLock(path, 0, thread_local=False)
             lock.acquire()
@@ -255,7 +255,7 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
     except OSError:
         if not is_new:
             return None
-        # A disk that is full when the lock is signed.
+        # The disk may have been full when the lock was written.
         path.unlink(missing_ok=True)
         raise
     _held.add(path)
@@ -263,7 +263,7 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
 
 
 def _sign(descriptor: int) -> None:
-    """Write into a lock which host holds it: on a disk that hosts share, locks of the others may not be seen."""
+    """Write this host's name into a lock: on a shared disk, locks of other hosts may be invisible."""
     here = socket.gethostname().encode()
     if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.read(descriptor, 300) not in (b"", here):
         raise _NotOurs
@@ -272,9 +272,9 @@ def _sign(descriptor: int) -> None:
 
 
 def _release(path: Path, lock: BaseFileLock) -> None:
-    """Remove a lock file, and only then unlock it: a process that opened it meanwhile finds that it has gone."""
+    """Remove a lock file before unlocking it, so that a process that opened it meanwhile finds it gone."""
     with suppress(OSError):
-        # Windows removes no open file; there filelock does it.
+        # Windows removes no open file; filelock removes it on release.
         path.unlink()
     lock.release()
     _held.discard(path)
@@ -284,7 +284,7 @@ def _release(path: Path, lock: BaseFileLock) -> None:
 
 
 def _sweep(room: Path) -> None:
-    """Remove what killed runs left in a folder: parts whose lock no process holds."""
+    """Remove leftovers of killed runs in a folder: parts whose lock no process holds."""
     with suppress(OSError):
         for name in os.listdir(room):
             lock = _acquire(room / name, 0.0) if name.endswith(LOCK) and os.path.lexists(room / name) else None
@@ -294,7 +294,7 @@ def _sweep(room: Path) -> None:
 
 
 def _clear(room: Path, stem: str) -> None:
-    """Remove a run's parts, and the files that it had moved to their place already when it ended."""
+    """Remove a run's parts, and the files that it had already moved to their place."""
     parts = room / (stem + PARTS)
     if not stem:
         for name, digest in _planned(parts).items():
@@ -303,7 +303,7 @@ def _clear(room: Path, stem: str) -> None:
                 if not os.path.lexists(parts / name) and path.is_file() and digest_of(path) == digest:
                     path.unlink()
     shutil.rmtree(parts, ignore_errors=True)
-    # One that must not be read, but is empty.
+    # It may be unreadable, but empty.
     _remove_empty(parts)
 
 

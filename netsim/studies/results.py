@@ -1,4 +1,4 @@
-"""The results of many runs: one table of a sweep or a run folder, means with intervals over seeds, figures, tables.
+"""Results of many runs: one table of a sweep or a run folder, means with intervals over seeds, figures, tables.
 
 frame = netsim.studies.results.load("sweeps/loss")
 netsim.studies.results.interval(frame, "train_mse", by=["algorithm", "loss"])
@@ -60,12 +60,12 @@ __all__ = [
 ]
 
 _MEASURED = ("count", "survived", "mean", "median", "low", "high")
-_NARROW = 5.0  # inches; what a band is does not fit one line of such a figure, as a paper's column
+_NARROW = 5.0  # inches, as a paper's column: too narrow for the explanation of a band in one line
 _FARTHEST = 1e300  # beyond this matplotlib has no room for ticks
-_MOST_WITHIN = 6  # lines whose legend stands among them
+_MOST_WITHIN = 6  # lines up to which the legend stands among them
 _MOST_NAMED = 24  # lines that a legend names
-_MOST_TOLD = 6  # lines that a panel says of how many runs survived
-_MOST_DECADES = 12  # of an axis of values: what differs by more is zero up to rounding
+_MOST_TOLD = 6  # lines up to which a panel lists shares of surviving runs
+_MOST_DECADES = 12  # of an axis of values: smaller values are zero up to rounding
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -77,12 +77,12 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
     Parameters
     ----------
     folder : str or Path
-        What ``netsim sweep`` or ``netsim run`` wrote.
+        A folder written by ``netsim sweep`` or ``netsim run``.
     rounds : bool
-        A row for each round instead of the last one only.
+        Whether to return a row for each round instead of only the last.
     reach : str, optional
-        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round the one from which on the column stays at or below a
-        value, or P per cent above the centralised one; a row without values where it never does.
+        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round, return the round from which the column stays at or
+        below a value, or P per cent above the centralised value; the row is empty if there is no such round.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
     Raises
     ------
     BadInput
-        If it is neither, or damaged; for a target of another form, or beside ``rounds``.
+        If the folder is of another sort or damaged; if ``reach`` is malformed, or combined with ``rounds``.
     """
     import pandas as pd
 
@@ -109,7 +109,7 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run folder's rows and place; of a sweep's point its name and given parameters."""
+    """A run folder's rows and place; for a sweep's point also its name and parameters."""
 
     rows: "pd.DataFrame"
     place: Path
@@ -118,9 +118,9 @@ class _Run:
 
 
 def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str | None = None) -> list[_Run]:
-    """Return the runs of a sweep that are done, or a run folder's own, with all their rows or each algorithm's last.
+    """Return the finished runs of a sweep, or a run folder's own, with all rows or each algorithm's last.
 
-    With ``table``, the rows are those of the study's table of this name; with ``reach`` those that reached a target.
+    With ``table``, the rows are those of the study's table of this name; with ``reach``, those that reached a target.
     """
     target = None if reach is None else Target.of(reach)
     if target is not None and (rounds or table is not None):
@@ -141,13 +141,13 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
             rows = target.rows(rows, place, whole["summary"]["centralised"])
         elif not rounds and tables is None:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
-        # Folders of earlier versions do not say how a run ended.
+        # Folders of earlier versions do not record outcomes.
         algorithms = whole["summary"]["algorithms"].items()
         ended = {name: Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round")) for name, last in algorithms}
         if tables is None:
             rows = _with_outcomes(rows, ended, rounds, target.column if target else None)
         found.append(_Run(rows, place, name, given))
-        # Combinations that are the same run have its results, so that each setting has a row.
+        # Combinations that are the same run share its results, so that each setting has a row.
         found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
     return [*found, *_failed(path, found)] if tables is None else found
 
@@ -155,9 +155,9 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
 def _with_outcomes(
     rows: "pd.DataFrame", ended: Mapping[str, Outcome], rounds: bool, target: str | None
 ) -> "pd.DataFrame":
-    """Return rows with the outcome of their runs, and a row for each run that has no results.
+    """Return rows with their runs' outcomes, and a row for each run without results.
 
-    With ``rounds``, the outcome counts from its round on. With a ``target``, runs that did not reach it say so.
+    With ``rounds``, an outcome counts from its round on. With a ``target``, runs that missed it have this outcome.
     """
     import pandas as pd
 
@@ -175,9 +175,9 @@ def _with_outcomes(
 
 
 def _failed(folder: Path, done: Sequence[_Run]) -> list[_Run]:
-    """Return a sweep's failed points as runs without values, of the algorithms that ran at the same condition.
+    """Return a sweep's failed points as runs without values, for the algorithms that ran under the same condition.
 
-    A condition is all settings but the seeds. Where none of its points ended, its algorithms are not known.
+    A condition is all settings but the seeds. If none of its points ended, its algorithms are unknown.
     """
     import pandas as pd
 
@@ -215,22 +215,22 @@ def compare(
     *places : str or Path
         Run folders and sweeps.
     rounds : bool
-        A row for each round instead of the last one only.
+        Whether to return a row for each round instead of only the last.
     table : str, optional
-        The rows of this table of the study's own instead, as "by_hops".
+        Return the rows of this table of the study instead, such as "by_hops".
     reach : str, optional
         As in `load`.
 
     Returns
     -------
     DataFrame
-        ``folder``, the point's name if there is a sweep, the settings in which they differ, the algorithm, its columns.
+        ``folder``, the point's name if there is a sweep, the settings that differ, the algorithm, its columns.
         Values that a study chose itself for each point of a sweep (a bandwidth by each seed's data) are no settings.
 
     Raises
     ------
     BadInput
-        If one is neither, or damaged; for a target as `load`.
+        If a folder is of another sort or damaged; for ``reach`` as in `load`.
     """
     import pandas as pd
 
@@ -255,7 +255,7 @@ def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
     recorded: list[dict[str, Any]] = []
     for run in runs:
         if not (run.place / "settings.json").is_file():
-            # A point that failed has none; its condition's other points do.
+            # A failed point has no settings, but another point of its condition has.
             recorded.append(recorded[0])
             continue
         settings = json.loads((run.place / "settings.json").read_text(encoding="utf-8"))
@@ -308,11 +308,11 @@ def bands(
 ) -> "Figure":
     """Draw a measure's mean (median) against a parameter, with its interval (`confidence`) over the seeds.
 
-    There is a line for each combination of the columns ``by``, which the legend names, with (2/6) where fewer than all
-    runs survived. Where a mean is infinite the line ends, and what diverged does not set the axis: it shows all lines
-    that survive, and others up to ten times (`netsim.studies.outcome.Ending`) where lines begin. The arguments
-    are those of `interval`, which raises what this raises: only seeds are put together. Sizes, fonts and colours are
-    those of matplotlib's ``rcParams`` where they are not its usual ones (`style`, or your own).
+    There is a line for each combination of the columns ``by``, named in the legend, with (2/6) where not all runs
+    survived. A line ends where its mean is infinite, and diverging values do not set the axis: it shows all surviving
+    lines, and others up to ten times (`netsim.studies.outcome.Ending`) their starting values. The arguments and errors
+    are those of `interval`: only seeds are pooled. Sizes, fonts and colours are those of matplotlib's ``rcParams``
+    where these were changed (`style`, or your own).
 
     Parameters
     ----------
@@ -369,8 +369,7 @@ def bands(
             whole_rounds(panel)
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
     for panel in panels:
-        # Panels share their axes: all must be drawn before one is limited.
-        # A share is read against its whole.
+        # Panels share their axes, so draw all of them before limiting one. The measure's range bounds a share.
         _scale(panel, table, of, log and math.isinf(bounds(y).high), x)
     for fill_up in opened:
         fill_up()
@@ -388,7 +387,7 @@ def bands(
 
 
 def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...], str]:
-    """Return by line how many of its runs survived where they are fewest, "(2/6)"; empty where all did."""
+    """Return each line's smallest share of surviving runs, "(2/6)"; "" where all survived."""
     found = {}
     for key, part in groups_of(table, names):
         least = part.iloc[int((part["survived"] / part["count"]).argmin())]
@@ -397,11 +396,11 @@ def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...]
 
 
 def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> None:
-    """Write into a panel of several which of its lines not all runs survived: the legend is that of all panels."""
+    """Write into a panel the lines with dead runs, because the legend is shared by all panels."""
     shares = _shares(part, names)
     dead = [f"{_named(names, key)} {share}" for key, share in shares.items() if share]
     if len(dead) > 1 and len(set(shares.values())) == 1:
-        # As where a seed's problem cannot be made: a list of all lines would hide them.
+        # All lines lack the same seed, whose problem could not be made: a list of all lines would hide them.
         dead = [f"each {next(iter(shares.values()))}"]
     if dead:
         shown = "\n".join([*dead[:_MOST_TOLD], *([f"and {len(dead) - _MOST_TOLD} more"] if dead[_MOST_TOLD:] else [])])
@@ -411,7 +410,7 @@ def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> Non
 
 
 def _legend_outside(figure: "Figure", labels: Sequence[str], *, below: bool, **how: Any) -> None:
-    """Put one legend of all panels' lines beside them, or below them; of many lines it names the first."""
+    """Put one legend for all panels beside or below them; with many lines it names the first."""
     from matplotlib.lines import Line2D
 
     handles: dict[str, Any] = {}
@@ -429,12 +428,12 @@ def _legend_outside(figure: "Figure", labels: Sequence[str], *, below: bool, **h
 
 
 def _columns(count: int) -> int:
-    """Return how many panels stand side by side."""
+    """Return the number of panels side by side."""
     return count if count <= 3 else math.ceil(math.sqrt(count))
 
 
 def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tuple[Figure, list[Axes]]":
-    """Return a figure and a panel for each facet: those given, or new ones."""
+    """Return a figure and a panel for each facet: given ones, or new ones."""
     if ax is not None:
         given = list(np.ravel(np.asarray(ax, dtype=object)))
         if len(given) != count:
@@ -462,16 +461,17 @@ def _draw_bands(
 ) -> "list[Callable[[], None]]":
     """Draw a line with its band for each combination of ``names``.
 
-    Return for each band that is open above, as runs died, what draws the rest of it when the axis has its end.
+    A band open above, because of dead runs, gets its upper part once the axis limit is known: return a function for
+    each.
     """
     opened: list[Callable[[], None]] = []
     for key, part in groups_of(table, names):
         rows = part.sort_values(x) if _is_number(table[x]) else part
         at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(setting_text)
-        # A curve over the rounds has marks at some of its points only.
+        # A curve over the rounds has markers at some of its points only.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
         how |= {"drawstyle": "steps-post" if jumps else "default"}
-        # A line between names would say that there is something between them.
+        # A line between names would suggest intermediate values.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
         (line,) = panel.plot(at, rows[of], **{**looks[key], **how})
         filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
@@ -479,7 +479,7 @@ def _draw_bands(
         if len(rows) > 1 and x != ALGORITHM:
             fill = partial(panel.fill_between, alpha=0.2, linewidth=0, **filled)
         else:
-            # A band over one point would be invisible, and one between names would say nothing.
+            # A band over one point would be invisible, and one between names meaningless.
             fill = partial(panel.vlines, color=line.get_color(), alpha=0.4, linewidth=3)
         infinite = np.isfinite(rows[of]) & np.isposinf(rows["high"])
         known = rows["high"].mask(infinite, rows[of])
@@ -492,16 +492,16 @@ def _draw_bands(
 def _fill_above(
     panel: "Axes", fill: "Callable[..., Any]", known: "pd.Series[Any]", infinite: "pd.Series[bool]"
 ) -> None:
-    """Draw the rest of a band that is drawn up to ``known``: to the end of the axis where its own is infinite."""
+    """Draw the part of a band above ``known``: to the end of the axis where its own end is infinite."""
     bottom, top = panel.get_ylim()
     fill(known.mask(infinite, top))
     panel.set_ylim(bottom, top)
 
 
 def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> None:
-    """Make a panel's axis of values logarithmic if it is wanted and they are all above 0, and limit it.
+    """Make a panel's value axis logarithmic if requested and all values are positive, and limit it.
 
-    What did not survive does not set its end, nor does a band that reaches zero or below its beginning.
+    Dead runs do not set its end, nor do bands that reach zero or go below its beginning.
     """
     finite = table.loc[np.isfinite(table[of]), of]
     if finite.empty:
@@ -521,13 +521,13 @@ def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> 
 
 
 def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
-    """Return up to where values are shown: all of lines that do not end, and ten times where lines mostly begin."""
+    """Return the largest value shown: of all complete lines, or ten times the usual start of lines."""
     ended = ~np.isfinite(table[of])
     finite = table[~ended]
     highest = float(finite[of].max())
     if x != "round" or not ended.any():
         return highest
-    # A line ends in the round in which a run of it died (of a median: half of them), and was on its way there before.
+    # A line ends in the round in which one of its runs died (for a median: half of them), and was diverging before.
     names = [name for name in table.columns if name not in (x, *_MEASURED)]
     ends = ended.groupby([table[name] for name in names], dropna=False).transform("any") if names else ended | True
     firsts = finite.loc[finite["round"] == finite["round"].min(), of]
@@ -536,12 +536,12 @@ def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
 
 
 def _is_number(column: "pd.Series[Any]") -> bool:
-    """Return whether a column has numbers, so that its values have an order and a distance."""
+    """Return whether a column has numbers, and so an order and distances."""
     return column.dtype.kind in "fiu"
 
 
 def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
-    """Return what the legend calls a combination: "loss 0.1, COKE"."""
+    """Return a combination's name in the legend: "loss 0.1, COKE"."""
     return ", ".join(
         setting_text(value).lstrip("_")
         if name in ("algorithm", "folder", "problem", "network")
@@ -551,7 +551,7 @@ def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
 
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Return how each combination is drawn: a colour for the last column, a mark for the others, if they last."""
+    """Return each combination's style: a colour for the last column, a marker for the others, if there are enough."""
     last, others = dict.fromkeys(key[-1:] for key in keys), dict.fromkeys(key[:-1] for key in keys)
     both = 1 < len(last) <= 10 and 1 < len(others) <= 8
     styles = []

@@ -15,9 +15,9 @@ from netsim.util import check, datafiles
 
 
 def load(parameter: str, file: str) -> dict[str, Any]:
-    """Execute a Python file and return its definitions by name; nothing is left beside it (no __pycache__).
+    """Execute a Python file and return its definitions by name; no __pycache__ is written.
 
-    ``parameter`` is what messages call the file. Raises BadInput if there is no such file, or a line of it fails.
+    ``parameter`` is the file's name in messages. Raises BadInput if the file does not exist, or a line of it fails.
     """
     module = new_module(file)
     with known(module):
@@ -42,7 +42,7 @@ def defined(module: types.ModuleType) -> dict[str, Any]:
 
 @contextmanager
 def known(module: types.ModuleType | None) -> Iterator[None]:
-    """Let Python find a module by its name meanwhile, as dataclasses and pickle do, and not after."""
+    """Register a module by name inside the context only, because dataclasses and pickle look it up."""
     if module is None:
         yield
         return
@@ -75,7 +75,7 @@ def execute(parameter: str, file: str, module: types.ModuleType) -> str:
 
 def message(error: BaseException) -> str:
     """Return an error's text in one line."""
-    # A syntax error's text would repeat its place.
+    # A syntax error's text would repeat its line.
     return (error.msg if isinstance(error, SyntaxError) else one_line(error)) or "no message"
 
 

@@ -1,6 +1,6 @@
-"""The seeds of a study: one of everything random and, where wanted, others of its data, its graph and its links.
+"""The seeds of a study: a common one and, optionally, separate ones for its data, its graph and its links.
 
-A study takes the class that has the seeds of what it draws. Seeds left open follow ``seed``.
+A study takes the class with the seeds of its draws. Seeds left open follow ``seed``.
 """
 
 import dataclasses
@@ -42,12 +42,12 @@ class Seed:
             check.integer(name, value, low=0)
 
     def _given(self) -> dict[str, int]:
-        """Return the seeds that are not left open."""
+        """Return the seeds that are set."""
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     def own(self, given: int | None) -> int:
-        """Return a seed of its own if it is given, else ``seed``."""
+        """Return a separate seed if it is set, else ``seed``."""
         return self.seed if given is None else given
 
     @property
@@ -56,7 +56,7 @@ class Seed:
         return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self._given().items())
 
     def repeated(self, count: int) -> list[Self]:
-        """Return the seeds of so many repetitions: numbers that follow from each seed."""
+        """Return the seeds of ``count`` repetitions, derived from each seed."""
         drawn = {
             name: np.random.SeedSequence(value).generate_state(count).tolist() for name, value in self._given().items()
         }
@@ -105,7 +105,7 @@ class GraphSeed(Seed):
 
 @dataclass(frozen=True, kw_only=True)
 class LossSeed(Seed):
-    """The seeds of a study whose links draw.
+    """The seeds of a study whose links draw random numbers.
 
     Parameters
     ----------

@@ -39,12 +39,12 @@ COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payloa
 
 # Minimum bytes of a row: one number in each column except ``algorithm``.
 _ROW = 8 * (len(COLUMNS) - 1)
-# Rows of a table that is printed behind another one.
+# The row limit of a printed table that is not the first.
 _MOST_ROWS = 20
 
 
 class Figures(UserDict[str, Any]):
-    """Figures by name: a function that draws one is called when the figure is first looked at."""
+    """Figures by name; a figure's function is called at the first access."""
 
     def __getitem__(self, name: str) -> "Figure":
         figure: Figure | Callable[[], Figure] = super().__getitem__(name)
@@ -93,18 +93,18 @@ class Study:
     session : netsim.live.server.ViewServer or None
         Server that shows the runs live.
     question : str
-        What the study asks (see `ask`).
+        The study's question (see `ask`).
     answered, condition : str
-        What its results answer, and under which condition; "" if that is not said (see `answer`).
+        The answer from its results, and the condition under which it holds; "" if not given (see `answer`).
     hero : str
-        The name of the figure that stands beside the answer; "": the first one.
+        The name of the figure shown next to the answer; "": the first figure.
     error : str or None
         The column by which runs are judged (`netsim.studies.outcome.Ending`): an error that starts above 0 and should
         fall. By default the first of `netsim.studies.columns.ERRORS` that a run has; "" judges none.
     lost : dict
         How runs without results ended, by algorithm, as those of a model that outgrew its coder.
     every : int
-        Runs have the rows of the first round, of each ``every``-th and of the last (see `Network.run`). Refused for a
+        Runs have the rows of the first round, of each ``every``-th and of the last (see `Network.run`). Rejected for a
         probe with ``may_skip = False``, whose row depends on those before it.
     begin : callable
         Called before the first run.
@@ -143,7 +143,7 @@ class Study:
         self.session: ViewServer | None = None
         self.every = 1
         self._failed: tuple[str, BaseException] | None = None
-        # The tables of rounds, with what they were made of: a study asks for them several times.
+        # The tables of rounds, with the runs they were made from, cached because a study needs them several times.
         self._rounds: tuple[Any, dict[str, pd.DataFrame], pd.DataFrame] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
@@ -188,7 +188,7 @@ class Study:
                 network.watch(None)
                 if watch is not None and (self._trace or self.session):
                     network.watch(watch)
-                # Only the run tells how long rounds are that wait for agents that compute.
+                # If rounds wait for computing agents, their length is unknown before the run.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
                 length = length if until is None else min(until, length or until)
                 if (viewer := self._viewer(algorithm, length)) is not None:
@@ -203,7 +203,7 @@ class Study:
 
     @contextmanager
     def capture(self) -> Iterator[None]:
-        """Store each run of a network inside the context, too: as ``run``, ``run 2`` and so on."""
+        """Also store each run of a network inside the context, as ``run``, ``run 2`` and so on."""
         before = BACKEND.get()
 
         def play(network: Network, settings: Settings, result: Run) -> Run:
@@ -226,7 +226,7 @@ class Study:
             yield
 
     def _viewer(self, algorithm: str, length: float | None) -> Viewer | None:
-        """Return what shows a run of ``length`` seconds, if that is known; None without a session."""
+        """Return a viewer of a run of ``length`` seconds, if known; None without a session."""
         if self.session is None:
             return None
         from netsim.replay.render import About
@@ -235,7 +235,7 @@ class Study:
         return self.session.viewer(about, length)
 
     def column(self, name: str, compute: Callable[["pd.DataFrame"], Any]) -> None:
-        """Add a column to rounds.csv: ``compute`` takes the rows of a run to a value for each of them."""
+        """Add a column to rounds.csv: ``compute`` maps a run's rows to a value for each."""
         self._computed[name] = compute
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -250,14 +250,14 @@ class Study:
                 self._reporter.line(text)
 
     def ask(self, question: str) -> None:
-        """Say what the study asks, in one sentence, which heads report.html and the replay.
+        """State the study's question in one sentence, which heads report.html and the replay.
 
-        Without a question it is the first line of the study's docstring.
+        The default question is the first line of the study's docstring.
         """
         self.question = " ".join(str(question).split())
 
     def answer(self, text: str, condition: str = "", /, **fields: Any) -> None:
-        """Say what the results answer: printed, and the head of report.html. Nothing measured, no answer: do not call.
+        """State the answer given by the results, printed and put at the head of report.html, if one was measured.
 
         Parameters
         ----------
@@ -265,11 +265,11 @@ class Study:
             A sentence with fields in braces as `str.format` has them, at least one of which is a number:
             ``"{saved:.0f} % of the frames are saved."``.
         condition : str
-            What the numbers hold for: over how many seeds or agents an interval is, and at which settings. It may have
-            fields, too.
+            The scope of the numbers: the number of seeds or agents of an interval, and the settings. Fields are allowed
+            here, too.
         fields
-            Numbers that were measured, intervals as pairs of numbers ("38 to 50", or one where both look alike), words.
-            99.7 is not rounded to 100, nor 0.3 to 0.
+            Measured numbers, intervals as pairs of numbers ("38 to 50", or one number if both are printed alike), or
+            text. 99.7 is not rounded to 100, nor 0.3 to 0.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class Study:
         return used(Path(path))
 
     def take(self, told: "Study") -> None:
-        """Take the notes, tables and figures of a study without runs, in which a part of this one was made."""
+        """Take over the notes, tables and figures of a study without runs in which a part of this one was made."""
         self.note(*told.notes)
         for name, frame in told.tables.items():
             if name in told.titles:
@@ -303,7 +303,7 @@ class Study:
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder.
 
-        Behind the first table one of more than 20 rows is not printed: a line names its file.
+        After the first table, one with more than 20 rows is not printed: a line names its file.
         """
         check_file_name("table", name)
         _check_has(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
@@ -325,14 +325,14 @@ class Study:
             A matplotlib Figure, or a function without arguments that draws it. The function is called when the figure
             is saved: a sweep, which saves none, draws none.
         caption : str
-            A sentence on what is drawn, for report.html; by default the figure's title.
+            A sentence that describes the figure, for report.html; by default the figure's title.
         hero : bool
-            Whether it is the one beside the answer in report.html, of all figures; by default the first is.
+            Whether this figure is shown next to the answer in report.html; by default the first figure is.
 
         Raises
         ------
         BadInput
-            For a name that no file can have, what is no figure, or a second hero.
+            If the name is invalid for a file, the object is not a figure, or there is a second hero.
         """
         check_file_name("figure", name)
         if hero and self.hero not in ("", name):
@@ -344,7 +344,7 @@ class Study:
         self.hero = name if hero else self.hero
 
     def caption(self, name: str) -> str:
-        """Return the caption of a figure: the one that was given, else its title."""
+        """Return the caption of a figure: the given one, or its title."""
         return self.captions[name] or _title_text(self.figures[name]) or f"The figure {name}."
 
     def text(self, name: str, text: str) -> None:
@@ -354,7 +354,7 @@ class Study:
 
     @property
     def seeds(self) -> dict[str, Any]:
-        """Those of its parameters that are seeds, without those that are unset."""
+        """The seeds among its parameters, without unset ones."""
         from netsim.studies.seeds import SEEDS
 
         return {name: value for name in SEEDS if (value := self.settings.get(name)) is not None}
@@ -365,7 +365,7 @@ class Study:
         return self._reporter
 
     def cut_short(self, error: BaseException, why: str) -> None:
-        """Mark the study partial: an error ended it. A run that the error interrupted is kept up to that point."""
+        """Mark the study partial, because an error ended it; an interrupted run keeps its results so far."""
         cut = None
         if self._failed is not None and self._failed[1] in chain(error):
             algorithm, ended = self._failed
@@ -384,11 +384,11 @@ class Study:
     @property
     def rounds(self) -> "pd.DataFrame":
         """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
-        # The caller may change its copy.
+        # Copy, because the caller may change the table.
         return self._tables_of_rounds()[1].copy()
 
     def _tables_of_rounds(self) -> "tuple[dict[str, pd.DataFrame], pd.DataFrame]":
-        """Return the rows of each run as it measured them, and `rounds`."""
+        """Return the measured rows of each run, and `rounds`."""
         source = dict(self.runs), [run.rows for run in self.runs.values()], dict(self._computed)
         if self._rounds is None or self._rounds[0] != source:
             tables = {name: run.rounds for name, run in self.runs.items()}
@@ -431,9 +431,7 @@ class Study:
         return Ending().judge(rounds[column], rounds["round"].tolist() if "round" in rounds else None, optimum=optimum)
 
     def summary(self) -> dict[str, Any]:
-        """Return the last value of each column by algorithm and how it ended, the reference measures, the trace hash
-        and the notes.
-        """
+        """Return each algorithm's last values and outcome, the reference measures, the trace hash and the notes."""
         rounds = self.rounds
         algorithms = {}
         for name, run in self.runs.items():
@@ -493,7 +491,7 @@ class Study:
 
 
 def _papers_of(agents: Agents) -> list[str]:
-    """Return what to cite for the agents' classes, those with a class method ``citation``."""
+    """Return the references of the agents' classes that have a class method ``citation``."""
     kinds = dict.fromkeys(map(type, agents.values())) if isinstance(agents, Mapping) else {}
     cited = (getattr(kind, "citation", str)() for kind in kinds)
     return [each for each in dict.fromkeys(cited) if isinstance(each, str) and each]

@@ -1,4 +1,4 @@
-"""SHA256SUMS of a run folder: the digest of each of its files, as ``sha256sum -c`` reads it."""
+"""SHA256SUMS of a run folder: the digest of each of its files, in the format of ``sha256sum -c``."""
 
 import hashlib
 import re
@@ -21,9 +21,9 @@ def write_sums(folder: Path) -> None:
 
 
 def read_sums(folder: Path) -> dict[str, str] | None:
-    """Return the digests of a folder's files, by name; None if the folder has none, as those of earlier versions.
+    """Return the digests of a folder's files by name; None for a folder of an earlier version without digests.
 
-    Raises BadInput if a line is not as `write_sums` writes it.
+    Raises BadInput if a line is not in the form of `write_sums`.
     """
     try:
         text = (folder / NAME).read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def digest_of(path: Path) -> str:
 
 
 def check_files(folder: Path, sums: Mapping[str, str], names: Iterable[str]) -> None:
-    """Raise BadInput unless files are as they were written."""
+    """Raise BadInput unless files are unchanged."""
     for name in names:
         if not (folder / name).is_file():
             raise BadInput(f"it has no {name}")

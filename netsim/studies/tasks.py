@@ -1,4 +1,4 @@
-"""The task that runs of one process share, if they follow each other and learn the same."""
+"""The task shared by consecutive runs of a process that learn the same."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ _LAST: list[tuple[Any, Any]] = []
 
 
 def last() -> tuple[Any, Any]:
-    """Return what the last task is known by, and the task; None and None without one."""
+    """Return the key of the last task, and the task; None and None without one."""
     return _LAST[0] if _LAST else (None, None)
 
 
@@ -16,5 +16,5 @@ def keep(key: Any, task: Any) -> None:
 
 
 def forget() -> None:
-    """Forget the task: a method may have changed it."""
+    """Forget the task, because a method may have changed it."""
     _LAST.clear()

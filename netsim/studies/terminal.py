@@ -1,4 +1,4 @@
-"""What a user sees of a run: progress, tables, notes. Plain text where the output is no terminal."""
+"""Terminal output of a run: progress, tables, notes. Plain text where the output is no terminal."""
 
 import math
 import numbers
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pandas as pd
 
-# A whole float from here on is most likely no count but a measure that diverged.
+# An integral float from here on is most likely not a count but a diverged measure.
 _LARGE = 1e15
 _AS_COUNT = 1e4  # four digits show no whole numbers beyond
 _SELDOM_S = 60.0
 
 
 class Reporter:
-    """Writes ``texts`` to standard output, and progress, as ``bars``, to standard error. ``quiet`` writes nothing.
+    """Writes ``texts`` to standard output, and progress ``bars`` to standard error; ``quiet`` writes nothing.
 
-    An output that cannot be written (a closed pipe, a full disk) does not end the run: the rest is not shown.
+    An unwritable output (a closed pipe, a full disk) does not end the run: the rest is not shown.
     """
 
     def __init__(self, quiet: bool = False, *, texts: bool = True, bars: bool = True) -> None:
@@ -33,7 +33,7 @@ class Reporter:
         """Print one line."""
         if self._texts and not self.quiet:
             with self._output(sys.stdout):
-                # In one piece: an interrupt comes before or after a line, not between a line and its end.
+                # In one call: an interrupt comes before or after a line, not before its end.
                 print(f"{text}\n", end="", flush=True)
 
     def lines(self, texts: Iterable[str]) -> None:
@@ -61,7 +61,7 @@ class Reporter:
                 print(flush=True)
 
     def progress(self, label: str, total: int, unit: str = "") -> AbstractContextManager[Callable[[int], None]]:
-        """Yield a function to call with the number of ``total`` that are done; more than these are not shown."""
+        """Yield a function to call with the number done of ``total``; a larger number is shown as ``total``."""
         step = max(total // 4, 1)
 
         def is_due(number: int) -> bool:
@@ -70,7 +70,7 @@ class Reporter:
         return self._followed(label, total, lambda number: f"{unit}{number} of {total}", is_due, timed=True)
 
     def tally(self, label: str, total: int) -> AbstractContextManager[Callable[[int, int], None]]:
-        """Yield a function to call with the numbers of ``total`` that are done and that have failed.
+        """Yield a function to call with the numbers done and failed of ``total``.
 
         On a terminal one line is updated; elsewhere a line is printed for each quarter, and each minute.
         """
@@ -96,9 +96,9 @@ class Reporter:
     def _followed(
         self, label: str, total: int | None, line: Callable[..., str], is_due: Callable[[int], bool], **bar: bool
     ) -> Iterator[Callable[..., None]]:
-        """Yield a function to call with numbers, of which ``line`` makes a text, and whose sum are done.
+        """Yield a function to call with numbers done; ``line`` formats them, and their sum is the progress.
 
-        On a terminal it updates a bar (`_bar`); elsewhere it prints the text where ``is_due`` says so of the sum.
+        On a terminal it updates a bar (`_bar`); elsewhere it prints the text if ``is_due`` returns true for the sum.
         """
         if self.quiet or not self._bars or sys.stderr is None:
             yield lambda *numbers: None
@@ -119,7 +119,7 @@ class Reporter:
     def _bar(
         self, label: str, total: int | None, *, timed: bool = False, transient: bool = False
     ) -> Iterator[Callable[..., None]]:
-        """Keep a bar on the terminal, with its line or, if ``timed``, the time to go; yield what updates it."""
+        """Show a bar on the terminal, with its line or, if ``timed``, the remaining time; yield its update function."""
         from rich import console, markup, progress
 
         columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description:>12}"), progress.BarColumn()]
@@ -150,7 +150,7 @@ class Reporter:
 
 
 class Countdown:
-    """The line on ``total`` things that end one by one: the numbers done, failed and left, and the time to go."""
+    """The progress line of ``total`` jobs: the numbers done, failed and left, and the remaining time."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._total, self._clock = total, clock
@@ -158,7 +158,7 @@ class Countdown:
         self._printed: tuple[float, int] | None = None
 
     def line(self, done: int, failed: int) -> str:
-        """Return the line; the time to go follows from those that ended since the first call."""
+        """Return the line; the remaining time is estimated from jobs that ended since the first call."""
         ended = done + failed
         self._start = self._start or (self._clock(), ended)
         since, before = self._start
@@ -184,7 +184,7 @@ def _duration(seconds: float) -> str:
 
 
 def forget(stream: TextIO) -> None:
-    """Discard all further text for an output that cannot be written, also what Python writes as it ends."""
+    """Discard all further text for an unwritable output, including Python's own at exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -196,10 +196,10 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # As texts: brackets in them are no markup.
+    # As Text objects, so that brackets are not parsed as markup.
     table = Table(title=Text(title), title_justify="left", show_edge=False)
     for name in columns:
-        # What does not fit goes on in the next line: rich would end it with an ellipsis.
+        # Long text continues in the next line, which rich would otherwise cut off.
         table.add_column(Text(name), justify="right", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
@@ -207,7 +207,7 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
 
 
 def text(value: Any) -> str:
-    """Return a table cell: four digits of a fraction, thousands of a count, a dash for what is missing.
+    """Return a table cell: four digits of a fraction, thousands of a count, a dash for a missing value.
 
     A mean of counts from ten thousand on is written as a count, like the whole numbers of its column. A float too large
     for a count has six digits.

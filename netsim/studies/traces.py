@@ -34,14 +34,13 @@ def replay(
 ) -> Path:
     """Write one HTML file that shows a run and ``most`` of its frames, and return its path.
 
-    ``place`` is a run folder that was made with ``--trace``, or a trace file. Without ``out`` the page is
-    ``replay.html`` in the run folder (``replay-ALGORITHM.html`` for an algorithm that was named), or beside the trace
-    file under its name. Of several algorithms the last is shown, which is the one that the study is about.
-    ``follow`` is that of `netsim.Run.replay`.
-    ``progress`` is called with the number of records of the trace that have been read; each is read several times.
+    ``place`` is a run folder made with ``--trace``, or a trace file. Without ``out`` the page is ``replay.html`` in the
+    run folder (``replay-ALGORITHM.html`` for a named algorithm), or beside the trace file under its name. Of several
+    algorithms the last is shown, which the study is about. ``follow`` is that of `netsim.Run.replay`. ``progress`` is
+    called with the number of trace records read; each is read several times.
 
-    Raises BadInput if the place is neither, was made without a trace, is cut short or changed, or an argument cannot be
-    used; NetsimError if the file cannot be written.
+    Raises BadInput if the place is neither, has no trace, is truncated or changed, or an argument is invalid;
+    NetsimError if the file cannot be written.
     """
     from netsim.replay.picture import FORMATS
 
@@ -66,13 +65,13 @@ def picture(
 ) -> Path:
     """Draw a run as "gif", "mp4", "svg" or "png", and return the path of the file.
 
-    Without ``out`` it is ``replay.FORMAT``, placed as `replay` places its page, whose other arguments and errors it
-    has. ``wanted`` is what it shows.
+    Without ``out`` it is ``replay.FORMAT``, beside the page of `replay`, whose other arguments and errors it shares.
+    ``wanted`` is the content.
     """
     from netsim.replay.picture import format_of, write_picture
 
     reporter = reporter or Reporter(quiet=True)
-    # What cannot be written is refused before a long trace is read.
+    # Refuse an unwritable file before reading a long trace.
     format_of(f"replay.{format}")
     if out is not None and Path(out).suffix[1:].lower() != format:
         raise check.refuse("out", str(out), f"a name that ends in .{format}")
@@ -87,7 +86,7 @@ def picture(
 def replay_side_by_side(places: Sequence[str | Path], out: str | Path) -> Path:
     """Write one HTML file that shows the runs of two or three run folders side by side, and return its path.
 
-    Errors are those of `replay`; and BadInput if there are not two or three.
+    Errors are those of `replay`, and BadInput unless there are two or three.
     """
     if len(places) not in (2, 3):
         raise check.refuse("run folders", len(places), "two or three with --replay")
@@ -106,10 +105,10 @@ def export(
     most: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Write a run as "pcapng" (its frames, ``most`` of them), "graphml" or "json" (its topology), and return the path.
+    """Write a run as "pcapng" (at most ``most`` frames), "graphml" or "json" (its topology), and return the path.
 
-    Without ``out`` it is ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder, or named as
-    `replay` names its page, whose other arguments and errors it has.
+    Without ``out`` it is ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder, or named as the
+    page of `replay`, whose other arguments and errors it shares.
     """
     formats.check_format(format, most)
     found = find_trace(place, algorithm, progress)
@@ -118,7 +117,7 @@ def export(
 
 
 def traced(folder: str | Path) -> list[str]:
-    """Return the algorithms of which a run folder has traces, in the order in which they ran."""
+    """Return the algorithms with traces in a run folder, in the order of their runs."""
     return _traced(load(folder, partial=True, every=False))
 
 
@@ -128,7 +127,7 @@ def _traced(found: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class TracedRun:
-    """A trace, its run folder or file, and what is known of its run; ``suffix`` ends the names of files made of it."""
+    """A trace, its run folder or file, and its run's metadata; ``suffix`` ends the names of derived files."""
 
     log: TraceFile
     about: About
@@ -138,11 +137,11 @@ class TracedRun:
     states: "pd.DataFrame | None" = None
 
     def parts(self, most: int, follow: str | None = None) -> tuple[dict[str, Any], Columns]:
-        """Return what a page shows of it (`netsim.replay.render.parts`)."""
+        """Return the page's parts (`netsim.replay.render.parts`)."""
         return parts(self.log, about=self.about, most=most, follow=follow, rounds=self.rounds, states=self.states)
 
     def target(self, out: str | Path | None, name: str, ending: str) -> Path:
-        """Return where a file goes: ``out``, or into the run folder, or beside the trace file under its name."""
+        """Return a file's place: ``out``, or in the run folder, or beside the trace file under its name."""
         if out is None:
             folder = self.path.is_dir()
             out = self.path / f"{name}{self.suffix}{ending}" if folder else self.path.with_suffix(ending)
@@ -189,7 +188,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
 
 
 def _check_ledger(folder: Path, algorithm: str, log: TraceFile) -> None:
-    """Raise BadInput unless the ledger has as many frames as the trace: then the two are of one run."""
+    """Raise BadInput unless ledger and trace have equally many frames, and so belong to one run."""
     ledger: Any = read_part(folder, "ledger", algorithm)
     offered = 0 if ledger is None or ledger.empty else int(ledger["offered"].sum() + ledger["duplicated"].sum())
     there = log.count("exits") + log.count("in_flight")

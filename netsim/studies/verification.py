@@ -1,4 +1,4 @@
-"""A run folder repeated from its settings: whether the results are the same, and where they begin to differ."""
+"""Repeat a run folder from its settings, and find whether and where the results differ."""
 
 import csv
 import dataclasses
@@ -36,9 +36,9 @@ TOLERANCE = 1e-9
 
 # Columns of time measured on the machine.
 _MEASURED_TIME = {"seconds", "step_seconds"}
-# Parts of a summary that are no result, or are compared elsewhere.
+# Parts of a summary that are not results, or are compared elsewhere.
 _NOT_COMPARED = {"bytes", "failed", "partial"}
-# A trace hash and a frame's checksum change with the last digit of any number that is sent.
+# A trace hash and a frame's checksum change with the last digit of any number sent.
 _HASHES = ("trace_hash", "checksum")
 
 
@@ -54,7 +54,7 @@ class Verdict:
         "identical": the trace hash and every value; "equal to 1e-9": every value within that, but not the last digits,
         and then mostly not the hash either, in which each frame's bytes count; or "differs".
     where : str
-        Where it begins to differ by more than 1e-9, or if nowhere, the largest difference; empty if identical.
+        The place of the first difference above 1e-9; without one, the largest difference; empty if identical.
     others : tuple of str
         The other files that differ by more.
     elsewhere : tuple of str
@@ -62,8 +62,8 @@ class Verdict:
     event : str
         The first event that differs, and its agent, where a trace of either run exists or could be made; else empty.
     name : str
-        The condition under which it was repeated; empty for that which it records. The state may be "not checked"
-        then, and ``where`` says why.
+        The condition of the repetition; empty for the recorded condition. Otherwise the state may be "not checked",
+        with the reason in ``where``.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class Verdict:
         return self.state != "differs"
 
     def lines(self) -> list[str]:
-        """Return the verdict in lines, the first of which begins with what was repeated, without facts on versions."""
+        """Return the verdict in lines, beginning with what was repeated, without facts on versions."""
         what = self.name or self.folder
         if self.state == "not checked":
             return [f"{what}: not checked ({self.where})"]
@@ -95,15 +95,14 @@ _Places = Iterator[tuple[str, float]]
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     """Repeat a run folder from its settings and compare the trace hash, the tables, the summary and the traces.
 
-    Columns of time measured on the machine (``seconds``, ``step_seconds``) are left out; whole numbers and text must be
-    the same.
+    Columns of measured real time (``seconds``, ``step_seconds``) are left out; integers and text must be equal.
 
     Parameters
     ----------
     folder : str or Path
         A whole run folder; a point of a sweep is one.
     reporter : Reporter, optional
-        Where progress goes; default: nowhere.
+        The receiver of progress; default: none.
 
     Raises
     ------
@@ -133,7 +132,7 @@ def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run folder that is compared with a run like it."""
+    """A run folder that is compared with its repetition."""
 
     path: Path
     settings: Mapping[str, Any]
@@ -146,7 +145,7 @@ class Recorded:
         """Read a whole run folder; a damaged trace is reported before all is repeated."""
         found = load(path) if found is None else found
         tables = [name for name in found["files"] if Path(name).suffix in (".csv", ".parquet")]
-        # In the order in which the algorithms ran.
+        # In the order of the algorithms' runs.
         names = [trace_name(name) for name in found["summary"]["algorithms"]]
         traces = {name: Trace.load(path / name) for name in names if name in found["files"]}
         return cls(path, found["settings"], found["summary"], sorted(tables, key=_order), traces)
@@ -158,7 +157,7 @@ class Recorded:
 
     @property
     def keeps_trace(self) -> bool:
-        """Whether it was made with traces; states are kept with a trace only."""
+        """Whether it has traces; states are kept only with a trace."""
         return bool(self.traces) or "states" in {Path(name).stem for name in self.tables}
 
 
@@ -181,16 +180,16 @@ def _repeat(
 def compare_folders(
     recorded: Recorded, again: Path, failed: Mapping[str, str] | None = None, *, names: tuple[str, str]
 ) -> Verdict:
-    """Compare a run folder with one of the same study; ``names`` are those of the two runs in the first event.
+    """Compare a run folder with another of the same study; ``names`` are the runs' names in the first event.
 
-    ``failed`` has the reasons by file for those that could not be made again.
+    ``failed`` has the reasons, by file, for files that could not be made again.
     """
     verdict = _verdict(recorded.path, list(_compared(recorded, again, failed or {})))
     return verdict if verdict else dataclasses.replace(verdict, event=first_event(recorded.traces, again, names))
 
 
 def first_event(traces: Mapping[str, Trace], again: Path, names: tuple[str, str]) -> str:
-    """Return the first event in which the traces of two runs differ, in words; empty if there is none."""
+    """Return the first event in which the traces of two runs differ, as text; "" if there is none."""
     for name, trace in traces.items():
         if (again / name).is_file() and (found := first_difference(trace, Trace.load(again / name))) is not None:
             algorithm = f"{name.removeprefix('trace-').removesuffix('.npz')}, " if len(traces) > 1 else ""
@@ -201,7 +200,7 @@ def first_event(traces: Mapping[str, Trace], again: Path, names: tuple[str, str]
 def _event_made_again(definition: StudyDefinition, parameters: Mapping[str, Any], recorded: Recorded) -> str:
     """Return the first event that differs, if the recorded run can be made again: with its hash seed, core and workers.
 
-    Empty if these are unknown, or those of this process, or other events come even then.
+    "" if these are unknown, or equal this process's, or if the recorded run still cannot be reproduced.
     """
     before = Condition.recorded(recorded.settings)
     if before is None or (before == Condition.here() and BACKEND.get() is None):
@@ -253,7 +252,7 @@ def parameters_of(what: str, definition: StudyDefinition, given: Mapping[str, An
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
-    # JSON has no infinity, so it stands there as text.
+    # JSON has no infinity, so the file has it as text.
     if parameter.kind is float and (type(value) in (int, float) or value in ("inf", "-inf", "nan")):
         return float(value)
     if value is None and parameter.optional:
@@ -267,10 +266,10 @@ def _value(parameter: Parameter, value: Any) -> Any:
 
 
 def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdict]:
-    """Run a job again with other hash seeds, the other core and another number of workers, and compare the results.
+    """Repeat a job with other hash seeds, the other core and another number of workers, and compare the results.
 
-    ``folder`` is that of its run under ``base``. Where a run differs, both are made once more with a trace, which gives
-    the first event and the agent.
+    ``folder`` contains its run under ``base``. If a run differs, both are made again with a trace, to find the first
+    event and the agent.
     """
     recorded = Recorded.of(folder)
     job = dataclasses.replace(job, trace=recorded.keeps_trace, tables=recorded.format)
@@ -292,12 +291,12 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdic
                 verdict = dataclasses.replace(verdict, event=event)
             yield dataclasses.replace(verdict, name=name)
             if condition == base and not verdict:
-                # A run that does not even repeat differs under all conditions, for the same reason.
+                # A run that does not repeat differs under all conditions, for the same reason.
                 return
 
 
 def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Verdict]:
-    """Run what ``make(seed=…)`` returns, and again under other conditions, for `netsim.testing.check_same`.
+    """Run the result of ``make(seed=…)``, and again under other conditions, for `netsim.testing.check_same`.
 
     Raises BadInput if the function cannot be used or its run is refused, NetsimError if the run fails.
     """
@@ -312,7 +311,7 @@ def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Verdic
 
 
 def _pickled(make: Callable[..., Any]) -> bytes:
-    # cloudpickle, which joblib has brought along in some versions and requires in others.
+    # cloudpickle, which some versions of joblib include and others require.
     from joblib.externals.loky.cloudpickle_wrapper import dumps
 
     if isinstance(make, type) or not callable(make):
@@ -320,13 +319,13 @@ def _pickled(make: Callable[..., Any]) -> bytes:
     try:
         found: bytes = dumps(make)
     except Exception as error:
-        # Its closure may hold anything.
+        # A function's closure may hold objects that cannot be pickled.
         raise check.refuse("make", make, f"picklable ({one_line(error)})") from None
     return found
 
 
 def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path, name: str) -> str:
-    """Return the first event in which the runs under two conditions differ; empty if none does, or one run fails."""
+    """Return the first event in which runs under two conditions differ; "" if none does, or one run fails."""
     folders = room / "old", room / "new"
     if any(condition.run(job, folder) for condition, folder in zip(conditions, folders, strict=True)):
         return ""
@@ -337,7 +336,7 @@ def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path
 
 
 def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[tuple[str, str, float]]:
-    """Yield the file, place and size of each difference of a folder from what its study writes now, in their order."""
+    """Yield the file, place and size of each difference between a folder and its repetition, in order."""
     path, tables, traces = recorded.path, recorded.tables, recorded.traces
     new = sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet"))
 
@@ -360,10 +359,10 @@ def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Ite
 
 
 def _by_agent(rows: list[list[Any]]) -> list[list[Any]]:
-    """Return the rows of states in an order that does not depend on which agent acted first at an instant."""
+    """Return the rows of states in an order independent of which agent acted first at an instant."""
     head, body = rows[:1], rows[1:]
     *keys, agent = (i for i, name in enumerate(head[0]) if name in ("algorithm", "time_s", "agent"))
-    # Algorithms and times stay as they are; agents of one time are sorted.
+    # Keep the order of algorithms and times, and sort agents within one time.
     first = {tuple(row[i] for i in keys): place for place, row in reversed([*enumerate(body)])}
     return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys)], str(row[agent])))
 
@@ -383,7 +382,7 @@ def _of_trace(old: Trace, new: Trace) -> _Places:
 
 
 def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
-    """Return a trace's records in an order that does not depend on when they were recorded."""
+    """Return a trace's records in an order independent of when they were recorded."""
     found = {name: np.concatenate([np.empty(0, dtype), *trace.chunks(name)]) for name, dtype in STREAMS.items()}
     sent = found["sent"]
     by_sender = np.lexsort((sent["link"], sent["number"], sent["sender"]))
@@ -400,7 +399,7 @@ def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
 def _of_records(
     stream: str, old: NDArray[np.void], new: NDArray[np.void], trace: Trace, sent: NDArray[np.void]
 ) -> _Places:
-    """Yield of each column the first difference that counts, or else the largest."""
+    """Yield each column's first significant difference, or else the largest."""
     if len(old) != len(new):
         yield f"{stream}: {len(old):,} records recorded, {len(new):,} now", math.inf
         return
@@ -432,7 +431,7 @@ def _message_of(record: np.void, trace: Trace) -> str:
 
 
 def _rows(path: Path) -> list[list[Any]]:
-    """Return a table's rows, its line of names first; of csv as texts."""
+    """Return a table's rows, beginning with the column names; those of csv as texts."""
     if path.suffix == ".parquet":
         table = read_table(path)
         rows = [list(table.columns), *table.astype(object).to_numpy().tolist()]
@@ -472,7 +471,7 @@ def _of_values(place: str, old: Any, new: Any) -> _Places:
 
 
 def _distance(old: Any, new: Any) -> float:
-    """Return 0 for equal values, infinity for other whole numbers, texts and the like, else the relative difference."""
+    """Return 0 for equal values, infinity for different integers, texts and the like, else the relative difference."""
     if old == new or (old != old and new != new):
         return 0.0
     a, b = _number(old), _number(new)
@@ -531,17 +530,17 @@ def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
 
 
 def _is_part(before: Any, now: Any) -> bool:
-    """Return whether one list holds the other: earlier versions recorded scipy's library beside numpy's."""
+    """Return whether one list contains the other, because earlier versions also recorded scipy's library."""
     few, many = sorted((before, now), key=len)
     return all(each in many for each in few)
 
 
 def _hash_seed(settings: Mapping[str, Any]) -> str:
-    """Return a line on the hash seed where it may be why a run differs; empty if it is the same, and fixed."""
+    """Return a line on the hash seed if it may be the cause of a difference; "" if it is equal and fixed."""
     before, here = settings.get("hash_seed"), hash_seed()
     if before is not None and before == here:
         return ""
-    # Folders of earlier versions do not record it, and the command did not fix it.
+    # Folders of earlier versions do not record it, and their command did not fix it.
     then = f"{shown_seed(before)} recorded" if "hash_seed" in settings else "not recorded"
     return (
         f"hash seed: {then}, {shown_seed(here)} here: the likely cause, if an agent goes through a set of texts, as "

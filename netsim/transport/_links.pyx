@@ -194,7 +194,7 @@ cdef class Transmitter:
     def change(self, link, double now):
         """Take another rate and other limits of the queue; return the frames that now leave at other times."""
         cdef double before = self.rate, scale, left, last = now
-        # A varying rate stays as it is: `netsim.engine.link_changes` refuses another one.
+        # The rate is constant here: `netsim.engine.link_changes` does not replace varying rates.
         cdef double rate = link.rate if isinstance(link.rate, (float, int)) else 0.0
         cdef Waiting* each
         cdef int64_t i

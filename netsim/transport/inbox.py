@@ -57,7 +57,7 @@ class Inbox:
     _timer_at: float = math.inf
     _on_request: Callable[[Frame], None] | None = None
     _on_numbered: Callable[[Frame], Frame | None] | None = None
-    # What passes on messages for other nodes; None without routing.
+    # The router of messages for other nodes; None without routing.
     _router: "Router | None" = None
     _drop_late_until: float = 0
     _watched: bool = False
@@ -70,7 +70,7 @@ class Inbox:
     _chooser: "Chooser | None" = None
     # The context of the timer; None: that of the agent that sends or waits.
     _context: Context | None = None
-    # Called with the frames that the agent is given; None: nobody asks.
+    # Called with the frames that the agent receives; None: not needed.
     _note_heard: Callable[[Iterable[Frame]], None] | None = None
 
     def __post_init__(self, limit: int | None) -> None:
@@ -83,7 +83,7 @@ class Inbox:
         self._chooser, self._context, self._sifts = chooser, context, True
 
     def hold(self, link: int, on: bool) -> None:
-        """Let frames that arrive over a link wait, or release them: they arrive then, in the order of sending."""
+        """Hold frames that arrive over a link, or release them: they then arrive in the order of sending."""
         self.settle_now()
         held = self._held = {} if self._held is None else self._held
         if on:
@@ -114,7 +114,7 @@ class Inbox:
                 yield key, kind
 
     def tell(self, note_heard: Callable[[Iterable[Frame]], None]) -> None:
-        """Call ``note_heard`` with the frames that the agent is given from now on."""
+        """Call ``note_heard`` with the frames that the agent receives from now on."""
         self._note_heard = note_heard
 
     def __len__(self) -> int:
@@ -293,8 +293,7 @@ class Inbox:
     def _settle_one(self, entry: Entry) -> None:
         """Count a frame, and pass it to the agent, to the task that waits for its reply, or to the reliable outbox.
 
-        With routing, what a frame carries for others is passed on before, and what it carries for this agent takes its
-        place.
+        With routing, content for other nodes is forwarded first, and content for this agent replaces the frame.
         """
         time, key, kind, frame = entry
         cause = self._drop_cause(entry)
@@ -374,7 +373,7 @@ class Inbox:
         self._subscribe()
 
     def set_router(self, router: "Router") -> None:
-        """Let ``router`` pass on, on arrival, the messages for other nodes."""
+        """Whether a callback, rather than a task, waits for each frame."""
         self._router = router
         self._subscribe()
 
@@ -519,7 +518,7 @@ class PartInbox:
             return await future
         finally:
             self._blocked.remove(future)
-            # If this task was cancelled as it was woken, the frame is for the next.
+            # This task was cancelled when it was woken, so the next task gets the frame.
             self._wake()
 
     def drop_late_frames(self, until: float) -> None:

@@ -62,7 +62,7 @@ class LinkStages:
         self._transmitters = transmitters_of(self._wiring.links, self._wiring.radio, rounds.period, rounds.offset)
 
     def change(self, link_index: int, link: Link, now: float, last: float | None) -> list[Shift]:
-        """Give a link other settings, from ``now`` (s) on; return the frames that leave at other times.
+        """Change a link's settings from ``now`` (s) on; return the frames whose departures change.
 
         ``last`` is the latest arrival (s) of its frames in flight, if frames of a broadcast are among them.
         """

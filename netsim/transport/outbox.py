@@ -76,8 +76,8 @@ class Wiring:
     def draws_together(self, index: int) -> bool:
         """Return whether `LinkDraws` draws the losses and delays of a link's broadcasts.
 
-        That is so for simple links. A link that only became simple keeps its own streams, whose numbers would otherwise
-        be drawn again.
+        This holds for simple links. A link that became simple later keeps its own streams, whose numbers would
+        otherwise be drawn again.
         """
         if not self.changed or index not in self.changed:
             return self.links[index].is_simple

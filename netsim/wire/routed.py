@@ -22,7 +22,7 @@ class Routed:
     destination : int
         The number of the agent for which the message is, or `EVERYONE`.
     hops : int
-        How many more links it may cross after this one.
+        The number of further links that it may cross after this one.
     raw_data : bool
         Whether its payload contains raw data samples.
     data : bytes

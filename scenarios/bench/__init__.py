@@ -1,1 +1,1 @@
-"""A fixed suite of problems and networks on which any method can be tried, and compared with others."""
+"""A fixed suite of problems and networks for testing and comparing any method."""

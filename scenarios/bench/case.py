@@ -58,7 +58,7 @@ def experiment(
 
 
 def _measure(study: Study, played: Played, error: AgentError | None) -> None:
-    """Add the columns of what it took to reach the target, and note a run that diverged."""
+    """Add columns for the cost of reaching the target, and note a diverged run."""
     if error is not None:
         raise error
     chosen, agents = played.cell.problem, len(played.setup.graph or ())
@@ -90,14 +90,14 @@ def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
 
 
 def unreachable(name: str, method: Method, links: Links) -> str:
-    """Return why a method cannot run on links; empty if it can."""
+    """Return why a method cannot run on links; "" if it can."""
     if over_star(method) and links.measured is not None:
         return f"{name} needs a server that is linked with all others"
     return ""
 
 
 def unsuited(method: Method, problem: Suited) -> str:
-    """Return what a method needs of a cost that a problem's lacks; empty if nothing."""
+    """Return the members that a method needs and a problem's cost lacks; "" if none."""
     try:
         agents_of(method, _example(problem), problem.rounds)
     except BadInput as error:

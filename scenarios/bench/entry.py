@@ -1,4 +1,4 @@
-"""Checking an entry: a run folder of `netsim bench`, with the method's file, that somebody else made."""
+"""Check an entry: a run folder of `netsim bench` from someone else, with the method's file."""
 
 import hashlib
 import itertools
@@ -37,13 +37,13 @@ def digest(runs: pd.DataFrame) -> str:
 def check_entry(study: Study, folder: str) -> None:
     """Check an entry, and repeat one run of each of its cases; the study gets a table and notes.
 
-    Which seed is repeated follows from the digest of the entry's results, so that nobody can choose it.
+    The repeated seed follows from the digest of the entry's results, so that it cannot be chosen.
 
     Raises
     ------
     BadInput
-        If the folder is no entry of this version of the suite, or a file, a table or a repeated run is not what the
-        entry says.
+        If the folder is not an entry of this version of the suite, or a file, a table or a repeated run differs from
+        the entry.
     """
     place = Path(folder)
     settings = load(place)["settings"]
@@ -81,7 +81,7 @@ def _read(place: Path, name: str) -> pd.DataFrame:
 
 
 def _must_have(folder: str, name: str, table: pd.DataFrame, numbers: Sequence[str]) -> None:
-    """Raise BadInput unless a table has rows, names only problems and networks of the suite, and holds the numbers."""
+    """Raise BadInput unless a table has rows, only problems and networks of the suite, and the required numbers."""
     if table.empty:
         raise _refused(folder, f"an entry with results; its {name} has no row")
     for column in [*_TEXTS, *numbers]:
@@ -96,7 +96,7 @@ def _must_have(folder: str, name: str, table: pd.DataFrame, numbers: Sequence[st
 
 
 def _check_table(folder: str, runs: pd.DataFrame, table: pd.DataFrame) -> None:
-    """Raise BadInput unless the table of cases is that of the runs."""
+    """Raise BadInput unless the table of cases agrees with the runs."""
     again = summarised(runs, [])
     numbers = [name for name in again.columns if name not in (*_TEXTS, "why")]
     _must_have(folder, "bench", table, numbers)
@@ -108,7 +108,7 @@ def _check_table(folder: str, runs: pd.DataFrame, table: pd.DataFrame) -> None:
 
 
 def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict[str, Any]:
-    """Repeat one run of a case; raises BadInput if it gives other numbers."""
+    """Repeat one run of a case; raises BadInput if its numbers differ."""
     method, problem, network = (str(part[key].iloc[0]) for key in KEYS)
     seed = int(settings["bench"]["runs_sha256"], 16) % len(SEEDS)
     row = part[part["seed"] == seed]
@@ -147,7 +147,7 @@ def _file(folder: str, settings: dict[str, Any], method: str) -> str:
 
 
 def _missing(folder: str, runs: pd.DataFrame) -> list[str]:
-    """Return which cases of the suite an entry lacks, of those that its methods can run in."""
+    """Return the suite's cases that an entry lacks, among those that its methods can run."""
     there = {tuple(row) for row in runs[KEYS].drop_duplicates().to_numpy()}
     found = []
     for name in dict.fromkeys(runs["method"]):

@@ -1,4 +1,4 @@
-"""The methods that the suite compares, by name, and which of them a problem and a network allow."""
+"""The methods compared by the suite, by name, and those that suit a problem and a network."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ METHODS: Mapping[str, Method] = {
     "COKE": _COKE,
     f"COKE-{CODED_BITS}bit": _COKE.with_given(coder=Uniform(CODED_BITS)),
     **BASELINES,
-    # They send running sums, so that the next frame replaces a lost one.
+    # Frames carry running sums, so that the next frame replaces a lost one.
     **{f"{name}-sums": BASELINES[name].with_given(running_sums=True) for name in ("DIGing", "SGP", "Push-DIGing")},
 }
 """All by name; the settings are where tuning starts."""
@@ -31,7 +31,7 @@ GIVEN = {"eta": 0.1, "rho": 0.05, "gamma": 0.5, "beta": 0.2}
 
 
 def chosen_methods(algorithms: str, files: str | None) -> dict[str, Method]:
-    """Return the methods that are named by name, with "none" none, and those of a user's files.
+    """Return the methods given by name (none for "none"), and those of a user's files.
 
     Raises
     ------

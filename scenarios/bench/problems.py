@@ -1,4 +1,4 @@
-"""The problems of the suite: what each agent's cost is, and how far the models are from what all of them should be."""
+"""The problems of the suite: each agent's cost, and the distance of models from the common optimum."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,14 @@ class RegressionTask(Task):
     """Linear regressions, well conditioned, with a true vector for each agent: half of it is common to all.
 
     R_i(θ) = (1/T) Σ_t (θᵀx_t − y_t)² + λ ‖θ‖² with T = 40, θ of 20 elements and λ = 0.001. The curvature of the mean of
-    all R_i lies between about 0.08 and 1. Agents that do not agree end at vectors of their own.
+    all R_i lies between about 0.08 and 1. Agents that do not cooperate end at different vectors.
 
     Parameters
     ----------
     graph : networkx.Graph
         With a node 0, 1, … for each agent.
     seed : int
-        Of the data.
+        The seed of the data.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class RegressionTask(Task):
 
 
 def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
-    """Return a network of 64, 32 and 10 units for handwritten digits, which are divided unevenly between the agents."""
+    """Return a network of 64, 32 and 10 units for handwritten digits, divided unevenly between the agents."""
     samples, model = NeuralSamples(partition="dirichlet:0.5"), NetworkModel(hidden="32")
     problem = NeuralLearning(data="digits", samples=samples, model=model, every=5, evaluated=200)
     return problem.make(Setup(Seeds(seed=seed), DIGITS_ROUNDS, graph))
@@ -82,18 +82,18 @@ def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
 
 @dataclass(frozen=True)
 class Suited(Problem):
-    """A problem of the suite, on a random graph of `AGENTS` agents unless the network has one; each seed draws another.
+    """A problem of the suite, on a random graph of `AGENTS` agents unless the network has one; seeds give instances.
 
     Attributes
     ----------
     about : str
-        What it is, in words.
+        A description.
     task : callable
         Makes the task from a graph and a seed.
     error : str
         The column that the error is in.
     error_text : str
-        What the error is, in words.
+        A description of the error.
     target : float
         The error that is to be reached.
     rounds : int
@@ -117,13 +117,13 @@ class Suited(Problem):
         return made  # type: ignore[no-any-return]
 
     def columns(self, rounds: pd.DataFrame, agents: int) -> dict[str, Array]:
-        """Return what each row's run took to reach the target until now, and the score that tuning makes small."""
+        """Return the cost of reaching the target up to each row of a run, and the score that tuning minimises."""
         bits, seconds = (reached(rounds, self.error, self.target, cost) for cost in ("wire_bits", "time_s"))
         scores = score(rounds, self.error, self.target, agents)
         return {"reached_bits": bits / agents, "reached_s": seconds, "score": scores}
 
     def costs(self, run: Run) -> dict[str, float]:
-        """Return what a whole run took to reach the target, and the score."""
+        """Return a run's cost of reaching the target, and its score."""
         return {name: values[-1] for name, values in self.columns(run.rounds, len(run.agents)).items()}
 
 
@@ -151,9 +151,9 @@ PROBLEMS: Mapping[str, Suited] = {
 
 
 def reached(rounds: pd.DataFrame, error: str, target: float, cost: str) -> Array:
-    """Return, for each row of a run, the cost up to where the error came to the target to stay until now.
+    """Return, for each row of a run, the cost up to the round from which on the error stayed below the target.
 
-    NaN while the error is above the target. Between rounds in which the error is measured it is taken to stay.
+    NaN while the error is above the target. Between measured rounds the error counts as constant.
     """
     costs = rounds[cost].to_numpy(float)
     since = settling(rounds[error].ffill(), target)
@@ -161,9 +161,9 @@ def reached(rounds: pd.DataFrame, error: str, target: float, cost: str) -> Array
 
 
 def score(rounds: pd.DataFrame, error: str, target: float, agents: int) -> Array:
-    """Return what tuning makes small: log10 of the bits that an agent sends on the way to the target.
+    """Return the score minimised by tuning: log10 of the bits that an agent sends before reaching the target.
 
-    While the error is above the target it is 10 plus the decades by which it is: any run that ends at the target is
+    While the error is above the target the score is 10 plus the excess in decades: any run that reaches the target is
     better than any that does not.
     """
     errors = rounds[error].ffill().fillna(math.inf).to_numpy(float)

@@ -1,4 +1,4 @@
-"""What the benchmark shows: a row for each case, the table of a page, and a figure for each problem."""
+"""The benchmark's results: a row for each case, a page's table, and a figure for each problem."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ def against(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame, problem: str) -> str:
-    """Return a problem's table for a page: methods, of those that are made for it, by networks.
+    """Return a problem's table for a page: suitable methods by networks.
 
     A cell has the kilobits to the target, their interval, and how many of the seeds survived if not all; or, if less
     than half did, the error of the last round.
@@ -119,10 +119,10 @@ def _number(value: float) -> str:
 
 
 def ratios(table: pd.DataFrame, problem: str) -> str:
-    """Return a problem's part of what `against` returns for a page: methods by networks.
+    """Return a problem's part of the result of `against` for a page: methods by networks.
 
-    A cell has the ratio and its interval, the number of pairs if it is not that of all seeds, and * where p_holm is
-    under 0.05; nothing of fewer than five pairs.
+    A cell has the ratio and its interval, the number of pairs unless it is that of all seeds, and * if p_holm is under
+    0.05; it is empty for fewer than five pairs.
     """
     return _pivot(table[table["problem"] == problem], _ratio)
 

@@ -30,7 +30,7 @@ _REFERENCE = "LT-ADMM"
 
 @dataclass(frozen=True, kw_only=True)
 class Entered:
-    """What is tried.
+    """The methods and cases to run.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Work:
     jobs : int
         Number of processes.
     folder : str
-        The folder of all trials and runs, in which an interrupted benchmark goes on.
+        The folder of all trials and runs, from which an interrupted benchmark continues.
     redo : bool
         Needed no more: what other code or data gave runs again by itself.
     """
@@ -87,7 +87,7 @@ Case = tuple[str, str, str]
 
 
 def experiment(*, entered: Entered = Entered()) -> Experiment:
-    """Every method in each case of the suite that it is made for."""
+    """Every method in each case of the suite that suits it."""
     methods = entered.methods()
     left_out = _left_out(entered, methods)
     if all(left_out.values()):
@@ -104,7 +104,7 @@ def experiment(*, entered: Entered = Entered()) -> Experiment:
 
 
 def _left_out(entered: Entered, methods: Mapping[str, Method]) -> dict[Case, str]:
-    """Return why a method does not run in a case; empty where it does."""
+    """Return why a method does not run in a case; "" if it does."""
     networks = {name: NETWORKS[name] for name in chosen_names("networks", entered.networks, NETWORKS)}
     absent = {name: network.missing() for name, network in networks.items()}
     found = {}
@@ -119,14 +119,14 @@ def _left_out(entered: Entered, methods: Mapping[str, Method]) -> dict[Case, str
 def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), check: str | None = None) -> None:
     """A fixed suite for any method: bits and time to a target error, and survival, on lossy and real links.
 
-    Each method is tuned in each case by the same number of runs, on seeds of their own, and then runs on ten others.
-    Cases that a method is not made for are left out, and the table says why. One method takes some minutes on two
-    cores, all of them about an hour.
+    Each method is tuned in each case by the same number of runs, on separate seeds, and then runs on ten others.
+    Unsuitable cases of a method are left out, with the reason in the table. One method takes some minutes on two cores,
+    all of them about an hour.
 
     Parameters
     ----------
     check : str
-        A run folder of this study, an entry, to check instead: one run of each of its cases is repeated.
+        A run folder of this study (an entry) to check instead, by repeating one run of each case.
     """
     if check is not None:
         check_entry(study, check)
@@ -145,7 +145,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     how: dict[str, Any] = {"jobs": work.jobs, "reporter": study.reporter}
     check_folder(Path(work.folder), "folder")
     if over:
-        # The suite's results say on how many of its seeds a method survives: what was chosen is tested there.
+        # The suite's results test a choice: they count the seeds on which a method survives.
         search: dict[str, Any] = {"seeds": TUNING_SEEDS, "validation": (), "candidates": CANDIDATES, "of": "mean"}
         made = made.tune(over, out=work.folder, metric="score", **search, **how).experiment
     results = made.run(work.folder, **how)
@@ -156,7 +156,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
 
 
 def _measured(results: Results, made: Experiment) -> pd.DataFrame:
-    """Return a row for each run: the case, the settings that tuning chose, and what it took to reach the target."""
+    """Return a row for each run: the case, the tuned settings, and the cost of reaching the target."""
     rows = []
     for cell, found in results.cells:
         chosen = {path.rpartition(".")[2]: value for path, value in made.settings.get(cell.condition, {}).items()}
@@ -196,7 +196,7 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
 
 
 def _tell(study: Study, each: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]], reference: str) -> None:
-    """Give the study its tables, figures and text."""
+    """Add the tables, figures and text to the study."""
     study.tables["bench_runs"] = each
     study.origin["bench"]["runs_sha256"] = digest(each)
     table = summarised(each, refused)

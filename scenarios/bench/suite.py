@@ -1,4 +1,4 @@
-"""The suite: its problems, its networks, the seeds, how it is tuned. A change of any is another version."""
+"""The suite: problems, networks, seeds, tuning. A change of any of them makes a new version."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,12 +35,12 @@ AGENTS, EDGES = 10, 28
 
 @dataclass(frozen=True)
 class Links:
-    """A network of an experiment: links of one kind on the problem's graph, or the measured ones of a place.
+    """A network of an experiment: uniform links on the problem's graph, or a measured network.
 
     Attributes
     ----------
     about : str
-        What they are, in words.
+        A description.
     link : Link
         The links of the problem's graph.
     measured : callable, optional
@@ -52,7 +52,7 @@ class Links:
     measured: Callable[[], LinkedGraph] | None = None
 
     def missing(self) -> str:
-        """Return why the network cannot be had here: which table is missing; else an empty text."""
+        """Return why the network is unavailable, naming the missing table; else ""."""
         try:
             if self.measured is not None:
                 self.measured()

@@ -1,4 +1,4 @@
-"""Where motes stand, how well they hear each other, and the tree by which they report to the sink."""
+"""Positions of motes, their reception, and the tree over which they report to the sink."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from netsim.scenarios.tasks.site import OwnSite
 from netsim.util import check
 
 _DEFAULTS = {"path-loss": {"exponent": 3.5, "shadowing": 4.0, "fading": 4.0}, "disk": {"loss": 0.1}}
-_FRAME = 8 * 50  # bits on the air by which a link of given motes is judged
+_FRAME = 8 * 50  # the frame size (bits on the air) that defines links of given motes
 _WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss decides how many frames are lost"}
 
 
@@ -32,8 +32,8 @@ class SensorField(OwnSite):
     radius : float
         Reach in metres: "path-loss": where half of the frames are received, without shadowing; "disk": where all ends.
     model : str
-        "path-loss": log-distance path loss, which decides how many frames are lost; "disk": all within reach hear each
-        other, and lose --loss of the frames.
+        "path-loss": log-distance path loss, which decides how many frames are lost; "disk": all motes within range
+        receive each other's frames, except a share --loss.
     exponent : float
         "path-loss": its exponent, 3.5 by default.
     shadowing : float
@@ -57,7 +57,7 @@ class SensorField(OwnSite):
     tree: str = "etx"
 
     def resolved(self) -> "SensorField":
-        """Return the field with nothing left open that its model needs; raises BadInput for unusable arguments."""
+        """Return the field with all its model's parameters set; raises BadInput for unusable arguments."""
         check.integer("agents", self.agents, low=2)
         for name in ("side", "radius"):
             check.finite(name, getattr(self, name), above=0.0)
@@ -93,7 +93,7 @@ class SensorField(OwnSite):
         return Layout(found.graph, {}, received, found.sink, parents, found)
 
     def layout(self, preset: presets.Preset, seed: int) -> "Layout":
-        """Return motes at random places, or those of a site, and the tree.
+        """Return motes at random positions, or those of a site, and the tree.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class SensorField(OwnSite):
         return _at_random(field, preset.link, seed) if field.site is None else field._placed(preset)
 
     def _path_loss(self) -> LogDistance:
-        """Return the model; of a random field its received power at ``radius`` is the sensitivity."""
+        """Return the path loss model; in a random field the received power at ``radius`` is the sensitivity."""
         given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
         model = LogDistance(**{name: value for name, value in given.items() if value is not None})
         power = model.sensitivity + model.path_loss(self.radius)
@@ -113,7 +113,7 @@ class SensorField(OwnSite):
 
 @dataclass(frozen=True)
 class Layout:
-    """Motes at their places ``pos`` (m), their links, and the tree of ``parents``, whose root is the sink."""
+    """Motes with positions ``pos`` (m), their links, and the tree of ``parents``, rooted at the sink."""
 
     graph: "nx.Graph[Any]"
     links: Mapping[tuple[Any, Any], Link]
@@ -130,7 +130,7 @@ class Layout:
             own = self.deployment.preset.radio
             assert own is not None
             names = ("access", "acks", "max_frame_retries", "duty_cycle")
-            # All else, such as the power, is the site's.
+            # Other settings, such as the power, are the site's.
             radio = replace(own, phy=None, **{name: getattr(radio, name) for name in names})
             return self.deployment.network(radio=radio, **options)
         return Network(self.graph, link, links=self.links, medium=radio, **options)
@@ -144,16 +144,16 @@ class Layout:
         return hops
 
     def expected(self, mote: Any, tries: int) -> float:
-        """Return the probability that a reading arrives if frames never meet: Π 1 − (1 − p)^tries over its hops.
+        """Return the probability that a reading arrives without collisions: Π 1 − (1 − p)^tries over its hops.
 
-        A frame that arrived but was not acknowledged is sent again, so tries end early only once it has arrived.
+        A frame that arrived without acknowledgement is sent again, so tries end early only after an arrival.
         """
         if self.parents[mote] is None:
             return 0.0
         return math.prod(1.0 - (1.0 - self.received[ends]) ** tries for ends in self.path(mote))
 
 
-# A study's network, its motes and its report need the same layout, one after the other.
+# A study's network, motes and report need the same layout in succession.
 @lru_cache(maxsize=1)
 def _at_random(field: SensorField, link: Link, seed: int) -> Layout:
     """Return a field of motes at random places; see `SensorField.layout`."""
@@ -180,7 +180,7 @@ def _at_random(field: SensorField, link: Link, seed: int) -> Layout:
 
 
 def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], sink: Any, tree: str) -> dict[Any, Any]:
-    """Return each mote's next hop. A frame and its acknowledgement arrive after 1/(p_ab p_ba) transmissions.
+    """Return each mote's next hop, where a frame with acknowledgement takes 1/(p_ab p_ba) transmissions.
 
     Source of the metric: De Couto, Aguayo, Bicket and Morris, "A high-throughput path metric for multi-hop wireless
     routing", MobiCom 2003.
@@ -188,7 +188,7 @@ def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], 
 
     def cost(a: Any, b: Any, _: Any) -> float | None:
         both = received[a, b] * received[b, a]
-        # None: no link. A strong mote may be heard by one that it does not hear.
+        # None: no link. A mote may be received by one that it does not receive.
         return None if not both else 1.0 / both if tree == "etx" else 1.0
 
     paths = nx.single_source_dijkstra_path(graph, sink, weight=cost)

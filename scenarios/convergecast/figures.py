@@ -16,7 +16,7 @@ from netsim.studies.figures import Axes, Figure, drawing, legend_below
 _BREAK = (math.nan, math.nan)
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
-# Share of a field's side around it beyond which a mote is drawn at the edge; metres between the heights of two floors.
+# The share of a field's side beyond which a mote is drawn at the edge; the height (m) between two floors.
 _MARGIN, _STOREY = 0.3, 2.0
 _MOST_NAMED = 30  # motes on a map that have their names beside them
 
@@ -57,10 +57,10 @@ def draw_tree(
     parents: Mapping[str, Mapping[Any, Any]] = MappingProxyType({}),
     lost: Mapping[str, Collection[Any]] = MappingProxyType({}),
 ) -> Figure:
-    """Draw the tree on the map for the first and the last run, coloured by delivery and by energy on the same scale.
+    """Draw the tree on the map for the first and the last run, coloured by delivery and energy on common scales.
 
-    ``parents`` are those of a run, by its name, if they are not the layout's; ``lost`` the motes that had them only
-    before the end.
+    ``parents`` has the parents of runs, by name, that differ from the layout's; ``lost`` lists the motes that lost
+    theirs before the end.
     """
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
     view = _View(layout)
@@ -76,7 +76,7 @@ def draw_tree(
             (row[1], 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", most),
         ):
             for line, here in (("-", tree.keys() - before), ("--", tree.keys() & before)):
-                # All hops in one line, which breaks between them.
+                # All hops as one line, with breaks between them.
                 hops = [[*map(view.places.__getitem__, (mote, tree[mote])), _BREAK] for mote in here]
                 if hops:
                     panel.plot(*np.concatenate(hops).T, line, color="0.6", lw=1, zorder=1)
@@ -90,9 +90,9 @@ def draw_tree(
 
 
 class _View:
-    """Where motes are drawn: floors beside each other, and who stands far from all others at the edge.
+    """The drawn positions of motes: floors side by side, and distant motes at the edge.
 
-    ``places`` are those on the panel, ``far`` those in metres of the motes at its edge.
+    ``places`` are positions on the panel, ``far`` the positions in metres of motes at its edge.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -109,21 +109,21 @@ class _View:
         inside = {node: np.clip(place[:2], low, high) for node, place in at.items()}
         self.low, self.high = (bound(list(inside.values()), axis=0) for bound in (np.min, np.max))
         self.floors = _floors({place[2] for place in at.values() if len(place) > 2})
-        # Floors lie along the shorter side, so that the panel is filled.
+        # Floors are arranged along the shorter side, to fill the panel.
         width, height = self.high - self.low
         self.axis = int(width > height)
         self.step = 1.25 * max(self.high[self.axis] - self.low[self.axis], 0.2 * max(width, height), 1.0)
         self.places = {node: tuple(place + self._moved(at[node])) for node, place in inside.items()}
 
     def _moved(self, at: tuple[float, ...]) -> "NDArray[np.float64]":
-        """Return by how much a mote is drawn beside its place, because of its floor."""
+        """Return the displacement of a mote's drawing because of its floor."""
         moved = np.zeros(2)
         if len(at) > 2:
             moved[self.axis] = self.step * next(k for k, (low, high) in enumerate(self.floors) if low <= at[2] <= high)
         return moved
 
     def finish(self, panel: Axes, sink: Any) -> None:
-        """Draw the sink, name the motes that are far off, and label the axes."""
+        """Draw the sink, label distant motes, and label the axes."""
         x, y = self.places[sink]
         panel.scatter(x, y, marker="*", s=260, color="k", zorder=3)
         for mote, at in self.far.items():
@@ -132,7 +132,8 @@ class _View:
             how: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": 7}
             how |= {"zorder": 4, "bbox": {"pad": 0.5, "fc": "w", "ec": "none"}}
             panel.annotate(f"{mote}: far off, at ({where})", self.places[mote], (apart, 0), **how)
-        # The panel keeps its size and shows more of the field: motes along a road would lie on its axis.
+        # The panel keeps its size and shows more of the field, because motes along a road would otherwise lie on its
+        # axis.
         panel.set_aspect("equal", adjustable="datalim")
         panel.set(xlabel="x (m)", ylabel="y (m)")
         self.mark_floors(panel)
@@ -147,11 +148,11 @@ class _View:
                 panel.annotate(str(mote), self.places[mote], (0, 5), zorder=4, **how)
 
     def mark_floors(self, panel: Axes) -> None:
-        """Write the height of each floor beside it, and the places on each along the axis."""
+        """Write each floor's height beside it, and the coordinates on each along the axis."""
         if len(self.floors) < 2:
             return
         low, high = self.low[self.axis], self.high[self.axis]
-        # No negative zero.
+        # Avoid a negative zero.
         ticks = [tick + 0.0 for tick in np.linspace(low, high, 3).round() if low <= tick <= high] or [low]
         moved = [(tick + self.step * k, f"{tick:g}") for k in range(len(self.floors)) for tick in ticks]
         (panel.set_yticks if self.axis else panel.set_xticks)([each for each, _ in moved], [text for _, text in moved])
@@ -173,7 +174,7 @@ class _View:
 
 
 def _floors(heights: Collection[float]) -> list[tuple[float, float]]:
-    """Return the least and the largest height (m) on each floor, from below: between two floors is nobody."""
+    """Return the least and the largest height (m) of each floor, from below; no mote lies between two floors."""
     floors: list[tuple[float, float]] = []
     for height in sorted(heights):
         if floors and height - floors[-1][1] < _STOREY:

@@ -1,4 +1,4 @@
-"""What a convergecast measures: each reading's way, why readings were lost, and sums by mote, by hops and by run."""
+"""Measures of a convergecast: each reading's path, reasons of loss, and sums by mote, by hops and by run."""
 
 import math
 from collections import Counter
@@ -21,9 +21,9 @@ _DAY = 86_400.0
 
 
 def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
-    """Return a row for each reading that was due: when it was taken, first sent and arrived, and why it did not (s).
+    """Return a row for each due reading: when it was taken, first sent and received (s), and the reason of a loss.
 
-    Without acknowledgements no mote knows of a lost frame, and the ``reason`` is empty: see `losses`.
+    Without acknowledgements motes do not know of lost frames, and the ``reason`` is empty: see `losses`.
     """
     arrived, reasons = dict(_arrivals(run, layout)), dict(_reasons(run))
     rows = []
@@ -53,7 +53,7 @@ def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float
 
 
 def _reasons(run: Run) -> Iterator[tuple[tuple[Any, int], str]]:
-    """Yield the reason for which each reading was given up; the last where copies of it were given up twice."""
+    """Yield each given-up reading's reason, the last one if copies of it were given up twice."""
     numbers, places = _numbers(run), _places(run)
     for each in _routing(run).values():
         for key, reason in each.lost.items():
@@ -70,7 +70,7 @@ def _places(run: Run) -> dict[tuple[Any, int], tuple[Any, int]]:
 
 
 def _routing(run: Run) -> dict[Any, Any]:
-    """Return what routes at each mote."""
+    """Return each mote's routing part."""
     return {name: agent.routing for name, agent in run.agents.items()}  # type: ignore[attr-defined]
 
 
@@ -81,9 +81,9 @@ def _numbers(run: Run) -> dict[tuple[Any, float], tuple[Any, int]]:
 
 
 def losses(readings: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return how many readings did not arrive, and their share of those due, by reason; they add up exactly.
+    """Return the number of lost readings, and their share of those due, by reason; they add up exactly.
 
-    Where motes do not know, each reading is one frame per hop, and the ledger has what became of the frames.
+    If motes do not know, each reading is one frame per hop, and the ledger has the frames' outcomes.
     """
     missing = readings[readings["arrived_s"].isna()]
     counts = Counter(missing["reason"][missing["reason"] != ""])
@@ -100,8 +100,8 @@ def losses(readings: pd.DataFrame, run: Run) -> pd.DataFrame:
 def by_mote(run: Run, readings: pd.DataFrame, layout: Layout, energy: Energy, tries: int | None) -> pd.DataFrame:
     """Return a row for each mote but the sink: hops, readings due, taken, sent and arrived, frames, and energy.
 
-    ``expected_%`` of the readings arrive over the tree if frames never meet and are sent ``tries`` times; ``latency_s``
-    is the mean of those that arrived; ``frames_j`` is spent to send and to hear frames.
+    ``expected_%`` of the readings arrive over the tree without collisions, with ``tries`` tries; ``latency_s`` is the
+    mean of those that arrived; ``frames_j`` is the energy of sending and receiving frames.
     """
     motes = list(layout.parents)
     groups = readings.groupby("mote", sort=False)
@@ -146,7 +146,7 @@ def sums(motes: pd.DataFrame, readings: pd.DataFrame, by: list[str]) -> pd.DataF
 
 
 def lasting(motes: pd.DataFrame, battery: float, seconds: Mapping[str, float]) -> pd.DataFrame:
-    """Return for each run how many days batteries of so many mAh last at this rate: the first, and the median one.
+    """Return the lifetime in days of batteries of a capacity (mAh) for each run: the first and the median mote's.
 
     ``seconds`` is each run's length.
     """

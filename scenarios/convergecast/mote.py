@@ -1,4 +1,4 @@
-"""The motes of a convergecast: they sample, and pass on the readings of others over a tree that is given or found."""
+"""The motes of a convergecast: they sample, and forward others' readings over a given or found tree."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
@@ -19,7 +19,7 @@ SLOT = 10e-3  # s, of TSCH
 
 
 async def moments(mote: Any, is_sink: bool, since: float = 0.0) -> AsyncIterator[float]:
-    """Yield when a mote takes its readings, at random: motes that coincide once would else coincide each time."""
+    """Yield a mote's sampling times, random because motes that coincide once would coincide every time."""
     for k in range(0 if is_sink else mote.readings):
         await asyncio.sleep(since + mote.period * (k + mote.rng.random()) - mote.now)
         mote.taken_at.append(mote.now)
@@ -27,7 +27,7 @@ async def moments(mote: Any, is_sink: bool, since: float = 0.0) -> AsyncIterator
 
 
 class Arrival(NamedTuple):
-    """A reading at the sink: who took it, when, and when it arrived (s)."""
+    """A reading at the sink: its mote, and when it was taken and received (s)."""
 
     mote: Hashable
     taken: float
@@ -35,12 +35,12 @@ class Arrival(NamedTuple):
 
 
 class TreeMote(netsim.Agent):
-    """Takes a number of readings, one per period (s), and passes them on to its parent with those that it hears.
+    """Takes a number of readings, one per period (s), and forwards them and received ones to its parent.
 
-    The sink takes none; of another mote without a parent all readings are lost. With ``acks`` it waits for each frame's
-    acknowledgement. It runs for two periods more, to pass on late readings. ``taken_at`` lists when readings were taken
-    and ``sent_at`` when each, by its number, was first offered to the radio (s); of the sink, ``heard`` lists the
-    arrivals. ``lost`` has the reason for each reading, by mote and time, that was not acknowledged.
+    The sink takes none; other motes without a parent lose all readings. With ``acks`` it waits for each frame's
+    acknowledgement. It runs for two more periods, to forward late readings. ``taken_at`` lists the times of readings
+    (s), ``sent_at`` the times at which each, by its number, was first offered to the radio; the sink's ``heard`` lists
+    arrivals. ``lost`` has the reason for each unacknowledged reading, by mote and time.
     """
 
     draw: ClassVar = {"is_sink": Star(), "parent": Edge()}
@@ -55,7 +55,7 @@ class TreeMote(netsim.Agent):
 
     @property
     def routing(self) -> "TreeMote":
-        """Itself, so that it is measured as a `netsim.Mote` with the parts ``routing`` and ``app``."""
+        """The mote itself, to be measured like a `netsim.Mote` with the parts ``routing`` and ``app``."""
         return self
 
     app = routing
@@ -67,14 +67,14 @@ class TreeMote(netsim.Agent):
                 await asyncio.gather(self.sample(), self.listen())
 
     async def sample(self) -> None:
-        """Take readings, and pass them on."""
+        """Take readings, and forward them."""
         async for _ in moments(self, self.is_sink):
             if self.parent is not None:
                 self.sent_at[len(self.taken_at)] = self.now
             await self.forward([self.name, self.now])
 
     async def listen(self) -> None:
-        """Pass on what is heard; the sink keeps it."""
+        """Forward received readings; the sink stores them."""
         async for frame in self.inbox:
             if self.is_sink:
                 mote, taken = frame.payload
@@ -93,7 +93,7 @@ class TreeMote(netsim.Agent):
 
 
 class Reports(netsim.Part):
-    """The application above a part ``routing``: reports the time of each reading, from ``since`` on (s).
+    """The application above a part ``routing``: reports the time of each reading, from ``since`` (s) on.
 
     ``taken_at`` lists these times.
     """
@@ -110,7 +110,7 @@ class Reports(netsim.Part):
 
 
 class PartsMote(netsim.Mote):
-    """A mote with the parts ``routing`` and ``app``, a `Reports`; it runs for two periods more, as `TreeMote`."""
+    """A mote with the parts ``routing`` and ``app``, a `Reports`; like `TreeMote`, it runs for two more periods."""
 
     async def run(self) -> None:
         """Run the parts until the end."""
@@ -130,7 +130,7 @@ class Tree(Collector):
         self.parent = parent
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
-        """Nothing runs beside."""
+        """Return no background coroutines."""
         return []
 
     def choose(self) -> None:

@@ -28,7 +28,7 @@ from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
 _CYCLES, _CYCLE = {"csma": 1.0, "tsch": 0.07}, 0.125
-_SENSE_DBM = -90.0  # of ContikiMAC: the threshold of Contiki's driver of the CC2420
+_SENSE_DBM = -90.0  # for ContikiMAC: the threshold of Contiki's CC2420 driver
 _NAMES = {"xmac": "X-MAC", "contikimac": "ContikiMAC"}
 
 
@@ -59,7 +59,7 @@ class RadioUse:
     cycle: float | None = None
 
     def resolved(self) -> "RadioUse":
-        """Return it with nothing left open; raises BadInput for what does not go together."""
+        """Return the settings with nothing left open; raises BadInput for inconsistent ones."""
         check.one_of("routing", self.routing, ("tree", *ROUTING))
         mac = check.one_of("mac", self.mac, ("csma", *MACS))
         cycle = check.finite("cycle", _CYCLES.get(mac, _CYCLE) if self.cycle is None else self.cycle, above=0.0)
@@ -74,7 +74,7 @@ class RadioUse:
         return replace(found, cycle=cycle, acks=self.acks if acked is None else True)
 
     def ways(self) -> list["Way"]:
-        """Return what runs, by name."""
+        """Return the runs, by name."""
         assert self.cycle is not None
         if self.mac in MACS:
             routing = f"{self.routing.upper()}, " if self.routing in ROUTING else ""
@@ -94,7 +94,7 @@ class RadioUse:
         return self.routing in ROUTING or self.mac in MACS
 
     def preset(self, acks: bool = False) -> presets.Preset:
-        """Return the motes' kind: ContikiMAC, whose wake-ups end if they sense nothing, senses weaker signals."""
+        """Return the motes' preset; ContikiMAC, whose wake-ups end without energy, senses weaker signals."""
         found = presets.ieee802154(acks=acks)
         if self.mac != "contikimac":
             return found
@@ -104,7 +104,7 @@ class RadioUse:
         return found._replace(radio=replace(found.radio, phy=phy))
 
     def radio(self, way: "Way") -> Radio:
-        """Return the radio of a run; protocols send again themselves, and these MAC layers sense themselves."""
+        """Return the radio of a run; protocols retransmit themselves, and these MAC layers sense themselves."""
         radio = self.preset(way.acked).radio
         assert radio is not None
         if self.mac in MACS:
@@ -113,13 +113,13 @@ class RadioUse:
         return replace(radio, duty_cycle=way.duty, max_frame_retries=retries)
 
     def tries(self, radio: Radio, mote: Any) -> int | None:
-        """Return how often a frame is sent over a hop at most; None where time decides it."""
+        """Return the maximum number of tries over a hop; None if time limits them."""
         if self.mac in MACS:
             return None
         return int(mote.routing.attempts) if self.routing in ROUTING else 1 + radio.max_frame_retries * radio.acks
 
     def mote(self, mote: Any, layout: Layout, period: float, readings: int, acked: bool) -> Any:
-        """Return a mote that knows its parent, or one of parts, which routes or lies above a MAC layer."""
+        """Return a mote with a known parent, or one with parts that route and possibly a MAC layer."""
         parent, is_sink = layout.parents.get(mote), mote == layout.sink
         if self.routing not in ROUTING and self.mac not in MACS:
             return TreeMote(parent, is_sink, period, readings, acked)
@@ -130,7 +130,7 @@ class RadioUse:
 
 @dataclass(frozen=True)
 class Way:
-    """One of the study's runs: its name, when radios are on, and whether frames are acknowledged."""
+    """One of the study's runs: its name, its radios' schedule, and whether frames are acknowledged."""
 
     name: str
     duty: DutyCycle | None
@@ -146,7 +146,7 @@ def experiment(
     battery: float = 2500.0,
     seeds: GraphSeeds = GraphSeeds(seed=1),
 ) -> Experiment:
-    """Motes sample and report to a sink over a tree: what arrives, how late, and what it costs.
+    """Motes sample and report to a sink over a tree: delivery, delay, and cost.
 
     IEEE 802.15.4 at 250 kbit/s with CSMA-CA; with and without acknowledgements, for several shares of the time awake.
     The tree is given, or found by a routing protocol.
@@ -158,7 +158,7 @@ def experiment(
     readings : int
         Number of readings of each mote.
     battery : float
-        What a mote's battery holds, in mAh at 3 V, for the days that it lasts.
+        The charge of a mote's battery in mAh at 3 V, to compute its days of life.
     """
     period = check.finite("period", period, above=0.0)
     check.integer("readings", readings, low=1)
@@ -195,7 +195,7 @@ convergecast = study_of(experiment)
 
 
 def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
-    """Return how many readings were taken so far, and how many arrived."""
+    """Return the numbers of readings taken and received so far."""
     taken = sum(len(mote.app.taken_at) for mote in agents.values())
     heard = sum(len(mote.routing.heard) for mote in agents.values() if mote.routing.is_sink)
     return {"readings": taken, "arrived": heard}
@@ -267,7 +267,7 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
 
 
 def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
-    """Answer what arrives and what its frames cost where radios sleep most, beside the run without acknowledgements."""
+    """Answer with delivery and frames' energy where radios sleep most, beside the run without acknowledgements."""
     name = str(by_run.index[-1])
     per_mote = motes.loc[motes["algorithm"] == name, "delivered_%"]
     fields = {"arrived": by_run["delivered_%"][name], "mj": by_run["frames_mj"][name]}
@@ -293,7 +293,7 @@ def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
 
 
 def _parents(study: Study) -> tuple[dict[str, dict[Any, Any]], dict[str, set[Any]]]:
-    """Return the parents to which motes sent last, by run, and the motes that had lost theirs at the end."""
+    """Return the last parents used by motes, by run, and the motes that had lost theirs at the end."""
     parents: dict[str, dict[Any, Any]] = {}
     lost: dict[str, set[Any]] = {}
     for name, run in study.runs.items():
@@ -308,7 +308,7 @@ def _agents(run: Run) -> Mapping[Any, Any]:
 
 
 def _mac_notes(study: Study, use: RadioUse, layout: Layout) -> Iterator[str]:
-    """Yield what a MAC layer does that explains the tables."""
+    """Yield notes on a MAC layer that explain the tables."""
     if use.mac in ("lpl", "xmac", "contikimac"):
         yield "A sender calls until its receiver wakes: the frames that end as asleep are such calls."
     radio, placed = use.preset().radio, layout.deployment
@@ -334,7 +334,7 @@ def _joining(name: str, macs: list[TSCH]) -> str:
 
 
 def _energy_notes(motes: pd.DataFrame, by_hops: pd.DataFrame) -> Iterator[str]:
-    """Yield which share of the energy goes into listening, and which motes spend most on frames."""
+    """Yield the share of energy spent on listening, and the motes that spend most on frames."""
     for name, part in motes.groupby("algorithm", sort=False):
         share = 100 * part["listen_j"].sum() / part["used_j"].sum()
         rows = by_hops[by_hops["algorithm"] == name]

@@ -1,6 +1,6 @@
-"""Which column of a table is the target, which are inputs, and whether the target is classes or numbers.
+"""Choose a table's target and inputs, and decide whether the target is classes or numbers.
 
-This is the one place that decides; a study puts its decisions (`Chosen.notes`) into the notes.
+All such decisions are made here; a study copies them (`Chosen.notes`) into its notes.
 """
 
 import re
@@ -38,9 +38,9 @@ MOST_TEXTS = 1000
 UNKNOWN = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null")
 """Cells that are missing, where rows or cells of that kind are asked to be left out or filled."""
 
-# Marks that stand for an unknown cell; rows with one are left out, if a target of classes is asked for.
+# Marks of unknown cells; rows with one are left out if a target of classes is requested.
 _UNKNOWN = {"adult": "?"}
-# Columns in which empty cells are known to occur; the median of the others takes their place.
+# Columns known to have empty cells, which are replaced by the median of the others.
 _MAY_BE_EMPTY = {"wisdm_har": ("XPEAK", "YPEAK", "ZPEAK")}
 
 _TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]\.?m\.?)?( ?(z|utc|gmt)|[+-]\d{2}:?\d{2})?"
@@ -55,7 +55,7 @@ _LOOKED_AT = 50  # cells of a column
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns of a table are used, in a study that predicts numbers.
+    """The columns of a table used by a study that predicts numbers.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class Columns:
 
     @property
     def wants_classes(self) -> bool | None:
-        """Whether the target is to be classes; None: as it looks."""
+        """Whether the target must be classes; None: decided by its values."""
         return False
 
     def check_left_out(self, data: str) -> None:
-        """Raise BadInput if rows, columns or a scaling are chosen, for data that are no table."""
+        """Raise BadInput if rows, columns or a scaling are chosen, for data that are not a table."""
         for name in self.OF_TABLES:
             value = getattr(self, name, None)
             if value is not None and (name, value) != ("scaling", "column"):
@@ -89,7 +89,7 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation(Columns):
-    """Which rows and columns of a table are used, and how its inputs are scaled to [0, 1].
+    """The rows and columns of a table to use, and the scaling of its inputs to [0, 1].
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Preparation(Columns):
 
 @dataclass(frozen=True, kw_only=True)
 class TableChoice(Columns):
-    """Which columns of a table are used, and whether its target is classes or numbers.
+    """The columns of a table to use, and whether its target is classes or numbers.
 
     Parameters
     ----------
@@ -126,13 +126,13 @@ class TableChoice(Columns):
 
     @property
     def wants_classes(self) -> bool | None:
-        """Whether the target is to be classes; None: as it looks."""
+        """Whether the target must be classes; None: decided by its values."""
         return self.classes
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassChoice(TableChoice):
-    """Which columns of a table are used, in a study that tells classes apart.
+    """The columns of a table used by a study of classification.
 
     Parameters
     ----------
@@ -145,9 +145,9 @@ class ClassChoice(TableChoice):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A table, its columns chosen and nothing converted yet.
+    """A table with its columns chosen, but not converted so far.
 
-    ``frame`` has the inputs and the target. ``notes`` tell what was decided, and how to have it otherwise: a line each.
+    ``frame`` has the inputs and the target. ``notes`` has a line for each decision, with the way to change it.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Chosen:
 
     @property
     def input_columns(self) -> list[str]:
-        """Names of the columns that are inputs, in their order."""
+        """Names of the input columns, in order."""
         return [str(each) for each in self.frame.columns if each != self.target]
 
     def column(self, name: str) -> NDArray[np.float64]:
@@ -170,16 +170,16 @@ class Chosen:
         return numbers(self.path, self.frame[name], hint)
 
     def encoded(self, name: str) -> NDArray[np.float64]:
-        """Return a column as inputs: shape (n, 1), or if it holds text (n, values), of 0 and 1.
+        """Return a column as inputs: shape (n, 1), or for text (n, values) of 0 and 1.
 
-        Raises BadInput for a cell that is empty, or no number where most are, and for text with too many values.
+        Raises BadInput for an empty cell, for a text among mostly numbers, and for text with too many values.
         """
         column = self.frame[name]
         if is_numeric(column) or _mostly_numbers(column):
             if name in _MAY_BE_EMPTY.get(bare(self.name), ()):
                 column = column.fillna(column.median())
                 return numbers(self.path, column)[:, None]
-            # Mostly numbers: a cell that is none is a mistake, not a category.
+            # In a column of mostly numbers, a text is a mistake, not a category.
             return self.column(name)[:, None]
         if column.isna().any():
             where = place_in(self.path, column, int(np.flatnonzero(column.isna())[0]))
@@ -196,19 +196,19 @@ class Chosen:
 def choose(data: str, choice: Columns) -> Chosen:
     """Read a table and choose its columns.
 
-    Columns that are known to be no inputs (`NOT_INPUTS`) are left out.
+    Columns known not to be inputs (`NOT_INPUTS`) are left out.
 
     Parameters
     ----------
     data : str
-        The name or the path of the table, as `netsim.scenarios.data.files.find_table` takes it.
+        The name or the path of the table, as for `netsim.scenarios.data.files.find_table`.
     choice : Columns
-        What is asked for.
+        The requested columns and target.
 
     Raises
     ------
     BadInput
-        If there is no such table, a column is not there or holds dates, or the target cannot be what is asked for.
+        If the table or a column is missing, a column contains dates, or the target does not suit the choice.
     """
     path = find_table(data)
     frame, read = read_frame(path)
@@ -237,7 +237,7 @@ def choose(data: str, choice: Columns) -> Chosen:
 
 
 def _without_missing(path: Path, frame: pd.DataFrame, target: str, asked: str | None) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table without the cells that are missing, and a note on what became of them."""
+    """Return a table without missing cells, and a note on how they were handled."""
     if check.one_of("missing", asked or "refuse", ("drop", "mean", "refuse")) == "refuse":
         return frame, []
     known = frame.mask(frame.isin(UNKNOWN))
@@ -271,7 +271,7 @@ def _without_missing(path: Path, frame: pd.DataFrame, target: str, asked: str | 
 
 
 def _many_texts(frame: pd.DataFrame, target: str) -> list[str]:
-    """Return a note on each column of text that becomes many inputs."""
+    """Read a table and choose its columns."""
     notes = []
     for name in frame.columns:
         column = frame[name]
@@ -286,23 +286,23 @@ def _many_texts(frame: pd.DataFrame, target: str) -> list[str]:
 
 
 def is_numeric(column: "Column") -> bool:
-    """Return whether a column holds numbers; truth values are none."""
+    """Return whether a column holds numbers, which truth values are not."""
     return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
 
 
 def _looks(column: "Column") -> tuple[bool, str]:
-    """Return whether a target looks like classes, and what that is concluded from."""
+    """Return whether a target looks like classes, and the reason."""
     values, rows = int(column.nunique()), len(column)
     if pd.api.types.is_bool_dtype(column):
         return True, f"truth values in {rows:,} rows"
     if not is_numeric(column):
         if _mostly_numbers(column):
-            # Cells that are no numbers are mistakes: they are named where the column is converted.
+            # Cells that are not numbers are mistakes, reported when the column is converted.
             return False, f"numbers, though not all, in {rows:,} rows"
         return True, f"{values:,} different texts in {rows:,} rows"
     if bool((column.dropna() % 1 != 0).any()):
         return False, f"numbers with fractions in {rows:,} rows"
-    # Where hardly one occurs twice, they count or measure something.
+    # If almost every value occurs only once, they are counts or measurements.
     few = values <= MOST_CLASSES and values <= rows / 2
     return few, f"{values:,} different whole numbers in {rows:,} rows"
 
@@ -312,7 +312,7 @@ def _mostly_numbers(column: "Column") -> bool:
 
 
 def _taken(target: str, why: str, asked: bool | None, taken: bool, choice: Columns) -> str:
-    """Return how the target was taken; and where it could be the other, by which flag."""
+    """Return how the target was interpreted, and the flag for the other interpretation."""
     note = f"target {target!r}: {why}, taken as {'classes' if taken else 'numbers'}"
     if asked is not None or "whole" not in why:
         return note
@@ -322,7 +322,7 @@ def _taken(target: str, why: str, asked: bool | None, taken: bool, choice: Colum
 
 
 def _without(path: Path, name: str, frame: pd.DataFrame, choice: Columns) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table without the columns that are no inputs, and their names."""
+    """Return the table without columns that are not inputs, and their names."""
     columns = [str(each) for each in frame.columns]
     found = [each for each in NOT_INPUTS.get(name, ()) if each in columns and each != choice.target]
     for each in _listed(choice.drop, columns):
@@ -336,7 +336,7 @@ def _without(path: Path, name: str, frame: pd.DataFrame, choice: Columns) -> tup
 
 
 def _listed(text: str | None, columns: list[str]) -> list[str]:
-    """Return the columns that a parameter lists; the name of one may have a comma in it."""
+    """Return the columns listed by a parameter; a column's name may contain a comma."""
     if text is None:
         return []
     return [text] if text in columns else [each.strip() for each in text.split(",")]
@@ -367,7 +367,7 @@ def _refuse_dates(path: Path, frame: pd.DataFrame, target: str) -> None:
 
 
 def _date_in(column: "Column") -> str | None:
-    """Return the first date or time of a column that holds such, else None."""
+    """Return the first date or time of a column that holds dates, else None."""
     known = column.dropna().iloc[:_LOOKED_AT]
     if not len(known):
         return None

@@ -17,8 +17,9 @@ _SHOWN = 10  # names of classes, in an error
 class Labelled:
     """Samples of a classification problem: inputs of shape (n, d), one sample a row, in the units of the file.
 
-    A column of text is one column of 0 and 1 for each of its values. ``labels``, shape (n,), are the numbers of the
-    classes, 0 … C − 1, ``classes`` their names. ``notes`` tell how the target was taken, for the study's notes.
+    A column of text becomes one column of 0 and 1 for each of its values. ``labels``, shape (n,), are the numbers of
+    the classes, 0 … C − 1, ``classes`` their names. ``notes`` describe the interpretation of the target, for the
+    study's notes.
     """
 
     name: str
@@ -37,18 +38,18 @@ class Labelled:
 
 
 def load_labelled(data: str, choice: TableChoice | None = None, *, rows: int | None = None, seed: int = 0) -> Labelled:
-    """Read a data set of classes, by its name in NETSIM_DATA or the cache, or its path.
+    """Read a data set of classes, by its name in NETSIM_DATA or the cache, or by path.
 
-    Columns of text become a column of 0 and 1 for each value. Columns that are no inputs
-    (`netsim.scenarios.data.choice.NOT_INPUTS`) are left out. Empty cells are refused, but for the columns of wisdm_har
-    that are known for them. Rows of adult with an unknown cell, "?", are left out, which leaves 45,222.
+    Columns of text become a column of 0 and 1 for each value. Columns that are not inputs
+    (`netsim.scenarios.data.choice.NOT_INPUTS`) are left out. Empty cells are refused, except in the known columns of
+    wisdm_har. Rows of adult with an unknown cell, "?", are left out, which leaves 45,222.
 
     Parameters
     ----------
     data : str
-        Name or path, as `netsim.scenarios.data.files.find_table` takes it.
+        Name or path, as for `netsim.scenarios.data.files.find_table`.
     choice : TableChoice, optional
-        The target, which is taken as classes unless that says otherwise, and what is left out.
+        The target, as classes by default, and the columns to leave out.
     rows : int, optional
         Number of samples to draw at random; all, in file order, by default.
     seed : int
@@ -67,7 +68,7 @@ def load_labelled(data: str, choice: TableChoice | None = None, *, rows: int | N
 
 
 def labelled(chosen: Chosen, *, rows: int | None = None, seed: int = 0) -> Labelled:
-    """Return a table whose target is taken as classes; other parameters as of `load_labelled`."""
+    """Return a table with its target interpreted as classes; other parameters as in `load_labelled`."""
     labels, classes = _classes(chosen)
     drawn = drawn_rows(len(labels), rows, seed)
     return Labelled(chosen.name, inputs_of(chosen, drawn), labels[drawn], classes, chosen.notes)
@@ -77,7 +78,7 @@ def inputs_of(chosen: Chosen, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the inputs of some rows as numbers, text as columns of 0 and 1, shape (len(rows), d)."""
     inputs = chosen.frame.drop(columns=chosen.target)
     if all(isinstance(dtype, np.dtype) and dtype.kind in "iu" for dtype in inputs.dtypes):
-        # Whole numbers cannot be missing. Images are many: only what is drawn becomes floats.
+        # Integers cannot be missing. Images are large, so only the drawn ones become floats.
         return np.ascontiguousarray(inputs.to_numpy()[rows], dtype=np.float64)
     return np.hstack([chosen.encoded(each) for each in chosen.input_columns])[rows]
 

@@ -12,12 +12,12 @@ SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
 
 
 def bare(data: str) -> str:
-    """Return the name of a data set without the suffix of its file; a path with a folder in it stays as it is."""
+    """Return the name of a data set without its file's suffix; a path with a folder is unchanged."""
     return data if _has_folder(data) else data.removesuffix(_suffix(data))
 
 
 def find_table(data: str) -> Path:
-    """Return the path of a table: of a file anywhere, or of a name in the folder NETSIM_DATA, else in the cache.
+    """Return the path of a table: of any file, or of a name in the folder NETSIM_DATA, else in the cache.
 
     The name has one of the `SUFFIXES` or none; a path has one. Raises BadInput if there is no such file, or several.
     """
@@ -43,7 +43,7 @@ def find_table(data: str) -> Path:
 
 
 def check_data(data: str, known: Sequence[str]) -> None:
-    """Raise BadInput unless ``data`` is the name of a ``known`` problem, or a table that is there."""
+    """Raise BadInput unless ``data`` is the name of a ``known`` problem, or an existing table."""
     if data in known:
         return
     try:

@@ -1,4 +1,4 @@
-"""Reading the files of data sets: each format becomes a DataFrame, or says in one line why it cannot."""
+"""Read the files of data sets: each format becomes a DataFrame, or is refused in one line."""
 
 import importlib.util
 import zipfile
@@ -21,7 +21,7 @@ _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib
 
 
 def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table of a file, one sample a row, and notes on what was left out of it.
+    """Return a file's table, one sample a row, and notes on parts left out.
 
     A csv file (`netsim.util.tables.frame`) begins with a line of column names, and has commas, semicolons or tabs
     between its columns; only its empty cells are missing values, every other mark is kept as it is. The arrays of an
@@ -44,7 +44,7 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def samples_in(data: str) -> int:
-    """Return how many rows a table has, faster than to read it; raises BadInput if there is no such table."""
+    """Return the number of rows of a table, faster than reading it; raises BadInput if it does not exist."""
     path = find_table(data)
     if path.name.endswith(".npz"):
         return _length(path, _arrays(path))
@@ -55,7 +55,7 @@ def samples_in(data: str) -> int:
         except _UNREADABLE as error:
             raise BadInput(f"{path} cannot be read: {_line(error)}") from None
     first = tables.frame(path, [0])[0]
-    # A row without a first cell may have others, or none.
+    # If the first cell of a row is empty, its other cells may have values or be empty, too.
     return len(tables.frame(path)[0]) if not len(first.columns) or first.isna().any(axis=None) else len(first)
 
 
@@ -73,11 +73,11 @@ def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column as numbers, NaN where a cell is none; whole numbers beyond all floats are infinite."""
+    """Return a column as numbers, NaN for other cells; integers beyond the range of floats become infinite."""
     try:
         return pd.to_numeric(column, errors="coerce")
     except OverflowError:
-        # As text, such numbers become infinite.
+        # Parsed from text, these integers become infinite.
         return column.map(_as_number).astype(float)
 
 
@@ -102,7 +102,7 @@ def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.
 
 
 def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
-    """Return where a cell stands: the file, its line if it is a csv file, the column and the row."""
+    """Return a cell's place: the file, its line in a csv file, the column and the row."""
     number = int(column.index[row])
     line = tables.line_of(path, number) if path.name.endswith((".csv", ".csv.gz")) else None
     return f"{path}{'' if line is None else f', line {line}'}: column {column.name!r}, data row {number + 1}"
@@ -132,7 +132,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _length(path: Path, arrays: dict[str, NDArray[Any]]) -> int:
-    """Return the number of rows of arrays that all have as many."""
+    """Return the common number of rows of arrays."""
     shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
     if len({array.shape[:1] for array in arrays.values()}) != 1 or any(not each.ndim for each in arrays.values()):
         raise BadInput(f"{path} holds {shapes or 'nothing'}: must be arrays with one sample a row, of one length")
@@ -143,12 +143,12 @@ def _frame_of_arrays(path: Path) -> pd.DataFrame:
     arrays = _arrays(path)
     rows = _length(path, arrays)
     parts = []
-    # The target is the last column of a table; of arrays it is y, wherever that stands.
+    # The target is the last column of a table; among arrays it is y, at any position.
     for key in sorted(arrays, key=lambda each: each == "y"):
         array = arrays[key]
         if array.dtype.kind not in "biufUM":
             raise BadInput(f"{path}: {key} is {array.dtype} {array.shape}: must be numbers or text")
-        # pandas counts in the machine's order of bytes only.
+        # pandas computes only with numbers in the machine's byte order.
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         names = [key] if array.ndim == 1 else [f"{key}{place}" for place in range(array[0].size if len(array) else 0)]
         parts.append(pd.DataFrame(array.reshape(rows, len(names)), columns=names))
@@ -171,7 +171,7 @@ def _frame_of_parquet(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path, engine="pyarrow")
     except _UNREADABLE as error:
         raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    # A table's index is among its columns if it has a name; else it counts the rows.
+    # A named index is a column of the table; otherwise it only counts the rows.
     frame = frame.reset_index(drop=frame.index.names == [None])
     frame.columns = frame.columns.map(str)
     for key in frame.columns:

@@ -1,7 +1,7 @@
-"""Gaussian mixtures with a class each, and the best that any classifier can do on them.
+"""Gaussian mixtures, one for each class, and the Bayes error.
 
 The problem of Zhu and Hastie, "Kernel logistic regression and the import vector machine", 2005, as Koppel, Paternain,
-Richard and Ribeiro, "Decentralized online learning with kernels", 2018, §V, have it.
+Richard and Ribeiro, "Decentralized online learning with kernels", 2018, §V, describe it.
 """
 
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class Mixtures:
         return self.means[labels, modes] + self.spread * rng.standard_normal((count, 2)), labels
 
     def densities(self, inputs: Array) -> Array:
-        """Return p(x | class), but for a factor that all classes share, shape (n, C).
+        """Return p(x | class) up to a factor common to all classes, shape (n, C).
 
-        The factor is another for each input, so that no class's density vanishes by underflow where another's counts.
+        The factor depends on the input, so that a relevant class's density does not underflow.
         """
         squares = cdist(inputs, self.means.reshape(-1, 2), "sqeuclidean")
         nearest = squares.min(axis=1, keepdims=True)

@@ -24,7 +24,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Partition:
-    """A rule that divides samples among agents: every sample goes to one agent, every agent has two at least.
+    """A rule for dividing samples among agents: each sample goes to one agent, each agent gets at least two.
 
     * ``iid``: at random, evenly.
     * ``shards``: samples in the order of their labels are cut into ``value`` shards of one size for each agent, and
@@ -57,7 +57,7 @@ class Partition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the partition that a text such as "dirichlet:0.1" names; raises BadInput for another text."""
+        """Return the partition named by a text such as "dirichlet:0.1"; raises BadInput for another text."""
         kind, colon, number = text.partition(":") if isinstance(text, str) else ("", "", "")
         if kind == IID and not colon:
             return cls()
@@ -89,7 +89,7 @@ class Partition:
         agents : int
             Number of agents.
         seed : int
-            Seed of what is drawn.
+            The seed of the division.
         classes : int
             Number of classes; 0 if the target is a number, which is then binned (`labels_of`). Shards are cut from the
             sorted numbers themselves.
@@ -97,7 +97,7 @@ class Partition:
         Raises
         ------
         BadInput
-            If there are too few samples for each agent to have two, more shards than samples, or one label only.
+            If there are fewer than two samples per agent, more shards than samples, or only one label.
         """
         if len(target) < LEAST * agents:
             raise BadInput(f"agents = {agents}: must be at most {len(target) // LEAST}, for 2 of {len(target)} samples")
@@ -118,7 +118,7 @@ EVENLY = Partition()
 
 
 def labels_of(target: Array, classes: int = 0) -> Indices:
-    """Return class numbers as they are, and for ``classes`` 0 the bins of numbers, from small to large, shape (n,).
+    """Return class numbers unchanged, and for ``classes`` 0 the bins of numbers in increasing order, shape (n,).
 
     The bins' ends are the quantiles 0.1, 0.2, ..., 0.9 of the target; bins without samples are left out.
     """
@@ -148,7 +148,7 @@ def _dirichlet(labels: NDArray[Any], agents: int, value: float, rng: np.random.G
     sizes = np.array([len(part) for part in np.array_split(labels, agents)])
     while (wanted := sizes - counts.sum(axis=1)).any():
         open_shares = np.where(left > 0, shares, 0.0)
-        # Whoever wants only what has run out takes what is left.
+        # An agent whose labels have all run out draws from the remaining samples.
         open_shares[~(open_shares.sum(axis=1) > 0)] = left
         asked = rng.multinomial(wanted, open_shares / open_shares.sum(axis=1, keepdims=True))
         for label in np.flatnonzero(asked.sum(axis=0) > left):
@@ -169,7 +169,7 @@ def _sizes(labels: NDArray[Any], agents: int, value: float, rng: np.random.Gener
     spare = len(labels) - LEAST * agents
     exact = spare * weights / weights.sum()
     sizes = np.floor(exact).astype(np.int64)
-    # What rounding leaves goes to the largest fractions.
+    # Samples left by rounding go to the largest fractions.
     sizes[np.argsort(sizes - exact, kind="stable")[: spare - sizes.sum()]] += 1
     return np.split(np.arange(len(labels)), np.cumsum(rng.permutation(sizes + LEAST))[:-1])
 

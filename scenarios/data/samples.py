@@ -1,4 +1,4 @@
-"""Samples of any problem, numbers or classes: what a study asks for of a data set, and how it gets it."""
+"""Samples of any problem, numbers or classes: a study's choice of a data set, and how it is loaded."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _Loaded = tuple[Array, Array, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Samples(TableChoice):
-    """Which samples are learned from, and as what.
+    """The samples to learn from, and their interpretation.
 
     Parameters
     ----------
@@ -42,8 +42,7 @@ class Samples(TableChoice):
         """Return samples with inputs in [0, 1], and the names of their classes; no names for a regression.
 
         The data are "digits", or the name or path of a table or of images. The target is the number of the class, or a
-        number in [0, 1]. Raises BadInput for an unknown or damaged table, a choice that it has not, or more rows than
-        there are.
+        number in [0, 1]. Raises BadInput for an unknown or damaged table, an impossible choice, or too many rows.
         """
         inputs, target, classes, notes = self._digits(seed) if data == DIGITS else self._table(data, seed)
         names = tuple(f"x{i}" for i in range(inputs.shape[1]))
@@ -75,7 +74,7 @@ class Samples(TableChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class SomeRows(Samples):
-    """Which samples are learned from; of some data sets, those of ``USUAL_ROWS``, not all by default."""
+    """The samples to learn from; for data sets in ``USUAL_ROWS``, by default not all."""
 
     USUAL_ROWS: ClassVar[Mapping[str, int]] = {}
 
@@ -85,16 +84,16 @@ class SomeRows(Samples):
         return {"rows": {**cls.USUAL_ROWS, "other": "all"}}
 
     def resolved(self, data: str) -> Self:
-        """Return it with the usual number of rows, if there is one and it was left open."""
+        """Return the choice with the usual number of rows, if there is one and it was left open."""
         return dataclasses.replace(self, rows=self.USUAL_ROWS.get(data)) if self.rows is None else self
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSamples(ClassChoice, Samples):
-    """Which samples are learned from, in a study that tells classes apart."""
+    """The samples to learn from, in a study of classification."""
 
     def load(self, data: str, seed: int) -> tuple[Table, tuple[str, ...]]:
-        """Return samples and the names of their classes, as `Samples.load` does; raises BadInput if there are none."""
+        """Return samples and the names of their classes, as `Samples.load` does; raises BadInput without classes."""
         table, classes = super().load(data, seed)
         if not classes:
             raise BadInput(f"data = {data!r}: must have classes to tell apart; {table.notes[0]}")

@@ -1,11 +1,11 @@
-"""What feeds the online agents: each gets an iterator of pairs (φ, y), one a round, to be read once.
+"""Streams for online agents: each gets an iterator of pairs (φ, y), one a round, to be read once.
 
-From a table the rows may come shuffled, in the order of the file, or sorted over the agents by target, so that each
-agent sees a part of the problem only. `MovingTruth` makes samples of a model that changes and is known. Features are
-computed in blocks of `BLOCK` samples an agent, never for a whole table: beyond the table, a stream takes the memory of
-one block, and 8 bytes for the number of each of its rows.
+A table's rows may be shuffled, in the order of the file, or sorted over the agents by target, so that each agent sees
+only a part of the problem. `MovingTruth` makes samples of a known, changing model. Features are computed in blocks of
+`BLOCK` samples an agent, never for a whole table: beyond the table, a stream takes the memory of one block, and 8 bytes
+for the number of each of its rows.
 
-Every stream follows from its seed, and reading one agent's does not move another's.
+Every stream is determined by its seed, and independent of reading other streams.
 """
 
 import math
@@ -29,11 +29,11 @@ Kind = Literal["drift", "switch", "rotate"]
 BLOCK = 256
 """How many samples of an agent are turned into features at a time."""
 
-_STRETCH = 256  # rounds of a drifting truth that are computed and kept together
+_STRETCH = 256  # rounds of a drifting truth computed and cached together
 
 
 def rounds_of(table: Table, agents: int) -> int:
-    """Return for how many rounds the table has a sample for every agent: its rows divided by ``agents``, rounded down.
+    """Return the number of rounds with a sample for every agent: the table's rows divided by ``agents``.
 
     Raises BadInput if ``agents`` is less than 1, or more than the table has rows.
     """
@@ -47,8 +47,8 @@ def rounds_of(table: Table, agents: int) -> int:
 def shuffled(table: Table, agents: int, features: FeatureMap, seed: int) -> list[Samples]:
     """Deal the rows at random, each to one agent, so that every agent sees the same problem.
 
-    Where they do not divide evenly, the first agents get one more. The streams are of (φ of shape (D,), y). Raises
-    BadInput for an argument outside its range, or features of another width than the table's.
+    If the division is uneven, the first agents get one more. The streams are of (φ of shape (D,), y). Raises BadInput
+    for an argument outside its range, or features of another width than the table's.
     """
     return by_target(table, agents, features, mixing=1.0, seed=seed)
 
@@ -66,9 +66,10 @@ def in_order(table: Table, agents: int, features: FeatureMap) -> list[Samples]:
 def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float, seed: int) -> list[Samples]:
     """Deal the rows by their target, so that the agents' problems differ.
 
-    A share ``mixing`` of the rows, drawn at random, is dealt at random: 0 leaves the agents nothing in common, 1 is
-    `shuffled`, whose result and errors these are. The others are sorted by target (or label; equal ones at random) and
-    cut into N consecutive pieces, one an agent, the lowest for agent 0. Each agent sees its own rows in random order.
+    A share ``mixing`` of the rows, drawn at random, is dealt at random: with 0 the agents' ranges are disjoint, and 1
+    is `shuffled`, whose form of result and errors apply. The others are sorted by target (or label; equal ones at
+    random) and cut into N consecutive pieces, one an agent, the lowest for agent 0. Each agent sees its own rows in
+    random order.
     """
     _check(table, agents, features)
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
@@ -76,7 +77,7 @@ def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float,
     cut = round(check.probability("mixing", mixing) * len(order))
     mixed, rest = order[:cut], order[cut:]
     pieces = np.array_split(rest[np.argsort(table.target[rest], kind="stable")], agents)
-    # The mixed rows fill up what the pieces leave of each agent's even share.
+    # The mixed rows complete each agent's even share.
     shares = np.array([len(share) for share in np.array_split(order, agents)])
     missing = shares - [len(piece) for piece in pieces]
     fillings = np.split(mixed, np.cumsum(missing)[:-1])
@@ -85,7 +86,7 @@ def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float,
 
 
 def owners(target: Array, agents: int, partition: Partition, seed: int, *, classes: int = 0) -> list[Rows]:
-    """Return the rows of each agent, in ascending order: those that `netsim.scenarios.data.tables.deal` gives it.
+    """Return each agent's rows, in ascending order, as given by `netsim.scenarios.data.tables.deal`.
 
     Raises BadInput for an argument outside its range, or a partition that the rows do not allow.
     """
@@ -97,10 +98,10 @@ def owners(target: Array, agents: int, partition: Partition, seed: int, *, class
 def again_and_again(
     table: Table, parts: Sequence[Rows], features: FeatureMap, *, in_order: bool, seed: int
 ) -> list[Samples]:
-    """Return endless streams of (φ of shape (D,), y): each agent sees its own rows, and then the same again.
+    """Return endless streams of (φ of shape (D,), y): each agent cycles through its own rows.
 
-    Each pass is in another random order of the agent's own, or with ``in_order`` always in the order of the file.
-    Raises BadInput for features of another width than the table's.
+    Each pass is in a new random order, or with ``in_order`` always in the order of the file. Raises BadInput for
+    features of another width than the table's.
     """
     _check(table, len(parts), features)
 
@@ -113,22 +114,22 @@ def again_and_again(
 
 
 def passes(count: int, agent: int, seed: int) -> Iterator[int]:
-    """Yield an agent's rows 0 … count − 1 without end, each pass over them in another random order."""
+    """Yield an agent's rows 0 … count − 1 endlessly, in a new random order for each pass."""
     rng = draws.generator(seed, agent, "samples")
     while True:
         yield from rng.permutation(count).tolist()
 
 
 class MovingTruth:
-    """Synthetic streams of a linear model in feature space that changes and is known.
+    """Synthetic streams of a known linear model in feature space that changes.
 
     In round t = 1, 2, …, ``rounds`` agent i sees x ~ U[0, 1]^d and y = θ°_tᵀφ(x) + e with e ~ N(0, noise²), all
     independent. ‖θ°_t‖ = scale·√D throughout: ``scale`` is the root mean square of θ°_tᵀφ over all truths, for ‖φ‖ = 1.
     Streams of other agents and of a longer run do not change an agent's.
 
     The truth of ``drift`` is a random walk on the sphere: θ° turns by ``rate`` radians a round, each time towards
-    another random direction. That of ``rotate`` turns by as much in one random plane. ``switch`` has a new random θ°
-    every ``every`` rounds. Raises BadInput for an argument outside its range, or fewer than two features.
+    another random direction. That of ``rotate`` turns by the same angle in one random plane. ``switch`` has a new
+    random θ° every ``every`` rounds. Raises BadInput for an argument outside its range, or fewer than two features.
     """
 
     def __init__(
@@ -158,16 +159,16 @@ class MovingTruth:
         first, second = self._rng(0, 0).standard_normal((2, features.size))
         first /= np.linalg.norm(first)
         second -= (second @ first) * first
-        # Two orthogonal directions: where the truth starts, and where to a rotation turns.
+        # Two orthogonal directions: the initial truth, and the direction of a rotation.
         self._plane = first, second / np.linalg.norm(second)
-        # A drifting truth at the start of each stretch so far (one vector in _STRETCH rounds), and the last stretches.
+        # A drifting truth at the start of each stretch so far (one vector per _STRETCH rounds), and the last stretches.
         self._starts = [first]
         self._stretches: dict[int, Vector] = {}
-        # The first round of the last block of truths that was asked for, and these.
+        # The first round of the last requested block of truths, and these truths.
         self._block: tuple[int, Vector] = (0, first)
 
     def truth(self, t: int) -> Vector:
-        """Return θ°_t of round t = 1 … ``rounds``, shape (D,); raises BadInput for another t."""
+        """Measures request one round after the other."""
         check.integer("t", t, low=1, high=self.rounds)
         first = t - (t - 1) % BLOCK
         if first != self._block[0]:
@@ -177,11 +178,11 @@ class MovingTruth:
         return truth
 
     def streams(self) -> list[Samples]:
-        """Return new iterators of (φ of shape (D,), y), one an agent; each time the same samples."""
+        """Return new iterators of (φ of shape (D,), y), one an agent, with the same samples each time."""
         return [self._serve(i) for i in range(self.agents)]
 
     def _serve(self, agent: int) -> Iterator[tuple[Vector, float]]:
-        # Generators of their own for inputs and noise, so that the block has no part in what is drawn.
+        # Separate generators for inputs and noise, so that the block size does not affect the draws.
         places, errors = self._rng(1, agent), self._rng(2, agent)
         for start in range(1, self.rounds + 1, BLOCK):
             stop = min(start + BLOCK, self.rounds + 1)
@@ -212,7 +213,7 @@ class MovingTruth:
         while len(self._starts) <= number:
             self._starts.append(self._walk(len(self._starts) - 1)[-1].copy())
         if number not in self._stretches:
-            # The agents are in the same round, or nearly: more than two are never needed at a time.
+            # The agents are nearly in the same round, so more than two stretches are never needed at a time.
             while len(self._stretches) >= 2:
                 del self._stretches[next(iter(self._stretches))]
             path = self._stretches[number] = self._walk(number)

@@ -1,4 +1,4 @@
-"""The data sets that the studies learn from: tables, a synthetic problem, and how agents share them."""
+"""The data sets of the studies: tables, a synthetic problem, and their division among agents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from netsim.util import check
 class Table:
     """Samples of a regression or two-class problem: inputs of shape (n, d), in the units of the file unless scaled.
 
-    ``target``, shape (n,), is what is to be predicted. ``notes`` tell how the target of a table that was read was
-    taken, for the study's notes.
+    ``target``, shape (n,), is the quantity to predict. ``notes`` describe how a table's target was interpreted, for the
+    study's notes.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Table:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The notes on what was read otherwise than it stands in the file, without that on the target."""
+        """The notes on cells changed or left out, without the one on the target."""
         return self.notes[1:]
 
 
 @dataclass(frozen=True)
 class AgentData:
-    """One agent's samples, to train on and to test on: inputs of shape (T, d), targets of shape (T,)."""
+    """One agent's samples for training and for testing: inputs of shape (T, d), targets of shape (T,)."""
 
     train_inputs: NDArray[np.float64]
     train_target: NDArray[np.float64]
@@ -54,7 +54,7 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
     Parameters
     ----------
     data : str
-        Name or path, as `netsim.scenarios.data.files.find_table` takes it: .csv.gz, .csv, .npz, .parquet.
+        Name or path, as for `netsim.scenarios.data.files.find_table`: .csv.gz, .csv, .npz, .parquet.
     choice : Columns, optional
         Which column to predict, the last one by default, and which to leave out. All others are inputs.
 
@@ -73,8 +73,8 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
 def load_prepared(data: str, preparation: Preparation) -> Table:
     """Read a table of numbers, choose its rows, and scale inputs and target to [0, 1]; constant columns become 0.
 
-    The target always has a minimum and maximum of its own. Raises BadInput as `load_table` does, and for an unknown
-    scaling, or rows that are not there.
+    The target is always scaled by its own minimum and maximum. Raises BadInput as `load_table` does, and for an unknown
+    scaling, or too many rows.
     """
     scaling = check.one_of("scaling", preparation.scaling or "column", ("column", "whole"))
     table = load_table(data, preparation)
@@ -93,10 +93,10 @@ def load_prepared(data: str, preparation: Preparation) -> Table:
 
 
 def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None) -> int:
-    """Return how many rows of a table a study has, if they suffice: cheap, to be called before anything is built.
+    """Return the number of a table's rows used by a study, if they suffice; a cheap check before anything is built.
 
-    Each agent needs ``each`` rows; ``rows`` are used, all by default. Raises BadInput if there is no such table, it has
-    fewer rows than asked for, or they are too few for the agents.
+    Each agent needs ``each`` rows; ``rows`` are used, all by default. Raises BadInput for an unknown table, fewer rows
+    than requested, or too few for the agents.
     """
     count = samples_in(data)
     if rows is not None:
@@ -105,7 +105,7 @@ def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None
 
 
 def enough(count: int, agents: int, each: int) -> int:
-    """Return ``count`` if that many samples suffice for the agents, ``each`` for one; else raise BadInput."""
+    """Return ``count`` if it gives each agent at least ``each`` samples; else raise BadInput."""
     check.integer("agents", agents, low=1)
     if count < each * agents:
         samples = "1 sample" if each == 1 else f"{each} samples"
@@ -130,10 +130,10 @@ def deal(
 ) -> list[AgentData]:
     """Shuffle the samples, divide them among the agents, and split each agent's share.
 
-    By default the numbers of samples differ by one at most. ``train_share``, in (0, 1), of an agent's samples train,
-    rounded so that at least one trains and one tests. With ``rows`` that many samples are drawn at random first.
-    ``classes`` is their number if the target is a class. Raises BadInput for an argument outside its range, fewer than
-    two samples an agent, or a partition that the samples do not allow.
+    By default the agents' numbers of samples differ by at most one. A share ``train_share`` in (0, 1) of an agent's
+    samples is for training, rounded so that at least one sample trains and one tests. With ``rows``, this number of
+    samples is first drawn at random. ``classes`` is their number if the target is a class. Raises BadInput for an
+    argument outside its range, fewer than two samples an agent, or a partition that the samples do not allow.
     """
     check.integer("agents", agents, low=1)
     if not 0.0 < check.probability("train_share", train_share) < 1.0:
@@ -148,7 +148,7 @@ def deal(
 
 
 def split_rows(table: Table, share: float, *, seed: int) -> tuple[Table, Table]:
-    """Return a share of a table's rows, drawn at random, and the others; both keep the order of the rows.
+    """Return a random share of a table's rows, and the others; both keep the order of the rows.
 
     Raises BadInput if either part would be empty.
     """
@@ -179,7 +179,7 @@ def synthetic(agents: int, *, seed: int, samples: tuple[int, int] = (4000, 6000)
     Agent i holds T_i samples y = Σ_{m=1..50} b_m κ(c_m, x) + e, with b ~ U[0, 1], c and x ~ N(0, I₅), noise e of
     variance 0.1, and κ the Gaussian kernel of bandwidth 5; T_i is uniform between the two numbers of ``samples``.
     Inputs and target are then scaled to [0, 1], column by column, over all agents together; the first 70 % of each
-    agent's samples train. Before the scaling, agent i's samples do not depend on how many agents there are.
+    agent's samples train. Before the scaling, agent i's samples do not depend on the number of agents.
     """
     check.integer("agents", agents, low=1)
     check.integer("seed", seed, low=0)
@@ -209,7 +209,7 @@ def _split(inputs: NDArray[np.float64], target: NDArray[np.float64], train_share
 
 
 def unit(array: NDArray[np.float64], axis: int | None = 0) -> NDArray[np.float64]:
-    """Return an array with each column scaled to [0, 1], or with axis None the whole; what is constant becomes 0."""
+    """Return an array scaled to [0, 1] by column, or as a whole with axis None; constant parts become 0."""
     low = array.min(axis=axis)
     span = array.max(axis=axis) - low
     result: NDArray[np.float64] = (array - low) / np.where(span > 0.0, span, 1.0)

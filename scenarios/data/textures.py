@@ -2,9 +2,9 @@
 
 A texton is a typical small neighbourhood of a pixel (Leung and Malik, "Representing and recognizing the visual
 appearance of materials using three-dimensional textons", 2001). Here neighbourhoods are the 5 × 5 grey values around a
-pixel, less their mean, and the textons the centres of their clusters (k-means). Which 13 of the 112 pictures Koppel,
-Paternain, Richard and Ribeiro took for "Decentralized online learning with kernels", 2018, §V, they do not say; these
-are the 13 of the mosaics in the USC-SIPI texture database.
+pixel, less their mean, and the textons the centres of their clusters (k-means). Koppel, Paternain, Richard and Ribeiro,
+"Decentralized online learning with kernels", 2018, §V, do not say which 13 of the 112 pictures they used; these are the
+13 of the mosaics in the USC-SIPI texture database.
 """
 
 from collections.abc import Sequence
@@ -38,15 +38,15 @@ TEXTURES = {
 
 WINDOW = 5  # pixels across a neighbourhood
 PATCH = 24  # pixels across a patch
-_NEIGHBORHOODS = 4000  # of each picture, to cluster
+_NEIGHBORHOODS = 4000  # clustered, from each picture
 
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches to train on and to test on, from parts of the pictures that share no pixel.
+    """Patches for training and for testing, from parts of the pictures that share no pixel.
 
     Inputs, shape (n, textons), are the square roots of the texton frequencies of each patch: vectors of length 1, whose
-    distance is, but for a factor, Hellinger's distance of the histograms. Labels, shape (n,), are the number of each
+    distance is proportional to Hellinger's distance of the histograms. Labels, shape (n,), are the number of each
     patch's picture, 0, 1, ….
     """
 
@@ -60,8 +60,8 @@ def load_textures(numbers: Sequence[int] = tuple(TEXTURES.values())) -> NDArray[
     """Return some of Brodatz's pictures, shape (n, height, width), as grey values from 0 to 255.
 
     The file ``brodatz_center256.npz`` in NETSIM_DATA or the cache holds the pictures ``x`` of shape (images, height,
-    width), and their numbers in the album, ``ids``. Raises BadInput if it is missing or damaged, an array is missing or
-    has another shape, or a picture is not there.
+    width), and their numbers in the album, ``ids``. Raises BadInput if the file, an array or a picture is missing or
+    invalid.
     """
     arrays = load_arrays(FILE, ("x", "ids"))
     x, ids = arrays["x"], arrays["ids"]
@@ -85,12 +85,12 @@ def cut_patches(
     train_share: float = 0.6,
     seed: int = 0,
 ) -> Patches:
-    """Draw patches of pictures, each a class, and describe them by their texton histograms.
+    """Draw patches of pictures, one class each, and describe them by their texton histograms.
 
-    Patches to train on, and the neighbourhoods that textons are made from, come from the left part of each picture, a
-    ``train_share`` of its width; patches to test on from the right part. Patches of one part may overlap, those of
-    different parts have no pixel in common, neighbourhoods included. There are as many of each class but for one.
-    Raises BadInput for an argument outside its range, or pictures too small for a patch in each part.
+    Training patches, and the neighbourhoods that define the textons, come from the left part of each picture, a
+    ``train_share`` of its width; test patches come from the right part. Patches of one part may overlap, those of
+    different parts have no pixel in common, neighbourhoods included. Class sizes differ by at most one. Raises BadInput
+    for an argument outside its range, or pictures too small for a patch in each part.
     """
     check.integer("train", train, low=1)
     check.fits("train", train, 8 * textons * train, "the histograms of that many patches")
@@ -117,7 +117,7 @@ def cut_patches(
 
 
 def neighborhoods(image: NDArray[np.uint8]) -> Array:
-    """Return each pixel's neighbourhood, in [−1, 1] and less its mean: shape (height − 4, width − 4, 25)."""
+    """Return each pixel's neighbourhood, in [−1, 1] and minus its mean: shape (height − 4, width − 4, 25)."""
     windows = np.lib.stride_tricks.sliding_window_view(image / 255.0, (WINDOW, WINDOW))
     flat = windows.reshape(*windows.shape[:2], -1)
     result: Array = flat - flat.mean(axis=2, keepdims=True)

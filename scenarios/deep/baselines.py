@@ -1,4 +1,4 @@
-"""What random features are compared with: networks trained in all their layers or in a part of each, kernel methods."""
+"""Baselines for random features: fully or partly trained networks, and kernel methods."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ _TUNING_ROWS = 1500
 _SEEDS = 2**32
 _MOST_SHOWN = 2_000_000
 _STEP = 0.01
-# Adam's memory of gradients and of their squares, and what it adds to the root of these.
+# Adam's decay rates of the gradients' and squares' means, and the constant added to the latter's root.
 _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8
 
 Grid = tuple[Sequence[float], Sequence[float]]
@@ -33,7 +33,7 @@ Factory = Callable[[float, float, int], Any]
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a library's method achieved."""
+    """The result of a library's method."""
 
     method: str
     widths: str
@@ -51,7 +51,7 @@ class Baseline:
 def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regularizer: float, seed: int) -> Baseline:
     """Return a network of ReLU layers, trained by scikit-learn with Adam in at most 200 passes (``DNN``).
 
-    With more than 10,000 samples it stops early, as soon as a tenth that is held out is no longer better predicted.
+    With more than 10,000 samples it stops early, when the prediction of a held-out tenth no longer improves.
 
     The target of a regression (0 classes) is scaled to variance 1 for the training. ``regularizer`` is λ of the
     dissertation's cost (5.3), the mean loss + λ‖W‖² (see `penalty_of`).
@@ -76,7 +76,7 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
     centre = 0.0 if classes else float(part.train_target.mean())
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        # The remark has that it stopped at the limit.
+        # The baseline's remark says that it stopped at the limit.
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(part.train_inputs, (part.train_target - centre) / spread)
     seconds = time.perf_counter() - begin
@@ -100,8 +100,8 @@ def semi_random_network(
     """Return a deep semi-random network (`semi_random`), trained with Adam (``Deep-semi``).
 
     Its cost is (5.3), the mean loss + λ‖W‖², with the target of a regression (0 classes) scaled to variance 1. It takes
-    at most 200 passes, and as many as show it two million samples. The dissertation states neither the method's
-    start, steps and passes, nor its bandwidths, which here are the median distances.
+    passes over two million samples in total, but at most 200. The dissertation states neither the method's start, steps
+    and passes, nor its bandwidths; here these are the median distances.
     """
     inputs, target = part.train_inputs, part.train_target
     count = len(target)
@@ -136,7 +136,7 @@ def semi_random_network(
 
 
 def _adam(cost: ModelCost, steps: int) -> Array:
-    """Return θ after steps of Adam (Kingma and Ba 2015) from 0, whose length falls to 0 as half a cosine."""
+    """Return θ after steps of Adam (Kingma and Ba 2015) from 0, with a step size that falls to 0 as a half cosine."""
     theta, mean, square = np.zeros(cost.size), np.zeros(cost.size), np.zeros(cost.size)
     for k in range(1, steps + 1):
         gradient = cost.gradient(theta)
@@ -149,19 +149,19 @@ def _adam(cost: ModelCost, steps: int) -> Array:
 
 
 def _batch(count: int) -> int:
-    """Return a size of at most 200 with which all batches of a pass are as large; the last one lacks a few."""
+    """Return a batch size of at most 200 that divides a pass evenly; the last batch may lack a few samples."""
     return math.ceil(count / math.ceil(count / _LARGEST_BATCH))
 
 
 def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int]:
     """Return the ``alpha`` and the ``batch_size`` with which scikit-learn's networks minimise (5.3).
 
-    The dissertation's cost is (1/T) Σ_t ℓ(f(x_t), y_t) + λ‖W‖². In a batch of B samples the library takes the mean of
-    ℓ, or of half the square of a regression, and (α/2B)‖W‖²: so α = 2λB, or λB. Its W are the weights without biases,
-    which (5.3) penalises, too; squares are of the target as it is given to the library.
+    The dissertation's cost is (1/T) Σ_t ℓ(f(x_t), y_t) + λ‖W‖². In a batch of B samples the library uses the mean of ℓ,
+    or of half the square in a regression, plus (α/2B)‖W‖²: so α = 2λB, or λB. Its W excludes biases, which (5.3) also
+    penalises; squares refer to the target as given to the library.
 
-    B is at most 200 of the T = ``count`` samples. All batches of a pass are as large, but for the last, which lacks a
-    few: a much smaller one would be penalised much more.
+    B is at most 200 of the T = ``count`` samples. All batches of a pass are equally large except the last, which lacks
+    a few samples, because a much smaller batch would be penalised much more.
     """
     batch = _batch(count)
     return (2 if classes else 1) * regularizer * batch, batch
@@ -170,8 +170,8 @@ def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int
 def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Baseline:
     """Return a Gaussian kernel method of scikit-learn without random features: SVM, or kernel ridge for a regression.
 
-    It trains on at most ``most_rows`` samples, taken at random. Its bandwidth and its regulariser are the best of a
-    grid, cross-validated on at most 1500 samples.
+    It trains on at most ``most_rows`` samples, taken at random. Its bandwidth and regulariser are the best of a grid,
+    cross-validated on at most 1500 samples.
     """
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.svm import SVC
@@ -213,7 +213,7 @@ def _best(grid: Grid, made: Factory, inputs: Array, target: Array) -> tuple[floa
         total = 0.0
         for held in folds:
             rest = np.setdiff1d(np.arange(len(target)), held)
-            # A fold may lack all classes but one, of which nothing can be learned.
+            # A fold may contain only one class, from which nothing can be learned.
             if len(np.unique(target[rest])) > 1:
                 total += made(*point, len(rest)).fit(inputs[rest], target[rest]).score(inputs[held], target[held])
         return total

@@ -21,7 +21,7 @@ _MANY = 12
 
 
 def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> Figure:
-    """Draw the metric against trainable parameters of one output: ours filled, the published hollow."""
+    """Draw the metric against trainable parameters per output: own results filled, published ones hollow."""
     figure, panel = drawing(9, 4.8)
     for method, (colour, marker) in _STYLES.items():
         ours = table[table["method"] == method]
@@ -44,7 +44,7 @@ def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, ti
     panel.set(xlabel="trainable parameters, one output", ylabel=_LABELS[metric])
     panel.set_title(title)
     handles, labels = panel.get_legend_handles_labels()
-    # What is ours first.
+    # Own results come first.
     order = sorted(range(len(labels)), key=lambda place: "published" in labels[place])
     figure.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside right upper", frameon=False)
     return figure

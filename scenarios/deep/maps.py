@@ -1,4 +1,4 @@
-"""The feature maps that are compared, RF-KL, DKL and DKL-MLP, and how their bandwidths are chosen."""
+"""The compared feature maps, RF-KL, DKL and DKL-MLP, and the choice of their bandwidths."""
 
 import itertools
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ LATER = (1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 _MOST_ROWS = 2000
 _MOST_FEATURES = 1000
 _FOLDS = 3
-# Few frequencies differ much from draw to draw: then three draws are tried.
+# With few frequencies results vary between draws, so three draws are tried.
 _FEW_FEATURES, _DRAWS = 100, 3
 
 
@@ -40,12 +40,12 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Its name in tables."""
         return f"{self.method} {self.structure}"
 
     @property
     def structure(self) -> str:
-        """The widths as the published tables write them."""
+        """The widths in the notation of the published tables."""
         return "+".join(str(width) for width in self.widths)
 
     @property
@@ -58,14 +58,14 @@ class Shape:
     ) -> list[float]:
         """Return each layer's bandwidth: a multiple of the median distance between samples of its inputs.
 
-        ``medians`` keeps these distances for further maps of the same sample.
+        ``medians`` caches these distances for further maps of the same sample.
         """
         return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed, medians=medians)
 
     def build(
         self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
     ) -> FeatureMap:
-        """Return the map, its bandwidths as `sigmas` gives them for a sample of inputs, shape (n, d)."""
+        """Return the map, with bandwidths by `sigmas` for a sample of inputs, shape (n, d)."""
         sigmas = self.sigmas(sample, times, seed, medians)
         layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
         return composed(self.method, layers)
@@ -77,7 +77,7 @@ def draw_seed(seed: int, draw: int) -> int:
 
 
 def shapes(widths: Sequence[int], layers: int, kernels: Sequence[Kernel]) -> list[Shape]:
-    """Return the maps of each width, and RF-KL also with as many features as DKL-MLP has."""
+    """Return the maps of each width, and RF-KL also with the number of features of DKL-MLP."""
     flat = sorted({*widths, *(layers * width for width in widths)})
     found = [Shape("RF-KL", (width,), tuple(kernels[:1])) for width in flat]
     return found + [
@@ -92,7 +92,7 @@ def whole_numbers(name: str, text: str) -> list[int]:
 
 
 def kernels_in(text: str, layers: int) -> list[Kernel]:
-    """Return the kernel of each layer: one name for all, or as many as there are layers."""
+    """Return the kernel of each layer: one name for all, or one for each layer."""
     given = [check.one_of("kernels", each, get_args(Kernel)) for each in names_in(text)]
     check.fits("layers", layers, 1_000 * layers, "their frequencies")
     if len(given) not in (1, layers):
@@ -113,12 +113,12 @@ def choose_times(
     tune: bool,
     seed: int,
 ) -> dict[str, tuple[float, ...]]:
-    """Return, for each map by its name, each layer's bandwidth in medians: 1, or the best of a grid.
+    """Return, for each map by name, each layer's bandwidth in medians: 1, or the best of a grid.
 
-    The grid is searched with ridge regression, cross-validated on at most 2000 samples: of the target, or with a loss
-    of classes of a column of ±1 for each class, with the λ that smooths as much. Layers after the first share a
-    multiple. A map of more than 1000 features takes what was best for the method's largest one up to there. What was
-    tried is kept as tuning.csv, what was chosen is shown as a table and recorded in the settings.
+    The grid is searched with ridge regression, cross-validated on at most 2000 samples: of the target or, for classes,
+    of a column of ±1 for each class, with an equivalent λ. Layers after the first share a multiple. A map of more than
+    1000 features takes the best multiples of the method's largest map up to 1000. All trials are stored in tuning.csv;
+    the choices are printed as a table and recorded in the settings.
     """
     chosen: dict[str, tuple[float, ...]] = {shape.name: (1.0,) * len(shape.widths) for shape in candidates}
     if not tune:

@@ -39,7 +39,7 @@ _COUNTS = ("transmissions", "payload_bits", "wire_bits")
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Criterion):
-    """The map of DKL-MLP, and what the models are learned by.
+    """The map of DKL-MLP, and the learning criterion.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Model(Criterion):
     criterion: str | None = "squared"
 
     def shapes(self) -> tuple[Shape, Shape]:
-        """Return DKL-MLP, and RF-KL with as many features as all its layers have."""
+        """Return DKL-MLP, and RF-KL with as many features as all DKL-MLP's layers together."""
         check.integer("layers", self.layers, low=1)
         check.integer("width", self.width, low=1)
         deep = Shape("DKL-MLP", (self.width,) * self.layers, tuple(kernels_in(self.kernels, self.layers)))
@@ -98,7 +98,7 @@ class Methods:
     bits: int = 4
 
     def named(self) -> dict[str, Method]:
-        """Return the methods by name; raises BadInput for what is outside its range."""
+        """Return the methods by name; raises BadInput for a parameter outside its range."""
         rho, online_rho, eta = (
             check.finite(name, getattr(self, name), above=0.0) for name in ("rho", "online_rho", "eta")
         )
@@ -109,7 +109,7 @@ class Methods:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSamples(Divided, ClassSamples):
-    """Which samples are learned from, and which agent gets which."""
+    """The samples to learn from, and their division among agents."""
 
 
 def streamed(task: ClassTask, seed: int) -> Task:
@@ -135,7 +135,7 @@ class Case:
 
     @property
     def links(self) -> str:
-        """What is not ideal about its links, as "loss 0.1, latency 0.02"; empty if they are ideal."""
+        """The non-ideal properties of its links, as "loss 0.1, latency 0.02"; "" if they are ideal."""
         if self.channel.ideal:
             return ""
         pairs = {name: getattr(self.channel, name) for name in ("loss", "burst", "slot", "latency", "rate", "budget")}
@@ -143,12 +143,12 @@ class Case:
 
     @property
     def short(self) -> str:
-        """What it is called beside others with the same map."""
+        """Its name among runs with the same map."""
         return _with(self.method, self.links)
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Its name in tables."""
         return f"{self.shape.method} {self.short}"
 
 
@@ -169,8 +169,8 @@ def deep_network(
 ) -> None:
     """DKL-MLP and RF-KL learned by DKLA, COKE, QC-ODKLA over a network (P. Xu's dissertation, section 5.6).
 
-    On ideal links first, then DKLA and COKE on the links that are given. RF-KL has as many random features as DKL-MLP
-    has in all its layers, so that their models and messages are of one size. About a minute with the defaults.
+    First on ideal links, then DKLA and COKE on the given links. RF-KL has as many random features as all layers of
+    DKL-MLP together, so that their models and messages have equal size. About a minute with the defaults.
 
     Parameters
     ----------
@@ -213,13 +213,13 @@ def deep_network(
 
 
 def _links(channel: Channel) -> list[Channel]:
-    """Return ideal links, and those given if they are others."""
+    """Return ideal links, and the given ones if they differ."""
     ideal = Channel(medium=channel.medium, round_period=channel.round_period)
     return [ideal] if channel.ideal else [ideal, channel]
 
 
 def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> None:
-    """Leave the study's tables, notes and figures; the title says of which data and how many agents."""
+    """Add the study's tables, notes and figures; titles name the data and the number of agents."""
     rounds = study.rounds
     shapes = list(dict.fromkeys(case.shape for case in cases))
     features = shapes[0].features
@@ -253,7 +253,7 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
 
 
 def _answer(study: Study, ends: pd.DataFrame, savings: pd.DataFrame) -> None:
-    """Answer what COKE saves on ideal links, for each map, and how well it classifies."""
+    """Answer what COKE saves on ideal links, for each map, and its accuracy."""
     study.ask("Does censoring save messages of deep kernel maps, too?")
     known = savings.dropna(subset=["COKE saves %"]) if "COKE saves %" in savings else savings[:0]
     if known.empty:
@@ -302,7 +302,7 @@ def _savings(rounds: pd.DataFrame, cases: Sequence[Case]) -> tuple[pd.DataFrame,
         table.insert(0, "map", shape.name)
         tables.append(table)
         for links, column in columns.items():
-            # There is no such column if one of the two did not run.
+            # The column is missing if one of the two did not run.
             known = table.reindex(columns=["times", column]).dropna()
             if len(known):
                 saved, times = known[column], known["times"]
@@ -320,7 +320,7 @@ def _range(first: str, last: str) -> str:
 
 
 def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
-    """Yield which runs sent nothing, what lost frames did to each run, and what one sample a round achieved."""
+    """Yield notes on runs without messages, effects of lost frames, and the result of one sample a round."""
     silent = [case.name for case in cases if not study.runs[case.name].ledger.transmissions]
     if silent and len(next(iter(study.runs.values())).agents) > 1:
         yield f"{', '.join(silent)}: nothing was ever sent; the threshold is too high for such a model."
@@ -348,9 +348,9 @@ def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.DataFrame:
-    """Return the rows with a measure of online methods as a mean over the last rounds, and that in their names.
+    """Return the rows with a measure of online methods averaged over the last rounds, named accordingly.
 
-    One sample moves an online model to and fro; on axes of batch methods that is a scribble.
+    One sample moves an online model back and forth, which is illegible on the axes of batch methods.
     """
     for case in cases:
         rows = part["algorithm"] == case.name

@@ -1,4 +1,4 @@
-"""RF-KL, DKL and DKL-MLP beside networks with more trainable layers: what a few trainable parameters are worth."""
+"""RF-KL, DKL and DKL-MLP against networks with more trainable layers: the value of few trainable parameters."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _SEMI_WIDTHS = {
     "twitter": (50,),
 }
 _TRAIN_SHARE = 0.75
-_FEWEST = 10  # rows from which a ceiling can be learned
+_FEWEST = 10  # rows needed to train a kernel baseline
 _PUBLISHED_AS = {"sensorless_subset": "sensor", "wisdm_har": "activity"}
 _OTHER_ROWS = {
     "sensorless_subset": "Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class.",
@@ -62,14 +62,14 @@ _BALANCED = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSamples(SomeRows):
-    """Which samples are learned from, and as what; of some data sets as many as published."""
+    """The samples to learn from, and their interpretation; for some data sets as many as published."""
 
     USUAL_ROWS: ClassVar[Mapping[str, int]] = {"tomshardware": 11_000}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapSetting(Published):
-    """The feature maps to compare; widths left open are as published for the data set.
+    """The feature maps to compare; widths left open are those published for the data set.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def deep(
 ) -> None:
     """Deep kernel learning: RF-KL, DKL, DKL-MLP against Deep-semi and a DNN (P. Xu's dissertation, ch. 5).
 
-    One agent learns alone, so every model is the exact optimum on its features. Widths left open are as published.
+    A single agent learns, so every model is the exact optimum on its features. Widths left open are the published ones.
     Deep-semi and the DNN, whose costs are not convex, are trained with Adam.
 
     Parameters
@@ -164,7 +164,7 @@ def deep(
         try:
             others.append(baseline())
         except ValueError as error:
-            # Of some samples, such as those of one class only, our maps do learn.
+            # The feature maps can learn from some samples that a library refuses, such as those of one class.
             study.note(f"{name} left out: {' '.join(str(error).split())}")
     if data in _WIDTHS and not published_maps:
         study.note("Published values are of Gaussian kernels and of all the rows that the dissertation used.")
@@ -173,7 +173,7 @@ def deep(
 
 @dataclass(frozen=True)
 class Learned:
-    """What one draw of a map, numbered from 0, achieved."""
+    """The result of one draw of a map, numbered from 0."""
 
     shape: Shape
     draw: int
@@ -216,7 +216,7 @@ def _report(
     classes: Sequence[str],
     rows: int,
 ) -> None:
-    """Leave the study's table, notes and figures; without names of classes it is a regression."""
+    """Add the study's table, notes and figures; without class names it is a regression."""
     metric = "test_accuracy" if classes else "test_mse"
     theirs = published("dkl")
     theirs = theirs[theirs["dataset"] == _PUBLISHED_AS.get(data, data)]
@@ -248,7 +248,7 @@ def _report(
 
 
 def _answer(study: Study, learned: Sequence[Learned], metric: str) -> None:
-    """Answer what the best map of more layers achieves, and the best flat one, with their trained parameters."""
+    """Answer with the accuracy and trained parameters of the best deep map, and of the best flat one."""
     study.ask("Does a map of several layers predict better than a flat one, at as many parameters?")
     sign = -1.0 if metric == "test_mse" else 1.0
     fields: dict[str, Any] = {"label": label(metric), "count": len({each.draw for each in learned})}
@@ -281,7 +281,7 @@ def _size(learned: Sequence[Learned], shape: Shape) -> int:
 def _comparison(
     learned: Sequence[Learned], others: Sequence[Baseline], theirs: pd.DataFrame, metric: str
 ) -> pd.DataFrame:
-    """Return a row for each method and structure, with the published value of the metric beside ours.
+    """Return a row for each method and structure, with the published value of the metric beside the measured one.
 
     The dissertation counts the parameters of a model with one output, ``per_output``.
     """
@@ -304,7 +304,7 @@ def _comparison(
 
 
 def _verdicts(learned: Sequence[Learned], metric: str) -> Iterator[str]:
-    """Yield where DKL-MLP was better than the others, at the same width and at the same number of parameters."""
+    """Yield where DKL-MLP was better than the others, at equal width and at equal number of parameters."""
     known = list(dict.fromkeys(each.shape for each in learned))
     falls = metric == "test_mse"
     for shape in known:
@@ -330,7 +330,7 @@ def _draws(learned: Sequence[Learned], shape: Shape, metric: str) -> NDArray[np.
 
 
 def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: pd.DataFrame) -> Iterator[str]:
-    """Yield why the published values may not be comparable, and what accuracy costs nothing."""
+    """Yield reasons why the published values may not be comparable, and the accuracy of a trivial predictor."""
     if classes:
         shares = np.bincount(part.test_target.astype(np.int64), minlength=len(classes)) / len(part.test_target)
         largest = float(shares.max())
@@ -352,7 +352,7 @@ def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], 
 
 
 def _counts(table: pd.DataFrame, theirs: pd.DataFrame) -> Iterator[str]:
-    """Yield where the published numbers of trainable parameters are not those here, for one output."""
+    """Yield where the published numbers of trainable parameters differ from those here, for one output."""
     named = theirs.rename(columns={"parameters": "printed"})[["method", "widths", "printed"]]
     both = table.merge(named, on=["method", "widths"])
     if len(both):

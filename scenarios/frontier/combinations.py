@@ -37,9 +37,9 @@ WITHIN = 0.01
 def combinations(
     methods: Mapping[str, experiment.Method], coders: Mapping[str, Coder], censors: Mapping[str, Censor]
 ) -> dict[str, experiment.Method]:
-    """Return every combination that is a different method, by name, each once, its coder and censor as labels.
+    """Return every distinct combination by name, with its coder and censor as labels.
 
-    A method that takes no coder runs once, as it is. Raises BadInput for COKE without a censor.
+    A method without a coder runs once, unchanged. Raises BadInput for COKE without a censor.
     """
     quiet = {name: censor for name, censor in censors.items() if censor == Always()}
     censored = {name: censor for name, censor in censors.items() if censor != Always()}
@@ -63,7 +63,7 @@ def combinations(
 
 
 def coder_of(text: str) -> tuple[str, Coder]:
-    """Return a coder by its text, and its name in results; raises BadInput for an unknown one."""
+    """Return a coder given as text, and its name in results; raises BadInput for an unknown one."""
     if text in _CODERS[:3]:
         return text, Float(int(text.removeprefix("float")))
     bits, at, reach = text.removeprefix("qsgd-").partition("@")
@@ -79,7 +79,7 @@ def coder_of(text: str) -> tuple[str, Coder]:
 
 
 def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor]:
-    """Return a censor by its text, and its name in results; raises BadInput for an unknown one."""
+    """Return a censor given as text, and its name in results; raises BadInput for an unknown one."""
     if text == "none":
         return text, Always()
     word, dash, tail = text.partition("-")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
 from netsim.studies.figures import LABELS, Axes, Axis, Figure, drawing
 
-# Marker and colour of each method, and of those from files, one after the other.
+# Marker and colour of each method, then of those from files.
 _COLOURS = [*(f"C{i}" for i in (0, 3, 2, 4, 1, 5, 6)), "navy", "olive", "teal", "maroon", "indigo", "deeppink", "peru"]
 _COLOURS += ["gray", "gold", "lime", "tan", "crimson", "black"]
 _STYLES = dict(zip(METHODS, zip(itertools.cycle("os^DvPXpd8H"), itertools.cycle(_COLOURS), strict=False), strict=False))
@@ -24,9 +24,7 @@ _LEAST = 0.01  # %
 
 
 def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> Figure:
-    """Draw final errors by payload and wire bits with the named front, but for poor rows; below, those near the
-    reference.
-    """
+    """Draw final errors by payload and wire bits: the named front, the other rows, and those near the reference."""
     from matplotlib.figure import Figure
 
     drawn = table[(table["payload_bits"] > 0) & ~table.index.isin(poor)]
@@ -35,7 +33,7 @@ def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) 
     figure = Figure(figsize=(13, 10.5))
     figure.subplots_adjust(left=0.075, right=0.99, bottom=0.11, top=0.95, wspace=0.15, hspace=0.14)
     panels = figure.subplots(2, 2)
-    # Below, those near the reference: each row with its errors, a level, and which points of the front it names.
+    # Below, those near the reference: each row with its errors, a level, and the points of the front to name.
     rows = (
         (drawn, error.column, (1.0 + WITHIN) * table[error.column].iloc[0], ~near),
         (drawn[near], "above_%", 100 * WITHIN, near[near]),
@@ -91,9 +89,9 @@ def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]]) -> None:
 
 
 def _name_points(panel: Axes, x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
-    """Write names below and left of the points of a front, where no other point can be, and widen the axes as needed.
+    """Write names below and left of the points of a front, where no other point can be, and widen axes as needed.
 
-    Names go down as the front does, each at least a line below the last, so that none covers another or a leader.
+    Each name is at least a line below the previous one, so that none covers another or a leader.
     """
     points = np.column_stack([x, y])
     if not len(points):
@@ -135,9 +133,9 @@ def _name_points(panel: Axes, x: ArrayLike, y: ArrayLike, names: Sequence[str]) 
 
 
 def draw_there(table: pd.DataFrame, error: Axis) -> Figure:
-    """Draw the bits of each combination until it was there, and in all, and how far it ends above the reference.
+    """Draw each combination's bits until it reached the reference, and in total, and its final excess error.
 
-    Of the combinations that were never there, the nearest are drawn.
+    Among combinations that never reached it, the nearest are drawn.
     """
 
     arrived = table["payload_bits_there"] > 0

@@ -1,4 +1,4 @@
-"""Error against bits: every method with every coder and every censor, and which of them are worth their bits."""
+"""Error against bits: every method with every coder and censor, and the Pareto front."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class OnlineSteps:
     online_step: float = 0.3
 
     def by_method(self) -> dict[str, dict[str, float]]:
-        """Return the step sizes of each method; raises BadInput where one is not positive."""
+        """Return each method's step sizes; raises BadInput if one is not positive."""
         rho, eta, step = (
             check.finite(name, getattr(self, name), above=0.0) for name in ("online_rho", "online_eta", "online_step")
         )
@@ -61,7 +61,7 @@ class OnlineSteps:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodGrid(OwnProblem):
-    """What is combined with what.
+    """The methods, coders and censors to combine.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class MethodGrid(OwnProblem):
     method: str | None = None
 
     def parts(self, steps: Mapping[str, Mapping[str, float]], usual: Geometric) -> dict[str, Part]:
-        """Return the reference and the combinations asked for; raises BadInput for unknown names."""
+        """Return the reference and the requested combinations; raises BadInput for unknown names."""
 
         def part(name: str, coder: str, censor: str, method: Part) -> Part:
             label = {"method": name, "coder": coder, "censor": censor}
@@ -105,7 +105,7 @@ class MethodGrid(OwnProblem):
         return found | {name: part(name, "own", "own", each) for name, each in own.items()}
 
     def names(self, found: Mapping[str, Part]) -> dict[str, list[str]]:
-        """Return the short names of what the methods take from the study."""
+        """Return the short names of the parameters that methods take from the study."""
 
         own = {name: each for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)}
         words = {name: each.label["censor"] for name, each in own.items() if "censor" in each.given}
@@ -119,7 +119,7 @@ class MethodGrid(OwnProblem):
 
 
 class OnePass(Part):
-    """An online method, whose agents pass once over their samples of a batch task, in their order."""
+    """An online method whose agents make one ordered pass over their samples of a batch task."""
 
     def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         """Return new agents, one for each node, or for some nodes."""
@@ -131,7 +131,7 @@ class OnePass(Part):
             samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
             return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
 
-        # Until the first agent has passed over its samples.
+        # Until the first agent has finished its pass.
         rounds = min(setup.rounds, *(len(problem.targets) for problem in task.problems))
         return super().agents(replace(setup, task=Task(cost, task.graph), rounds=rounds), nodes)
 
@@ -149,9 +149,9 @@ def experiment(
 ) -> Experiment:
     """Error against bits: every method with every coder and every censor, and the Pareto front.
 
-    DKLA in float64, never censored, is the reference and always runs. A run is "there" once its training MSE stays
-    within 1 % of the reference's last one. There is no winner unless the reference has converged. With --task the
-    first column of the file's measure stands for the training MSE.
+    DKLA in float64, never censored, is the reference and always runs. A run has reached the reference ("there") once
+    its training MSE stays within 1 % of the reference's last one. There is no winner unless the reference has
+    converged. With --task the first column of the file's measure replaces the training MSE.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def experiment(
 
 
 def _check_reference(study: Study, played: Played, error: AgentError | None) -> None:
-    """Raise BadInput if the reference, which runs first, diverged or has no error to compare with."""
+    """Raise BadInput if the reference, which runs first, diverged or has no error for comparison."""
     check_run(study, played, error)
     if played.name != REFERENCE:
         return
@@ -206,7 +206,7 @@ def _end(study: Study, error: str) -> float:
 
 
 def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) -> pd.DataFrame:
-    """Return a row for each combination, without numbers if it diverged."""
+    """Return a row for each combination, with empty values if it diverged."""
     error = task.error
     best = _end(study, error)
     shown = [*task.columns, "transmissions", "payload_bits", "wire_bits"]
@@ -227,7 +227,7 @@ def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) ->
 
 
 def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | None:
-    """Return the row with the fewest bits within 1 % of the reference, then with the least error; None if none is."""
+    """Return the row with the fewest bits within 1 % of the reference, ties by least error; None if there is none."""
     within = table[table["above_%"] <= 100 * WITHIN].dropna(subset=[bits])
     return None if within.empty else str(within.sort_values([bits, error], kind="stable").index[0])
 
@@ -238,7 +238,7 @@ def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | 
 def _report(study: Study, played: Sequence[Played]) -> None:
     task, title = played[0].task, titled(played[0])
     table, error = _table(study, played, task), Axis(task.error)
-    # Errors are compared with the reference's, not with those of the best constant prediction.
+    # Errors are compared with the reference's, not with the best constant prediction's.
     study.constant = {}
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
@@ -303,9 +303,9 @@ def _cheapest_by_method(table: pd.DataFrame, error: str) -> pd.DataFrame:
 
 
 def _unfinished(reference: Run, best: float, error: Axis) -> str:
-    """Return that the reference has not converged, so that there is no winner yet; empty if it has.
+    """Return a note that the reference has not converged, so that there is no winner; "" if it has.
 
-    If all frames arrive it converges to the centralised optimum, ``best``; NaN if that is not known.
+    Without losses it converges to the centralised optimum ``best``, which is NaN if unknown.
     """
     errors = reference.rounds[error.column].to_numpy()
     fell, above = 1 - errors[-1] / errors[len(errors) // 2], errors[-1] / best - 1

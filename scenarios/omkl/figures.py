@@ -14,10 +14,10 @@ _FIRST_ROUND = 10
 
 
 def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnGraph], title: str) -> Figure:
-    """Draw running losses against rounds and bits, and what the gossip loses to a reference; a row for each step.
+    """Draw running losses against rounds and bits, and gossip's excess over a reference; a row for each step.
 
-    ``losses`` has by eta, method and round: running_loss and its running_loss_band, payload_bits. ``above`` has by the
-    same: ``above``, how much more than the ``reference`` is lost, and its ``band``; or it is empty.
+    ``losses`` has, by eta, method and round: running_loss, running_loss_band, payload_bits. ``above`` has, by the same
+    keys, ``above``, the excess over the ``reference``, and its ``band``; or it is empty.
     """
     etas = losses["eta"].unique()
     start = min(_FIRST_ROUND, int(losses["round"].max()))
@@ -51,19 +51,19 @@ def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnG
 def _curve(
     panel: Axes, method: OnGraph, part: pd.DataFrame, columns: tuple[str, str, str], marks: Mapping[str, Any]
 ) -> None:
-    """Draw one method's curve and band: the columns of x, y and the band, and marks that tell coincident ones apart."""
+    """Draw one method's curve and band, given the columns of x, y and the band, with markers for coincident ones."""
     if part.empty:
         return
     x, y, band = columns
     if method.kind == GOSSIP:
         colour = _COLOURS.get(method.topology, _COLOURS["ring"])
-        # Coded and uncoded curves mostly lie upon one another: the dashes let the broad one show through.
+        # Coded and uncoded curves mostly coincide, so the broad one shows through the dashes.
         style, width = ("-", 3.0) if method.bits is None else ("--", 1.2)
         alpha = 0.35 if method.bits is None else 1.0
     else:
         colour, style, width, alpha = ("0.1" if method.kind == COMPLETE else "C1"), ":", 1.8, 1.0
     panel.plot(part[x], part[y], style, color=colour, linewidth=width, alpha=alpha, label=method.name, **marks)
-    # One band for each graph; those of coded gossip lie upon it.
+    # One band for each graph, because those of coded gossip coincide with it.
     if method.kind != GOSSIP or method.bits is None:
         panel.fill_between(part[x], part[y] - part[band], part[y] + part[band], color=colour, alpha=0.15, linewidth=0)
 

@@ -1,4 +1,4 @@
-"""Gossiped and quantized online multi-kernel learning on graphs of many and of few links, and its two benchmarks."""
+"""Gossiped and quantized online multi-kernel learning on dense and sparse graphs, and two benchmarks."""
 
 import dataclasses
 import itertools
@@ -76,7 +76,7 @@ class Length:
     repeats: int = 3
 
     def resolved(self, table: Table, agents: int) -> Self:
-        """Return it with as many rounds as the table has samples for, if left open; raises BadInput for more."""
+        """Return the length with as many rounds as the table allows, if left open; raises BadInput for more."""
         most = rounds_of(table, agents)
         rounds = most if self.rounds is None else check.integer("rounds", self.rounds, low=1, high=most)
         return dataclasses.replace(self, rounds=rounds)
@@ -96,10 +96,10 @@ def omkl(
 ) -> None:
     """Online multi-kernel learning by gossip, on a path, a ring, all links (Ortega and Jafarkhani 2023).
 
-    Two classes, logistic loss, one sample an agent and round, predicted before it is learned from. Beside it, with one
-    kernel, Koloskova et al. 2019, and OMKL of Shen et al. 2021 on the complete graph. All is repeated with other random
-    features and another order of the samples; each repetition is the same for all methods. rounds.csv and ledger.csv
-    hold the first one, losses.csv the means over all.
+    Two classes, logistic loss, one sample an agent and round, predicted before it is learned from. The benchmarks are
+    Koloskova et al. 2019, with one kernel, and OMKL of Shen et al. 2021, on the complete graph. Everything is repeated
+    with other random features and another order of the samples, the same for all methods. rounds.csv and ledger.csv
+    have the first repetition, losses.csv the means over all.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def omkl(
     repeats = check.integer("repeats", length.repeats, low=1)
     check.fits("repeats", repeats, 100 * repeats, "the seeds of that many")
     table = problem.table(data, seeds.data)
-    length = length.resolved(table, model.agents)  # before graphs of that size are built
+    length = length.resolved(table, model.agents)  # before large graphs are built
     for each in tried:
         channel.over(each.graph(model.agents), seeds.network)
     study.note(*table.notes)
@@ -145,7 +145,7 @@ def _repetition(
 ) -> list[pd.DataFrame]:
     """Run every case on the same streams; return `COLUMNS` of each, with eta and method.
 
-    Without a label the study keeps the runs whole, under their names; with one it shows that and keeps nothing.
+    Without a label the study stores the whole runs under their names; with one it only shows the label.
     """
     rounds = len(streams[0])
     found = []
@@ -153,7 +153,7 @@ def _repetition(
     def keep(eta: float, method: OnGraph, run: Run) -> None:
         found.append(run.rounds[list(COLUMNS)].assign(eta=eta, method=method.name))
 
-    # One thing shows progress at a time: each run of the first repetition by its rounds, the others by their runs.
+    # One progress display at a time: the first repetition shows each run's rounds, the others their runs.
     with nullcontext() if label is None else study.progress(label, len(cases)) as progress:
         for done, ((eta, gamma), method) in enumerate(cases, 1):
             network = channel.over(method.graph(model.agents), seeds.network)
@@ -172,7 +172,7 @@ def _repetition(
 def _report(
     study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFrame, model: ModelSetting, partition: str
 ) -> None:
-    """Leave tables, notes and the figure of `COLUMNS` by eta, method (its name) and repetition."""
+    """Add tables, notes and the figure of `COLUMNS` by eta, method (its name) and repetition."""
     agents, sigma = model.agents, model.bandwidths[0]
     final = _final(runs)
     losses = study.tables["losses"] = _losses(runs)
@@ -202,7 +202,7 @@ def _report(
 
 
 def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], count: int) -> None:
-    """Answer what gossip loses on fewer links, at the largest step; nothing without a complete graph beside it."""
+    """Answer how much gossip loses on fewer links at the largest step; "" without a complete graph."""
     study.ask("What does gossip lose if few agents are linked?")
     found = differences[differences["about"] == _LINKS] if len(differences) else differences
     if found.empty:
@@ -231,7 +231,7 @@ def _losses(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _half_width(values: "pd.Series[float]") -> float:
-    """Return half of the interval of a mean over the repetitions; NaN of a single one."""
+    """Return half of the interval of a mean over the repetitions; NaN for a single one."""
     low, high = confidence(values)
     return (high - low) / 2.0
 
@@ -247,7 +247,7 @@ def _final(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ends(tried: Sequence[OnGraph], runs: pd.DataFrame, final: pd.DataFrame, agents: int) -> pd.DataFrame:
-    """Return a row for each step and method: what it needed, and its losses."""
+    """Return a row for each step and method: its cost, and its losses."""
     counts = ["transmissions", "link_messages", "payload_bits", "wire_bits"]
     needed = runs[runs["round"] == runs["round"].max()].groupby(["eta", "method"])[counts].mean()
     means = final.groupby(["eta", "method"]).mean()
@@ -263,7 +263,7 @@ def _ends(tried: Sequence[OnGraph], runs: pd.DataFrame, final: pd.DataFrame, age
 
 
 def _comparisons(tried: Sequence[OnGraph]) -> list[tuple[str, OnGraph, OnGraph]]:
-    """Return what is compared: what the comparison is about, a method, and with which."""
+    """Return the comparisons: a topic, a method, and its counterpart."""
     gossip = [method for method in tried if method.kind == GOSSIP]
     found = []
     for ours, theirs in itertools.product(gossip, gossip):
@@ -293,9 +293,9 @@ def _differences(tried: Sequence[OnGraph], final: pd.DataFrame) -> pd.DataFrame:
 
 
 def _above(tried: Sequence[OnGraph], runs: pd.DataFrame) -> pd.DataFrame:
-    """Return by eta, method and round how much more gossip has lost so far than without a quantizer on all links.
+    """Return by eta, method and round gossip's excess loss over unquantized gossip on all links.
 
-    Without a complete graph the reference is gossip on the first one; without gossip the table is empty.
+    Without a complete graph the reference is gossip on the first graph; without gossip the table is empty.
     """
     gossip = [method for method in tried if method.kind == GOSSIP]
     plain = sorted((method for method in gossip if method.bits is None), key=lambda each: each.topology != "complete")
@@ -318,7 +318,7 @@ def _above(tried: Sequence[OnGraph], runs: pd.DataFrame) -> pd.DataFrame:
 def _statements(
     tried: Sequence[OnGraph], ends: pd.DataFrame, differences: pd.DataFrame, agents: int, sigma: float
 ) -> Iterator[str]:
-    """Yield what the differences show: one line for each step and thing compared."""
+    """Yield conclusions from the differences: one line for each step and comparison."""
     by_name = {method.name: method for method in tried}
     payload = ends.groupby("method")["payload_bits"].mean()
     for (eta, about), part in differences.groupby(["eta", "about"], sort=False):

@@ -1,4 +1,4 @@
-"""What the study of online multi-kernel learning runs: two classes to tell apart, its methods, its measures."""
+"""The parts of the study of online multi-kernel learning: a two-class problem, methods, and measures."""
 
 import dataclasses
 import itertools
@@ -41,7 +41,7 @@ SCALINGS = ("unit", "variance", "none")
 SYNTHETIC = "synthetic"
 """Two crescents in the plane: no file is needed."""
 
-# What is used of a data set where it is left open; of others all rows, scaled to [0, 1].
+# The rows used of a data set if left open; of others all rows, scaled to [0, 1].
 _ROWS = {SYNTHETIC: 4000, "mnist": 10_000}
 _POSITIVE = {"mnist": "8"}
 _SCALING = {SYNTHETIC: "none", "banana": "none"}
@@ -55,7 +55,7 @@ MultiKernelAgent = GossipOMKL | CompleteOMKL
 
 @dataclass(frozen=True, kw_only=True)
 class TwoClasses(Divided, ClassChoice):
-    """Which two classes are to be told apart, how the inputs are scaled, and which agent sees which samples.
+    """The two classes, the scaling of the inputs, and the division of samples among agents.
 
     Parameters
     ----------
@@ -82,10 +82,10 @@ class TwoClasses(Divided, ClassChoice):
         return {"rows": {**_ROWS, "other": "all"}, "positive": _POSITIVE, "scaling": {**_SCALING, "other": "unit"}}
 
     def resolved(self, data: str) -> Self:
-        """Return it with what the data set asks for where it was left open; raises BadInput for what it cannot have.
+        """Return the problem with open values set for its data set; raises BadInput for impossible ones.
 
-        Banana and the synthetic set are centred and of unit variance as they are, in the units of the paper's
-        bandwidths; all others are scaled to [0, 1]. Of MNIST's images 10,000 are used, and 8 is the class to tell.
+        Banana and the synthetic set already have zero mean and unit variance, the units of the paper's bandwidths; all
+        others are scaled to [0, 1]. 10,000 of MNIST's images are used, with 8 as the positive class.
         """
         if data == SYNTHETIC:
             if self.positive is not None:
@@ -101,9 +101,9 @@ class TwoClasses(Divided, ClassChoice):
         )
 
     def table(self, data: str, seed: int) -> Table:
-        """Return the problem, its target ±1; nothing that `resolved` fills in may be left open.
+        """Return the problem, with target ±1; call `resolved` before.
 
-        Raises BadInput if there is no such table, its target is not classes, or the class to tell is none of them.
+        Raises BadInput for an unknown table, a target without classes, or an unknown positive class.
         """
         notes: tuple[str, ...] = ()
         if data == SYNTHETIC:
@@ -120,7 +120,7 @@ class TwoClasses(Divided, ClassChoice):
 
 
 def two_bananas(rows: int, seed: int) -> tuple[Array, Array]:
-    """Draw two crescents that reach into each other, in the plane, a class each.
+    """Draw two interlocking crescents in the plane, one class each.
 
     With a ~ U[0, π] the classes −1 and +1, equally likely, are (cos a, sin a) and (1 − cos a, ½ − sin a), and noise of
     standard deviation 0.25 in both directions. Then each column is centred and divided by its standard deviation.
@@ -157,18 +157,18 @@ class ModelSetting:
 
     @property
     def bandwidths(self) -> list[float]:
-        """The bandwidths; raises BadInput for what is no positive number."""
+        """The bandwidths; raises BadInput for values that are not positive numbers."""
         return _numbers("sigmas", self.sigmas)
 
     def check(self) -> None:
-        """Raise BadInput for what is outside its range."""
+        """Raise BadInput for a value outside its range."""
         check.integer("agents", self.agents, low=1)
         check.integer("features", self.features, low=1)
         check.finite("regularizer", self.regularizer, low=0.0)
         _ = self.bandwidths
 
     def owners(self, table: Table, partition: Partition, seeds: DataSeed) -> list[Rows]:
-        """Return the rows of each agent, by the data's seed; raises BadInput for a partition that they do not allow."""
+        """Return each agent's rows, by the data's seed; raises BadInput if the partition is impossible."""
         return owners(table.target, self.agents, partition, _order_seed(seeds))
 
     def streams(self, table: Table, rounds: int, seeds: DataSeed, partition: Partition = EVENLY) -> Streams:
@@ -194,7 +194,7 @@ class ModelSetting:
 
 
 def _order_seed(seeds: DataSeed) -> int:
-    """Return the seed of who sees what, and in which order."""
+    """Return the seed of the division and order of samples."""
     return int(np.random.SeedSequence(seeds.data).generate_state(1)[0])
 
 
@@ -203,7 +203,7 @@ def _order_seed(seeds: DataSeed) -> int:
 
 @dataclass(frozen=True)
 class OnGraph:
-    """One of the `KINDS` on a graph, with the bits of a level of the random quantizer; None: no quantizer."""
+    """One of the `KINDS` on a graph, with the random quantizer's bits per level; None: no quantizer."""
 
     kind: str
     topology: str
@@ -211,12 +211,12 @@ class OnGraph:
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Its name in tables."""
         return f"{self.kind} {Path(self.topology).stem}" + ("" if self.bits is None else f" {self.bits}-bit")
 
     @property
     def element_bits(self) -> int:
-        """Bits of an element of a model on its way: 64 for a float64, else a sign and a level."""
+        """Bits of a transmitted element of a model: 64 for a float64, else a sign and a level."""
         return 64 if self.bits is None else 1 + self.bits
 
     def graph(self, agents: int) -> "nx.Graph[int]":
@@ -241,7 +241,7 @@ class OnGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSetting(OwnTopology):
-    """The methods, their steps, and on which graphs they run.
+    """The methods, their steps, and their graphs.
 
     Parameters
     ----------
@@ -264,17 +264,17 @@ class MethodSetting(OwnTopology):
     algorithms: str = "gossip,Koloskova,OMKL"
 
     def steps(self) -> list[tuple[float, float]]:
-        """Return each step of learning, and that of its gossip; raises BadInput if they are no pairs."""
+        """Return pairs of learning step and gossip step; raises BadInput if they do not form pairs."""
         etas, gammas = _numbers("eta", self.eta), _numbers("gamma", self.gamma)
         if len(etas) != len(gammas) or len(set(etas)) != len(etas):
             raise BadInput(f"eta = {etas}, gamma = {gammas}: must be a gamma for each eta, and no eta twice; give both")
         return list(zip(etas, gammas, strict=True))
 
     def methods(self) -> list[OnGraph]:
-        """Return gossip on every graph with and without a quantizer, and the benchmarks, quantized.
+        """Return gossip on every graph with and without a quantizer, and the quantized benchmarks.
 
-        That of one kernel runs on the first graph; OMKL on the complete one, whatever the others are. Raises BadInput
-        for unknown ones.
+        The one-kernel benchmark runs on the first graph; OMKL always runs on the complete one. Raises BadInput for
+        unknown ones.
         """
         bits = check.integer("bits", self.bits, low=1, high=16)
         kinds = chosen_names("algorithms", self.algorithms, KINDS)
@@ -296,7 +296,7 @@ def _numbers(name: str, text: str) -> list[float]:
     """Return the positive numbers that a parameter lists."""
     try:
         return [check.finite(name, float(each), above=0.0) for each in names_in(text)]
-    except ValueError:  # BadInput is one, too.
+    except ValueError:  # BadInput is a ValueError, too
         raise check.refuse(name, text, "positive numbers with commas between") from None
 
 
@@ -306,7 +306,7 @@ def _numbers(name: str, text: str) -> list[float]:
 class KernelMeasure(AgentProbe):
     """The columns of a round (a probe): means over the agents of the costs of the predictions they made.
 
-    ``loss`` is that of the combined prediction in this round, ``running_loss`` its mean over the rounds so far,
+    ``loss`` is the combined prediction's in this round, ``running_loss`` its mean over the rounds so far,
     ``weighted_loss`` the kernels' own costs by their weights, in this round; ``running_accuracy`` is the share of the
     combined predictions so far that had the right sign.
     """
@@ -316,7 +316,7 @@ class KernelMeasure(AgentProbe):
         self._before = np.zeros(2)
 
     def read(self, agents: Mapping[Any, MultiKernelAgent]) -> Readings:
-        """Return the agents' models, and what their costs counted."""
+        """Return the agents' models, and their costs' counts."""
         costs = [agent.cost for agent in agents.values()]
         return {
             "loss": [cost.combined.loss_sum for cost in costs],

@@ -1,1 +1,1 @@
-"""What lost frames do to each family of algorithms, what each remedy makes of it, and what that costs."""
+"""Effects of lost frames on each family of algorithms, and of each remedy, with its cost."""

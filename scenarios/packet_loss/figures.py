@@ -1,4 +1,4 @@
-"""The figures of the study of packet loss: small multiples, one idea a panel."""
+"""The figures of the study of packet loss: small multiples, one quantity per panel."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ _FAMILIES = (("C2", "o"), ("C0", "s"), ("C1", "^"), ("C3", "D"), ("C4", "v"), ("
 _REMEDY = ("black", "C2", "C0", "C1", "C4", "C3", "C5", "C6")
 _MARKS = ("o", "P", "s", "D", "^", "v", "<", "X")
 
-_HIGHEST = 1e5  # per cent; larger errors are drawn there
-_LOWEST = 1e-16  # for values that are zero up to rounding
+_HIGHEST = 1e5  # per cent; larger errors are drawn at this level
+_LOWEST = 1e-16  # lower limit, for values that are zero up to rounding
 
 ABOVE_OPTIMUM, ABOVE_LOSS_FREE = "above_optimum_%", "above_loss_free_%"
 ABOVE = {
@@ -34,9 +34,9 @@ MEASURES = {
 
 
 def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst: float = 1.0) -> Figure:
-    """Draw the error above a level against the loss: a panel for each remedy, a line and band for each family.
+    """Draw the excess error against the loss: a panel for each remedy, a line and band for each family.
 
-    With ``burst`` above 1 losses in bursts, dashed, beside independent ones.
+    With ``burst`` above 1, bursty losses are dashed, beside independent ones.
     """
     rows = means[means["measure"] == level]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
@@ -83,7 +83,7 @@ def _style(families: Sequence[str], family: str) -> dict[str, Any]:
 
 
 def _finished(figure: Figure, entries: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
-    """Return the figure with its title and a legend: the styles of lines by label."""
+    """Return the figure with its title and a legend of line styles by label."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=label, **style) for label, style in entries.items()]
@@ -106,19 +106,19 @@ def _line(panel: Axes, rows: pd.DataFrame, place: dict[float, int], style: Any, 
 
 
 def _apart(panel: Axes, x: Sequence[int], y: Sequence[float], style: "dict[str, Any]") -> None:
-    """Draw a line over the losses above 0, and the point at 0 apart from it."""
+    """Draw a line over the losses above 0, and a separate point at 0."""
     first = 1 if 0 in x else 0
     panel.plot(x[:first], y[:first], **style | {"linestyle": ""})
     panel.plot(x[first:], y[first:], **style)
 
 
 def _within(value: float, low: float, high: float) -> float:
-    """Return a value that a log axis from low to high can show; a negative one, better than the bound, is low."""
+    """Return a value clipped to a log axis from low to high; a negative one, better than the bound, becomes low."""
     return min(max(value, low), high) if value == value else value
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:
-    """Return from where to where errors are drawn."""
+    """Return the limits between which errors are drawn."""
     positive = rows["mean"][rows["mean"] > 0.0]
     if positive.empty:
         return 0.1, 10.0
@@ -140,7 +140,7 @@ def _share_axis(panel: Axes, place: dict[float, int]) -> None:
 
 
 def draw_agreement(means: pd.DataFrame, title: str) -> Figure:
-    """Draw consensus error, the sum of the duals and the spread of the copies: what each shows of a loss, by family."""
+    """Draw consensus error, sum of duals and spread of copies by family, to show which of them reveal a loss."""
     rows = means[(means["burst"] == 1.0) & means["measure"].isin(MEASURES)]
     families = list(dict.fromkeys(rows["family"]))
     remedies = list(dict.fromkeys(means["remedy"]))

@@ -1,4 +1,4 @@
-"""What is done about lost frames, and which families of methods each remedy fits."""
+"""Remedies for lost frames, and the families of methods that each fits."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ NONE = "none"
 
 
 class Remedy(NamedTuple):
-    """What is done about lost frames: its title in figures, the flags of ``coke`` that set it, and its families."""
+    """A remedy for lost frames: its title in figures, the flags of ``coke`` that set it, and its families."""
 
     title: str
     flags: Mapping[str, str]
@@ -32,7 +32,7 @@ class Remedy(NamedTuple):
 
     @property
     def reliability(self) -> str:
-        """What the links do."""
+        """The reliability of the links."""
         return self.flags.get("reliability", NONE)
 
 
@@ -54,7 +54,7 @@ REMEDIES: Mapping[str, Remedy] = {
 
 
 def remedied(remedy: str, family: Method) -> Method:
-    """Return a method with what its agents do about lost frames, the remedy as a label."""
+    """Return a method with the agents' part of the remedy, and the remedy as a label."""
     flags = REMEDIES[remedy].flags
     if duals := flags.get("remedy"):
         family = with_remedy({"": family}, duals)[0][""]
@@ -63,15 +63,15 @@ def remedied(remedy: str, family: Method) -> Method:
 
 
 def fits(columns: Mapping[str, Any]) -> bool:
-    """Return whether links do what a method's remedy asks of them, by the columns of a run."""
+    """Return whether links provide the reliability that a method's remedy needs, by the columns of a run."""
     return bool(columns["network"] == REMEDIES[columns["remedy"]].reliability)
 
 
 def place_of(cell: Cell) -> tuple[int, int, float, float]:
     """Return the place of a run in tables and notes.
 
-    A remedy's families of states come together, then each of coded changes: independent losses, then bursts, and from
-    few losses to many.
+    Rows are ordered by remedy. Within a remedy, methods that send states come first, then each method that sends coded
+    changes: independent losses before bursts, few losses before many.
     """
     columns, coded = cell.columns, "coder" in getattr(cell.method, "given", {})
     family = columns["family"] if columns["family"] in _CODED else CODED

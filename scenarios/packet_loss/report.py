@@ -1,4 +1,4 @@
-"""What the study of packet loss reports: its runs, intervals over seeds, tables, and notes that follow from them."""
+"""The results of the study of packet loss: runs, intervals over seeds, tables, and notes."""
 
 import itertools
 import math
@@ -28,8 +28,8 @@ NEAR = 5.0
 """Per cent above loss-free from which notes call a method off."""
 
 _PRICED = 0.1  # the share of lost frames in the table of prices, or the nearest one
-_APART = 1e-2  # norm from which notes mention the difference of a copy
-_SAME = 10.0  # a consensus error that grew by no more than this factor shows nothing
+_APART = 1e-2  # norm of a copy's error from which notes mention it
+_SAME = 10.0  # growth of the consensus error up to which it reveals nothing
 
 COLUMNS = ("consensus_error", "dual_residual", "copy_error", "transmissions", "wire_bits")
 """Measures that are kept of a run's last round, beside its errors."""
@@ -42,9 +42,9 @@ KEYS = ("family", "remedy", "burst", "loss", "seed", "optimum")
 
 
 def measured(results: Results, errors: Sequence[str]) -> tuple[pd.DataFrame, list[tuple[str, float, str, str]]]:
-    """Return a row for each run, and (remedy, burst, point, why) of those that did not end.
+    """Return a row for each run, and (remedy, burst, point, reason) for those that did not end.
 
-    These have a row without measures, if others of their setting ended. Raises BadInput if no run ended.
+    The latter have a row without measures, if other runs of their setting ended. Raises BadInput if no run ended.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
 
 
 def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
-    """Answer how far the family that suffers most is off at the priced share, and what its best remedy costs."""
+    """Answer with the excess error of the worst affected family at the priced share, and its best remedy's cost."""
     share = nearest(means, _PRICED)
     found = pick(means, ABOVE_LOSS_FREE, burst=1.0, loss=share)
     found = found[np.isfinite(found["mean"])]
@@ -148,7 +148,7 @@ def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
 
 
 def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
-    """Yield that runs with key frames end on one, if they do."""
+    """Yield a note that runs with key frames end on one, if they do."""
     every = Reliability("keyframe").every
     if "keyframe" in set(means["remedy"]) and rounds % every == 0:
         yield f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
@@ -157,7 +157,7 @@ def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
 def left_out(
     runs: pd.DataFrame, failed: Sequence[tuple[str, float, str, str]], error: str = "train_mse"
 ) -> Iterator[str]:
-    """Yield how many runs have no mean: a line for those that did not end, one for those that diverged."""
+    """Yield the number of runs without a mean: a line for unfinished ones, one for diverged ones."""
     if failed:
         which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
         _, _, point, why = failed[0]
@@ -179,10 +179,10 @@ def _counted(which: Mapping[str, int]) -> str:
 
 
 def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
-    """Return the runs with their errors in per cent: above the centralised optimum, and above loss-free.
+    """Return the runs with errors in per cent: above the centralised optimum, and above the loss-free run.
 
-    Loss-free is the same family with the same seed, and so the same data and graph, on links that lose nothing and
-    without a remedy: a comparison in pairs. Raises BadInput if it is not above 0, as per cent need it to be.
+    The loss-free run has the same family and seed, and so the same data and graph, with lossless links and no remedy: a
+    paired comparison. Raises BadInput if an error to compare with is 0, because no percentage exists then.
     """
     plain = runs[(runs["remedy"] == NONE) & (runs["loss"] == 0.0)]
     if (plain[error] <= 0.0).any():
@@ -191,7 +191,7 @@ def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
         raise BadInput(f"{error}: must be above 0, to compare in per cent; {where}")
     base = plain.set_index(["family", "seed"])[error]
     own = base.reindex(list(zip(runs["family"], runs["seed"], strict=True))).to_numpy(dtype=np.float64)
-    # Nothing is above a run that diverged.
+    # A diverged run has no excess.
     own = np.where(np.isfinite(own), own, math.nan)
     return runs.assign(
         **{
@@ -216,7 +216,7 @@ def summarised(runs: pd.DataFrame, errors: Sequence[str] = ("train_mse", "test_m
 
 
 def pick(means: pd.DataFrame, measure: str, **chosen: Any) -> pd.DataFrame:
-    """Return the rows of one measure where columns are as chosen, from small losses to large."""
+    """Return the rows of one measure with chosen values of columns, ordered by loss."""
     rows = means[means["measure"] == measure]
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
@@ -253,7 +253,7 @@ def by_share(means: pd.DataFrame, remedy: str) -> pd.DataFrame:
 
 
 def _with_interval(row: Any) -> str:
-    """Return a row's mean with its interval, which a single seed has not, or how many runs survived if not all."""
+    """Return a row's mean with its interval, absent for a single seed, or the number of survivors if not all."""
     if row.survived < row.count:
         return f"– {share_text(row.survived, row.count)}"
     return _short(row.mean) + (f" [{_short(row.low)}, {_short(row.high)}]" if row.count > 1 else "")
@@ -277,7 +277,7 @@ def _at(part: pd.DataFrame, share: float) -> list[Any]:
 
 
 def price(means: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return what each family spends with each remedy at a share of lost frames, and the error it buys."""
+    """Return each family's cost with each remedy at a share of lost frames, and the error reached."""
     chosen = {"burst": 1.0, "loss": share}
     bits = pick(means, "wire_bits", **chosen)
     spent = bits.set_index(["family", "remedy"])["mean"]
@@ -294,7 +294,7 @@ def price(means: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def notes(means: pd.DataFrame, burst: float) -> Iterator[str]:
-    """Yield what the means show."""
+    """Yield conclusions from the means."""
     families = list(dict.fromkeys(means["family"]))
     for family in families:
         yield from _off(means, family)
@@ -306,7 +306,7 @@ def notes(means: pd.DataFrame, burst: float) -> Iterator[str]:
 
 
 def _off(means: pd.DataFrame, family: str) -> Iterator[str]:
-    """Yield from which loss on a family without a remedy is off, and whether its consensus error shows it."""
+    """Yield the loss from which a family without a remedy fails, and whether its consensus error reveals this."""
     chosen = {"family": family, "remedy": NONE, "burst": 1.0}
     rows = pick(means, ABOVE_LOSS_FREE, **chosen)
     lossy = rows[rows["loss"] > 0.0]
@@ -335,7 +335,7 @@ def _off(means: pd.DataFrame, family: str) -> Iterator[str]:
 
 
 def _symptoms(means: pd.DataFrame, chosen: dict[str, Any], share: float) -> str:
-    """Return what the other measures show where a family is off."""
+    """Return what the other measures reveal where a family fails."""
 
     def at(measure: str, where: float) -> float:
         found = _at(pick(means, measure, **chosen), where)
@@ -357,7 +357,7 @@ def _symptoms(means: pd.DataFrame, chosen: dict[str, Any], share: float) -> str:
 
 
 def _mended(means: pd.DataFrame, remedy: str) -> Iterator[str]:
-    """Yield up to which loss a remedy keeps a family within `NEAR` of loss-free, with its whole interval."""
+    """Yield the largest loss at which a remedy keeps a family's whole interval within `NEAR` of loss-free."""
     title = REMEDIES[remedy].title
     for family in dict.fromkeys(means[means["remedy"] == remedy]["family"]):
         parts = []
@@ -378,7 +378,7 @@ def _mended(means: pd.DataFrame, remedy: str) -> Iterator[str]:
 
 
 def _bursty(means: pd.DataFrame, families: Sequence[str], burst: float) -> Iterator[str]:
-    """Yield what bursts do at the same mean, where most is lost."""
+    """Yield the effect of bursts at equal mean loss, where most frames are lost."""
     share = float(means["loss"].max())
     parts = []
     for family in families:

@@ -1,4 +1,4 @@
-"""`netsim run packet_loss`: family × remedy × loss, independent and in bursts, in a folder where runs are kept."""
+"""`netsim run packet_loss`: family × remedy × loss, independent and in bursts, with runs kept in a folder."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.
 
 @dataclass(frozen=True, kw_only=True)
 class LossSize(OwnTopology, Published):
-    """The size of the network and of the model; smaller for the synthetic data, so that all converge.
+    """The size of the network and of the model; smaller for the synthetic data, so that all methods converge.
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ class LossSize(OwnTopology, Published):
     regularizer: float | None = None
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the size with nothing left open but the edges of a graph from a file."""
+        """Return the size with all values set, except the edges of a graph from a file."""
         found = super().resolved(data, conventions)
         return found if self.topology is None else dataclasses.replace(found, edges=self.edges)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossCompared(OwnProblem):
-    """What is compared.
+    """The methods, remedies and losses to compare.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class LossCompared(OwnProblem):
         return shares
 
     def families(self, data: str) -> dict[str, Method]:
-        """Return the methods to run, by their names in ``methods``: first those of states, then of coded changes."""
+        """Return the methods to run by name in ``methods``: those of states, then those of coded changes."""
         steps = BatchSteps(eta=0.5 if data == "synthetic" else None)
         known = {**BASELINES, **steps.resolved(data).methods()}
         coder = Uniform(check.integer("bits", self.bits, low=1, high=16))
@@ -137,12 +137,12 @@ def experiment(
     rows: Rows = Rows(),
     seeds: Seeds = Seeds(),
 ) -> Experiment:
-    """What lost frames do to each family of algorithms, what each remedy makes of it, and what it costs.
+    """The effects of lost frames on families of algorithms, and of remedies, with their costs.
 
     CTA, DKLA, COKE and COKE with coded changes, without and with each remedy that fits, at each share of lost frames:
-    independent losses beside bursts of the same mean. Each run is one of the study coke, each seed with data, a graph
-    and losses of its own. Runs stay in --folder, and what is done there is not done again, so an interrupted study
-    continues when it is started again. With the defaults it takes about ten minutes on two cores.
+    independent losses beside bursts of the same mean. Each run is one of the study coke; each seed has different data,
+    graph and losses. Runs stay in --folder and are not repeated, so an interrupted study continues when started again.
+    With the defaults it takes about ten minutes on two cores.
 
     Parameters
     ----------
@@ -209,16 +209,16 @@ packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
 
 
 def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int, seeds: Seeds) -> None:
-    """Raise BadInput for what the first seed's problem of a file cannot have, before anything runs."""
+    """Raise BadInput for settings that a file's problem excludes with the first seed, before anything runs."""
     task = problem.make(Setup(seeds, rounds))
-    Channel().over(task.graph, seeds.network)  # which refuses some graphs
+    Channel().over(task.graph, seeds.network)  # raises for unsuitable graphs
     task.check(families.values(), rounds, report.KEYS)
     if best := task.optimum():
         task.check_above_zero(best[task.error], "the model of the least cost")
 
 
 def _tuned(made: Experiment, files: str, given: Mapping[str, Any]) -> Experiment:
-    """Return the experiment with what files of tuned settings, of the study coke, have for each condition."""
+    """Return the experiment with values from files of tuned settings of the study coke, for each condition."""
     usual = catalogue.find_study("coke").prepare(**given).settings
 
     def known(cell: Cell) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What the papers report beside what netsim gets: their tables, and what their figures and texts claim."""
+"""The papers' results beside netsim's: tables, and claims of figures and texts."""

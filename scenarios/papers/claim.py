@@ -1,4 +1,4 @@
-"""A paper's claim and how it is judged: a number by where a further run of ours would fall, a statement by bounds."""
+"""A paper's claim and its verdict: a number by the prediction interval of further runs, a statement by bounds."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ _WIDEST = 0.5
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that a paper prints, with half a unit of its last digit, or the bounds that make a statement true."""
+    """A printed number, with half a unit of its last digit, or the bounds that make a statement true."""
 
     label: str
     published: float | None = None
@@ -62,9 +62,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Try:
-    """Another setting, a work, in which a claim is read to find out why it does not hold.
+    """Another setting (a work) in which a claim is read, to find out why it does not hold.
 
-    ``read`` and ``of`` are those of the claim unless they are given.
+    ``read`` and ``of`` default to the claim's.
     """
 
     label: str
@@ -75,7 +75,7 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a paper reports, and how ours is read."""
+    """A paper's result, and how netsim's counterpart is read."""
 
     where: str
     what: str
@@ -96,13 +96,13 @@ class Claim:
 
     @property
     def title(self) -> str:
-        """Where it stands, and what it says."""
+        """Its place in the paper, and its content."""
         return f"{self.where}, {self.what}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paper:
-    """A paper, its claims, the works that judge them, what is not judged, and under which settings it is read."""
+    """A paper, its claims, the works that judge them, the parts not judged, and the settings."""
 
     name: str
     title: str
@@ -114,9 +114,9 @@ class Paper:
 
 @dataclass(frozen=True)
 class Found:
-    """The verdict on a cell, our values by seed, and a 95 % interval.
+    """The verdict on a cell, the values by seed, and a 95 % interval.
 
-    The interval is where a further run of ours would fall; of a statement it is the interval of the mean.
+    For a number it is the prediction interval of a further run; for a statement, the interval of the mean.
     """
 
     cell: Cell
@@ -143,14 +143,14 @@ class Found:
 
     @property
     def off(self) -> float:
-        """By what share of the published number ours is off; NaN of a statement."""
+        """The relative difference from the published number; NaN for a statement."""
         theirs = self.cell.published
         return (self.mean - theirs) / abs(theirs) if theirs else math.nan
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a claim, or why there is none, and what other settings gave."""
+    """The verdict on a claim, or the reason why there is none, and the results of other settings."""
 
     claim: Claim
     found: tuple[Found, ...]
@@ -161,17 +161,17 @@ class Judged:
 
     @property
     def void(self) -> bool:
-        """Whether ours does not learn: then neither agreement nor difference says anything of the method."""
+        """Whether netsim's run does not learn, so that agreement or difference says nothing about the method."""
         return self.over_constant > LEARNED
 
     @property
     def agreeing(self) -> int:
-        """How many cells agree; none does of what is void."""
+        """The number of agreeing cells; 0 if void."""
         return 0 if self.void else sum(one.verdict == AGREES for one in self.found)
 
     @property
     def verdict(self) -> str:
-        """One word, or how many cells agree, if some do."""
+        """The verdict in one word, or the number of agreeing cells if only some agree."""
         if not self.found:
             return NO_DATA
         if self.void:
@@ -182,12 +182,12 @@ class Judged:
 
     @property
     def causes(self) -> list[str]:
-        """The changes with which all of it agrees; a claim that agrees as it is has none."""
+        """The changes with which all cells agree; empty for a claim that agrees as it is."""
         return [label for label, each in self.tried.items() if each.verdict == AGREES]
 
     @property
     def outcome(self) -> str:
-        """Which of `OUTCOMES` it is."""
+        """The claim's value of `OUTCOMES`."""
         if self.verdict in (AGREES, VOID, NO_DATA):
             return self.verdict
         if self.causes:
@@ -198,16 +198,16 @@ class Judged:
 
     @property
     def near(self) -> int:
-        """How many printed numbers are within 10 % of our median."""
+        """The number of printed numbers within 10 % of the median."""
         return sum(one.near for one in self.found)
 
 
 def judge(cell: Cell, values: Sequence[float]) -> Found:
-    """Judge a cell by our values, one for each seed.
+    """Judge a cell by the measured values, one for each seed.
 
-    A published number is one run more, if it is of the same setting: it agrees if it lies where, by Student's t, 95 %
-    of further runs of ours would, rounding of the print aside. A statement holds if the whole 95 % interval of our
-    mean, by Student's t too, lies within its bounds, and not if it lies wholly without.
+    A published number counts as a further run of the same setting: it agrees if it lies in the 95 % prediction interval
+    by Student's t, up to its rounding. A statement holds if the whole 95 % interval of the mean, by Student's t, lies
+    within its bounds, and fails if it lies wholly outside.
     """
     from scipy import stats
 
@@ -233,7 +233,7 @@ def judge(cell: Cell, values: Sequence[float]) -> Found:
 
 
 def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
-    """Judge a claim by the runs of the works, by name; raises BadInput if they lack a column or a table for it."""
+    """Judge a claim by the works' runs, by name; raises BadInput if they lack a column or a table for it."""
     mine = runs[claim.work]
     if mine.missing:
         return Judged(claim, (), mine.missing)
@@ -262,9 +262,9 @@ def _judged(claim: Claim, runs: Runs) -> Judged:
 
 
 def why(each: Judged) -> str:
-    """Return why a claim does not hold, as far as runs in other settings tell; empty if it does hold.
+    """Return why a claim does not hold, according to runs in other settings; "" if it holds.
 
-    Nothing is called a cause but a change with which all of it agrees.
+    Only a change with which all cells agree is called a cause.
     """
     if each.verdict in (AGREES, NO_DATA):
         return ""
@@ -291,7 +291,7 @@ def why(each: Judged) -> str:
 
 
 def attempt(each: Judged) -> str:
-    """Return a claim's verdict in one setting, in a few words."""
+    """Return a claim's verdict in one setting, in brief."""
     if each.found[0].cell.published is None:
         return f"{each.found[0].mean:.3g}, {'does not learn' if each.void else each.verdict}"
     if each.void:
@@ -300,7 +300,7 @@ def attempt(each: Judged) -> str:
 
 
 def typical(cells: Sequence[Found]) -> str:
-    """Return the median of how far numbers are off, as a percentage."""
+    """Return the median relative difference of numbers, as a percentage."""
     offs = [abs(one.off) for one in cells if math.isfinite(one.off)]
     if not offs:
         return "–"

@@ -1,4 +1,4 @@
-"""COKE (Xu, Wang, Chen and Tian 2021): tables 1 to 6, and what its figures 1 to 3 show."""
+"""COKE (Xu, Wang, Chen and Tian 2021): tables 1 to 6, and the statements of figures 1 to 3."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _DATA = {data: {"data": "twitter" if data == "twitter_large" else data} for data
 
 
 def _of_set(data: str, change: str) -> dict[str, float]:
-    """Return what a change is, where that depends on the data set."""
+    """Return a change, for those that depend on the data set."""
     if change == _GRADIENT:
         # The factor is 1 or 2, by data set.
         return {"gradient": 3.0 - published_row("settings", data, TABLES)["gradient"]}
@@ -62,7 +62,7 @@ WORKS = (
         for data in _SETS
         for change, settings in _CHANGES.items()
     ),
-    # The text's threshold for the figures of this set; the tables are of the larger one.
+    # The text's threshold for the figures of this set; the tables use the larger one.
     Work("coke-twitter", "coke", {"data": "twitter", "rounds": 2000, "threshold": 1.0, "decay": 0.97}, _UNSTATED),
 )
 
@@ -82,7 +82,7 @@ _OPEN = "which rows, columns and scaling were used, the form of the features, wh
 
 
 def _tries(data: str, *algorithms: str) -> tuple[Try, ...]:
-    """Return the settings with a change that has anything to do with the algorithms."""
+    """Return the settings whose changes affect the algorithms."""
     if data not in _SETS:
         return ()
     censored = (_NORM,) if "COKE" in algorithms else ()
@@ -115,7 +115,7 @@ def _table_of_costs(data: str, algorithm: str) -> Claim:
         where=_COSTS[data],
         what=f"{_NAMES[data]}, {algorithm}: transmissions to reach a training MSE, relative to that of DKLA at the end",
         work=_work(data),
-        # Levels lie within 1 % of an optimum that differs by 1 to 3 % between seeds.
+        # Levels are relative, because the optimum differs by 1 to 3 % between seeds.
         read=cost(algorithm, "train_mse", levels, scale=lambda runs: _end(runs) / end),
         cells=Cell.printed(levels, rows["transmissions"], digit),
         tries=_tries(data, algorithm),
@@ -124,7 +124,7 @@ def _table_of_costs(data: str, algorithm: str) -> Claim:
 
 
 def _end(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, DKLA's training MSE at the end; of runs without DKLA, that of the same seeds with it."""
+    """Return, by seed, DKLA's final training MSE; for runs without DKLA, that of the same seeds with it."""
     if "DKLA" in set(runs.rounds["algorithm"]):
         return at_end(runs, "DKLA", "train_mse")
     data = next(data for data in _SETS if runs.work.name.startswith(_work(data)))
@@ -152,7 +152,7 @@ def _saving(rounds: tuple[int, ...] = _LADDER) -> Measure:
 
 
 def _early_saving(work: str) -> tuple[Try, ...]:
-    """Return the same, counted to what DKLA has reached earlier."""
+    """Return the same, counted up to the errors that DKLA reached earlier."""
     early = _saving((10, 20, 50))
     tries = (Try("counted to what DKLA has in rounds 10, 20 and 50", work, early),)
     if work != "coke-synthetic":
@@ -168,7 +168,7 @@ def _slower(runs: Runs) -> "pd.Series[float]":
 
 
 def _statements(data: str, name: str, to_optimum: str, faster: str, saves: str) -> tuple[Claim, ...]:
-    """Return what figures 1 to 3, or the texts under the tables, say of a data set."""
+    """Return the statements of figures 1 to 3, or of the texts under the tables, on a data set."""
     of_set = partial(Claim, work=_work(data))
     long = (Try("5,000 rounds", "coke-synthetic-long"),) if data == "synthetic" else ()
     tries = long or _tries(data, "DKLA", "COKE")

@@ -1,4 +1,4 @@
-"""P. Xu's dissertation, chapter 5: deep kernel learning. Tables 5.3 to 5.6, and figure 5.3 by what the text says."""
+"""P. Xu's dissertation, chapter 5: deep kernel learning. Tables 5.3 to 5.6, and the text's claims on figure 5.3."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""P. Xu's dissertation, chapter 4: dynamic kernel learning. Figures 4.1 and 4.2, and what the summary claims."""
+"""P. Xu's dissertation, chapter 4: dynamic kernel learning. Figures 4.1 and 4.2, and the summary's claims."""
 
 from functools import partial
 

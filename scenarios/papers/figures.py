@@ -28,7 +28,7 @@ _SHOWN = (
 
 
 def draw(study: Study, papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[str, Runs]) -> dict[str, str]:
-    """Give a study the figures that have something to show; return their captions by the names of their files."""
+    """Add the figures that have content to a study; return their captions by file name."""
     found: dict[str, str] = {}
 
     def add(name: str, figure: Callable[[], Figure], caption: str) -> None:
@@ -54,7 +54,7 @@ def draw(study: Study, papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[s
 
 
 def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Found, str]]]:
-    """Return each printed number that has a ratio, with the verdict on it, by paper, table and data set."""
+    """Return each printed number that has a ratio, with its verdict, by paper, table and data set."""
     found: dict[str, list[tuple[Found, str]]] = {}
     for paper, claims in papers.items():
         for each in claims:

@@ -27,7 +27,7 @@ _OPEN = "how the inputs are scaled, and which of the three data sets figure 1 sh
 
 
 def _ends(runs: Runs, column: str, eta: float | None, *methods: str) -> "list[pd.Series[float]]":
-    """Return what methods have at the end with a step, by default the smallest, by seed."""
+    """Return methods' final values with a step, by default the smallest, by seed."""
     table = runs.table("ends")
     runs.columns(table, "eta", "method", column)
     step = table["eta"].min() if eta is None else eta
@@ -55,12 +55,12 @@ def _messages(runs: Runs) -> "pd.Series[float]":
 
 
 def _named(eta: float, *methods: str) -> tuple[str, ...]:
-    """Return what methods are called in rounds.csv with a step."""
+    """Return the names of methods in rounds.csv with a step."""
     return tuple(f"{method}, eta {eta:g}" for method in methods)
 
 
 def _compared(method: str, against: str, work: str) -> partial[Claim]:
-    """Return what makes a claim on two methods with the paper's step, and the other ways that are tried."""
+    """Return the claim's arguments for two methods with the paper's step, and the other settings to try."""
 
     def read(eta: float, column: str = "running_loss") -> Reader:
         return lambda runs: _apart(runs, eta, method, against, column)

@@ -1,4 +1,4 @@
-"""P. Xu's dissertation, chapter 3: online kernel learning. Figures 3.1 to 3.6 by what they show, and table 3.1."""
+"""P. Xu's dissertation, chapter 3: online kernel learning. Statements of figures 3.1 to 3.6, and table 3.1."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -32,7 +32,7 @@ _work = partial(Work.of, "online")
 
 
 def _regret_work(name: str, rounds: int, steps: float) -> Work:
-    """Return a work on the synthetic stream with ρ = η = ``steps``; RFF-DOKL learns where these are too small, too."""
+    """Return a work on the synthetic stream with ρ = η = ``steps``; RFF-DOKL learns even where these are too small."""
     both = {"rho": round(steps, 4), "eta": round(steps, 4), "algorithms": "RFF-DOKL,ODKLA,QC-ODKLA"}
     return _work(f"regret-{name}", data="synthetic", rounds=rounds, **both)
 
@@ -67,7 +67,7 @@ _OPEN = "step sizes, the quantizer's range, the graph, and what 'comparable' is"
 
 
 def _early(runs: Runs, rounds: int | None = None) -> "pd.Series[float]":
-    """Return, by seed, QC-ODKLA's transmissions over ODKLA's in the first rounds, by default a tenth of them."""
+    """Return, by seed, QC-ODKLA's transmissions over ODKLA's in the first rounds, by default a tenth."""
     last = rows_of(runs, "ODKLA", "transmissions")["round"].max() // 10 if rounds is None else rounds
     return ratio("transmissions", "QC-ODKLA", "ODKLA", at=last)(runs)
 
@@ -79,14 +79,14 @@ def _claims(data: str) -> tuple[Claim, ...]:
     uncensored: tuple[Try, ...] = ()
     if data in _SETS:
         tuned = (Try("bandwidth and step sizes tuned", f"{work}-tuned"),)
-        if data != "twitter":  # whose rows are prepared as they are
+        if data != "twitter":  # whose rows are prepared as published
             tuned = (Try("all rows, each column scaled by itself", f"{work}-text"), *tuned)
         uncensored = (
             Try("no censor (threshold 0)", f"{work}-uncensored"),
             Try("equation 3.21 as printed, [-0.2, 0.2)", f"{work}-unsaturated"),
         )
     finer = (Try("5 bits an element", f"{work}-bits-5"),) if data == "airquality" else ()
-    # On Energy the threshold is 2 * 0.9^t, 0.01 after 50 rounds; a tenth are 372.
+    # On Energy the threshold is 2 * 0.9^t, 0.01 after 50 rounds; a tenth of the rounds is 372.
     early = (20, 50) if data == "energy" else ()
     first = tuple(Try(f"the first {rounds} rounds", work, partial(_early, rounds=rounds)) for rounds in early)
     of_set = partial(Claim, work=work)
@@ -130,7 +130,7 @@ def _claims(data: str) -> tuple[Claim, ...]:
 
 
 def _seconds(data: str) -> tuple[Claim, ...]:
-    """Return the claims on running times: each method's over ODKLA's, which say less of the machine."""
+    """Return the claims on running times, relative to ODKLA's, because ratios depend less on the machine."""
     rows = printed("online_running_time", "seconds", dataset=data).set_index("algorithm")["seconds"]
     base = float(rows["ODKLA"])
     cells = tuple(Cell(f"{name} / ODKLA", float(rows[name]) / base) for name in ("RFF-DOKL", "DOKL", "QC-ODKLA"))
@@ -171,7 +171,7 @@ def _seconds(data: str) -> tuple[Claim, ...]:
 
 
 def _a_round(runs: Runs, algorithm: str, share: float = 1.0) -> "pd.Series[float]":
-    """Return, by seed, the static regret a round at the end, or where it was last measured in a share of the rounds."""
+    """Return, by seed, the static regret per round at the end, or last measured within a share of the rounds."""
     rows = rows_of(runs, algorithm, "static_regret").dropna(subset=["static_regret"])
     rows = rows[~(rows["round"] > share * rows["round"].max())].groupby("seed").last()
     # A run that diverged has an infinite regret, and no round.
@@ -180,7 +180,7 @@ def _a_round(runs: Runs, algorithm: str, share: float = 1.0) -> "pd.Series[float
 
 
 def _over_shorter(algorithm: str) -> Reader:
-    """Read the static regret a round over that of runs of 500 rounds, whose steps are in proportion to √T, too."""
+    """Read the static regret per round relative to runs of 500 rounds, whose steps are also proportional to √T."""
     return lambda runs: _a_round(runs, algorithm) / _a_round(runs.beside("online-regret-500"), algorithm)
 
 
@@ -191,14 +191,14 @@ def _over_quarter(runs: Runs) -> "pd.Series[float]":
 
 
 def _regret() -> tuple[Claim, ...]:
-    """Return the claims on static regret: theorem 9, with steps as it must mean and as it prints them."""
+    """Return the claims on static regret: theorem 9, with corrected steps and with printed ones."""
     of_theorem = partial(
         Claim,
         where="theorem 9",
         cells=(Cell("ratio", high=0.75),),
         criterion="Static regret a round of 2,000 rounds over that of 500 with η = ρ = √T/4: √T says 0.5, T says 1; at "
         "most 0.75.",
-        # It is about a growth, whatever is learned.
+        # The claim is about growth, whether or not the run learns.
         learning=False,
         open="the constant in O(√T), and the stream",
     )

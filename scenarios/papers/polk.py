@@ -35,7 +35,7 @@ def _rows(runs: Runs, column: str) -> pd.DataFrame:
 
 
 def _fifths(column: str, first: int, second: int) -> Measure:
-    """Measure a column's mean in one fifth of the rounds over that in another."""
+    """Measure a column's mean in one fifth of the rounds relative to another fifth."""
 
     def of(part: "pd.Series[float]") -> float:
         fifths = np.array_split(part.to_numpy(dtype=np.float64), 5)
@@ -45,7 +45,7 @@ def _fifths(column: str, first: int, second: int) -> Measure:
 
 
 def _order(runs: Runs, samples: int | None = None) -> "pd.Series[float]":
-    """Return, by seed, the mean model order at the end, or when an agent has had that many samples."""
+    """Return, by seed, the mean model order at the end, or after a number of samples per agent."""
     rows = _rows(runs, "model_order")
     if samples is not None:
         rows = rows[rows["samples"] <= samples]
@@ -53,7 +53,7 @@ def _order(runs: Runs, samples: int | None = None) -> "pd.Series[float]":
 
 
 def _order_over(alone: str) -> Measure:
-    """Measure the mean model order over that of one agent alone, whose runs are those of a work."""
+    """Measure the mean model order relative to a single agent's, from the runs of a work."""
     return lambda runs: _order(runs) / _order(runs.beside(alone))
 
 
@@ -64,7 +64,7 @@ def _below(runs: Runs, reference: str) -> "pd.Series[float]":
 
 
 def _held(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, the disagreement with the largest of the constant penalties over that without one."""
+    """Return, by seed, the disagreement with the largest constant penalty relative to that without one."""
     table = runs.table("penalties")
     runs.columns(table, "c", "disagreement")
     apart = table.sort_values("c").groupby("seed")["disagreement"]
@@ -72,7 +72,7 @@ def _held(runs: Runs) -> "pd.Series[float]":
 
 
 def _of(data: str) -> partial[Claim]:
-    """Return what makes a claim on a data set, with the coarser setting, if there is one."""
+    """Return the arguments of a data set's claim, with the coarser setting, if there is one."""
     tries = (Try("sigma 0.6, eta 3, parsimony 0.04", f"polk-{data}-coarse"),) if data != "brodatz" else ()
     return partial(Claim, work=f"polk-{data}", tries=tries)
 

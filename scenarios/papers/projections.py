@@ -1,4 +1,4 @@
-"""Predd, Kulkarni and Poor: distributed kernel regression by successive orthogonal projections. What theorems claim."""
+"""Predd, Kulkarni and Poor: kernel regression by successive orthogonal projections; the theorems' claims."""
 
 import pandas as pd
 

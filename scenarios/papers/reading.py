@@ -1,4 +1,4 @@
-"""How claims are read from runs: columns by round, at the end, relative to another algorithm's; costs to reach."""
+"""Read claims from runs: columns by round, at the end, or relative to another algorithm; costs to reach levels."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from netsim.util import check
 
 
 def rows_of(runs: Runs, algorithm: str, *columns: str) -> pd.DataFrame:
-    """Return seed, round and columns of an algorithm's rounds; raises BadInput if there is no such one."""
+    """Return seed, round and columns of an algorithm's rounds; raises BadInput for an unknown algorithm."""
     rounds = runs.columns(runs.rounds, "seed", "algorithm", "round", *columns)
     check.one_of("algorithm", algorithm, [str(each) for each in rounds["algorithm"].unique()])
     return rounds[rounds["algorithm"] == algorithm]
@@ -29,7 +29,7 @@ def recent(runs: Runs, algorithm: str, column: str, share: float = 0.2) -> "pd.S
 
 
 def by_round(algorithm: str, column: str) -> Reader:
-    """Read a column in each round: columns are called "k = 50"."""
+    """Read a column in given rounds; the result's columns are called "k = 50"."""
 
     def read(runs: Runs) -> pd.DataFrame:
         table = rows_of(runs, algorithm, column).pivot(index="seed", columns="round", values=column)
@@ -39,9 +39,9 @@ def by_round(algorithm: str, column: str) -> Reader:
 
 
 def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Measure | None = None) -> Reader:
-    """Read the transmissions until a column first is at or below levels, given by label; NaN if it never is.
+    """Read the transmissions until a column first reaches levels, given by label; NaN if it never does.
 
-    The levels are multiplied with ``scale``, by seed.
+    The levels are multiplied by ``scale`` for each seed.
     """
 
     def read(runs: Runs) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Mea
 
 
 def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Measure:
-    """Measure an algorithm's column at its end, or in a round, over another's."""
+    """Measure an algorithm's column at its end, or in a round, relative to another's."""
 
     def value(runs: Runs, algorithm: str) -> "pd.Series[float]":
         if at is None:
@@ -80,5 +80,5 @@ def spread(column: str, *algorithms: str) -> Measure:
 
 
 def over_centralised(algorithm: str, column: str) -> Measure:
-    """Measure an algorithm's column at its end over that of the reference with all data in one place."""
+    """Measure an algorithm's final column relative to the centralised reference."""
     return lambda runs: at_end(runs, algorithm, column) / runs.centralised(column)

@@ -1,4 +1,4 @@
-"""The report of the papers' study, in Markdown: ours beside theirs, what agrees, what does not, and why."""
+"""The report of the papers' study, in Markdown: measured and published values, agreement, and reasons."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def write(
     figures: Mapping[str, str],
     every: Collection[str] = (),
 ) -> str:
-    """Return the report on each paper's judged claims, from the runs by the name of their work.
+    """Return the report on each paper's judged claims, from the runs by work.
 
     ``figures`` are captions by file name; ``every`` has the names of all papers, of which some may be left out.
     """
@@ -83,7 +83,7 @@ def _command(papers: Mapping[Paper, Sequence[Judged]], every: Collection[str]) -
 
 
 def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
-    """Return a row for each paper: how many claims there are, and how many have each outcome."""
+    """Return a row for each paper: its number of claims, and those with each outcome."""
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         outcomes = [each.outcome for each in claims]
@@ -98,7 +98,7 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
 
 
 def answer(study: Study, papers: Mapping[Paper, Sequence[Judged]], seeds: int) -> None:
-    """Answer how many claims and printed numbers ours agree with; nothing if there is nothing of ours to compare."""
+    """Answer how many claims and printed numbers agree; nothing without measured values."""
     claims = [each for several in papers.values() for each in several if each.found]
     printed = [each for each in claims if _is_printed(each)]
     study.ask("Can what the papers report be repeated?")
@@ -115,7 +115,7 @@ def answer(study: Study, papers: Mapping[Paper, Sequence[Judged]], seeds: int) -
 
 
 def _is_printed(each: Judged) -> bool:
-    """Return whether a claim is numbers that a paper prints, and there are some of ours."""
+    """Return whether a claim consists of printed numbers, and some were measured."""
     return bool(each.found) and each.found[0].cell.published is not None
 
 
@@ -129,7 +129,7 @@ def near(claims: Sequence[Judged]) -> Iterator[str]:
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yield a table with the names of its columns, and an empty line."""
+    """Yield a table with its column names, and an empty line."""
     yield from (_line(names), "|" + "---|" * len(names), *map(_line, rows), "")
 
 
@@ -183,7 +183,7 @@ def _numbers(where: str, labels: Sequence[str], several: Sequence[Judged]) -> It
 
 
 def _power(numbers: Sequence[float]) -> int:
-    """Return the power of ten in which small numbers are given; 0 of others."""
+    """Return the power of ten for small numbers; 0 for others."""
     largest = max(map(abs, numbers), default=1.0)
     return 3 * math.floor(math.log10(largest) / 3) if 0 < largest < 0.05 else 0
 
@@ -200,14 +200,14 @@ def _cell(one: Found, unit: float) -> str:
 
 
 def _printed(number: float) -> str:
-    """Return a published number with at most four digits after those before its point."""
+    """Return a published number with at most four significant digits after its integer part."""
     return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _short(number: float, digits: int = 3) -> str:
-    """Return a number to some digits, without an exponent where it has more before its point, up to 10¹⁵."""
+    """Return a number to some digits, without an exponent for a longer integer part, up to 10¹⁵."""
     if abs(number) >= 1e15 and math.isfinite(number):
-        # What diverged would fill the table.
+        # A diverged number would fill the table.
         return f"{number:.{digits}g}"
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
@@ -228,7 +228,7 @@ def _marked(verdict: str) -> str:
 
 
 def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield what other settings gave, what the paper leaves open, and the command of each run."""
+    """Yield the results of other settings, the paper's gaps, and the command of each run."""
     yield from (f"### {paper.name}: other settings", "")
     if tried := [each for each in claims if each.tried]:
         rows = []

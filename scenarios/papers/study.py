@@ -1,4 +1,4 @@
-"""`netsim run papers`: what the papers report, repeated over seeds, ours beside theirs, in one report."""
+"""`netsim run papers`: the papers' results, repeated over seeds, beside the published ones, in one report."""
 
 from pathlib import Path
 
@@ -27,9 +27,9 @@ def papers(
 ) -> None:
     """What the papers report, ours beside theirs: every table and figure that the data at hand allow.
 
-    A sweep for each setting, in a folder that stays: what is done there already is not done again, so a run that was
-    interrupted goes on when it is started again. An hour on two cores with the defaults. The report is
-    reproduction.md in the run folder; claims.csv has every number of it.
+    Each setting is a sweep in a permanent folder, whose finished runs are not repeated, so an interrupted study
+    continues when started again. It takes an hour on two cores with the defaults. The report is reproduction.md in the
+    run folder; claims.csv has all its numbers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The sweeps that the papers' study reads: a study at some settings over several seeds, in a folder of its own."""
+"""The sweeps read by the papers' study: a study at some settings over several seeds, each in a separate folder."""
 
 import json
 import math
@@ -30,7 +30,7 @@ _ARRAYS = {"brodatz": "brodatz_center256"}
 
 @dataclass(frozen=True)
 class Work:
-    """A study at some settings, with the name of its folder and what is known to differ from the paper."""
+    """A study at some settings, with its folder's name and its known differences from the paper."""
 
     name: str
     study: str
@@ -44,12 +44,12 @@ class Work:
 
     @property
     def command(self) -> str:
-        """The command that does one repetition of it."""
+        """The command of one repetition."""
         flags = [flag(name, value) for name, value in self.settings.items()]
         return " ".join([f"netsim run {self.study}", *flags])
 
     def check_data(self) -> None:
-        """Raise BadInput, which says what to put where, if its data are not there."""
+        """Raise BadInput, with instructions, if its data are missing."""
         data = self.settings.get("data")
         if data in _ARRAYS:
             find(_ARRAYS[data])
@@ -58,7 +58,7 @@ class Work:
 
 
 class Runs:
-    """The runs of a work that are done, from the folder of its sweep; why there is none, or why some failed."""
+    """The finished runs of a work, from its sweep's folder; or the reason of their absence or failures."""
 
     def __init__(self, work: Work, folder: Path, missing: str = "", failed: Mapping[str, str] | None = None) -> None:
         self.work, self.folder, self.missing, self.failed = work, folder, missing, dict(failed or {})
@@ -71,7 +71,7 @@ class Runs:
         return with_worst(frame, names[names.index("algorithm") + 1 :])
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a study's own table of every run, with its seed; raises BadInput if a run has no such table."""
+        """Return a study's own table of every run, with its seed; raises BadInput if a run lacks it."""
         parts = []
         for _, given, place in read_points(self.folder):
             try:
@@ -82,14 +82,14 @@ class Runs:
         return pd.concat(parts, ignore_index=True)
 
     def beside(self, name: str) -> "Runs":
-        """Return the runs of another work of the same study, to be compared with; raises BadInput if there are none."""
+        """Return the runs of another work of the same study, for comparison; raises BadInput if there are none."""
         place = self.folder.parent / name
         if not (place / "sweep.json").is_file():
             raise BadInput(f"{place}: must be the sweep of {name}; there is none")
         return Runs(Work(name, self.work.study), place)
 
     def centralised(self, name: str) -> "pd.Series[float]":
-        """Return a measure of the reference with all data in one place, by seed; raises BadInput if there is none."""
+        """Return a measure of the centralised reference, by seed; raises BadInput if there is none."""
         found = {}
         for given, summary in self._summaries():
             if summary["centralised"].get(name) is None:
@@ -98,11 +98,11 @@ class Runs:
         return pd.Series(found)
 
     def over_constant(self, algorithms: Collection[str] = ()) -> float:
-        """Return the error, at the end, of the best of some algorithms over that of the best constant answer.
+        """Return the final error of the best of some algorithms relative to the best constant's.
 
-        It is the mean over the seeds, of all algorithms by default; NaN if the study does not say what a constant
-        answer gets. Of an accuracy the error is the share of wrong answers. Where a study has only the mean of all
-        rounds so far ("running"), the error at the end is that of the last fifth of the rounds.
+        It is the mean over the seeds, over all algorithms by default; NaN if the study does not record the constant's
+        error. For an accuracy the error is the share of wrong answers. If a study only has the mean over all rounds so
+        far ("running"), the final error is that of the last fifth of the rounds.
         """
         known = [str(name) for name in self.rounds["algorithm"].unique()]
         chosen = [check.one_of("algorithm", name, known) for name in algorithms] or known
@@ -118,7 +118,7 @@ class Runs:
 
     @cached_property
     def constants(self) -> dict[int, dict[str, float]]:
-        """What the best constant answer gets, by seed and column; empty where a study does not say so."""
+        """The measures of the best constant, by seed and column; empty if a study does not record them."""
         return {given["seed"]: summary.get("constant", {}) for given, summary in self._summaries()}
 
     def _summaries(self) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
@@ -127,7 +127,7 @@ class Runs:
             yield given, json.loads((place / "summary.json").read_text(encoding="utf-8"))
 
     def columns(self, frame: pd.DataFrame, *names: str) -> pd.DataFrame:
-        """Return columns of one of its tables; raises BadInput that names the one that is missing."""
+        """Return columns of one of its tables; raises BadInput that names a missing one."""
         for name in names:
             if name not in frame:
                 raise BadInput(f"{self.folder}: must have results with a column {name!r}")
@@ -151,11 +151,11 @@ def _end(rows: pd.DataFrame, column: str) -> float:
 def do(
     works: Sequence[Work], folder: Path, seeds: range, jobs: int, reporter: Reporter, *, redo: bool = False
 ) -> dict[str, Runs]:
-    """Do what is missing of some works; return their runs by name.
+    """Run the missing parts of some works; return their runs by name.
 
-    Runs that failed before are tried again; with ``redo`` those, too, whose code or data have changed since. A work
-    whose data are not there, and one none of whose runs ends well, has no runs, and says why. Raises BadInput if a
-    folder holds something else, or runs of other code or data.
+    Failed runs are tried again, and with ``redo`` those whose code or data have changed. A work with missing data, or
+    without a successful run, has no runs but the reason. Raises BadInput if a folder has other content, or runs of
+    other code or data.
     """
     found = {}
     for number, work in enumerate(works, 1):
@@ -165,7 +165,7 @@ def do(
         try:
             work.check_data()
         except BadInput as error:
-            # The report goes out of the house: what is in whose folder does not.
+            # The report is published, so it must not contain paths of this machine.
             why = f"the table {work.settings['data']!r} is not in the folder NETSIM_DATA"
             reporter.line(str(error))
         else:

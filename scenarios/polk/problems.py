@@ -42,7 +42,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """Where samples come from: ``draw(count, seed)`` draws that many to train on, and others to test on."""
+    """A source of samples: ``draw(count, seed)`` draws this many for training, and others for testing."""
 
     draw: Callable[[int, int], Split]
     usual_sigma: float
@@ -54,9 +54,9 @@ class Source:
 
 
 def source_of(data: str, choice: ClassChoice) -> Source:
-    """Return where the samples of a data set come from: "mixtures", "brodatz", or the name or path of a table.
+    """Return the source of a data set's samples: "mixtures", "brodatz", or the name or path of a table.
 
-    Raises BadInput if there is no such data set, or the choice of its columns cannot be.
+    Raises BadInput for an unknown data set, or an impossible choice of columns.
     """
     check_data(data, (MIXTURES, BRODATZ))
     if data != MIXTURES:
@@ -83,7 +83,7 @@ def _textures(count: int, seed: int) -> Split:
 
 
 def _table(labelled: Labelled) -> Source:
-    """Return the rows of a table, its inputs scaled to [0, 1]; each draw trains on another part of them."""
+    """Return the rows of a table, with inputs scaled to [0, 1]; each draw trains on another part of them."""
     inputs, labels = unit(labelled.inputs), labelled.labels
 
     def draw(count: int, seed: int) -> Split:
@@ -91,7 +91,7 @@ def _table(labelled: Labelled) -> Source:
         rows, tested = order[:count], order[count : count + _TESTED]
         return _beside_svm((inputs[rows], labels[rows]), (inputs[tested], labels[tested]), labelled.classes)
 
-    # Wider kernels tell classes apart less well, narrower ones take many more points.
+    # Wider kernels separate classes less well; narrower ones need many more points.
     sigma = 0.5 * median_distance(inputs, seed=0)
     usual = max(min(round(_TRAIN_SHARE * len(labels)), _SAMPLES), 1)
     return Source(draw, sigma, usual, max(len(labels) - 1, 1), labelled.notes)
@@ -104,7 +104,7 @@ def _beside_svm(train: tuple[Array, Labels], test: tuple[Array, Labels], classes
 def centralised_accuracy(
     train: tuple[Array, Labels], test: tuple[Array, Labels], sigma: float, strength: float = 10.0
 ) -> float:
-    """Return the test accuracy of scikit-learn's support vector machine on the same inputs, all in one place.
+    """Return the test accuracy of scikit-learn's support vector machine, trained on all inputs together.
 
     The samples are inputs of shape (n, d) and numbers of classes of shape (n,); ``strength`` is its C.
     """

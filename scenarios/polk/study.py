@@ -33,7 +33,7 @@ _PROGRESS = "The objective, how far neighbours disagree, the points that are kep
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """What is run, and how often it is measured.
+    """The runs, and the number of measurements.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Trials:
     checks: int = 25
 
     def check(self) -> None:
-        """Raise BadInput for what is outside its range."""
+        """Raise BadInput for a value outside its range."""
         check.integer("repeats", self.repeats, low=1)
         check.integer("checks", self.checks, low=1)
 
@@ -69,8 +69,8 @@ def polk(
 ) -> None:
     """Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).
 
-    All agents learn from one training set, each in an order of its own, or with --partition from parts of it. What is
-    left open depends on the data and on the loss; it is in settings.json.
+    All agents learn from one training set, each in a different order, or with --partition from parts of it. Defaults
+    depend on the data and on the loss, and are recorded in settings.json.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def polk(
 
 
 def _tell_owners(trial: Trial, setting: ProblemSetting, rule: Learning) -> None:
-    """Leave with the study who has what, if not all agents have all."""
+    """Add the division of samples to the study, if not all agents have all."""
     split, dealt = trial.problem.split, trial.problem.owners
     if dealt is not None:
         targets = [split.labels[own].astype(np.float64) for own in dealt]
@@ -164,7 +164,7 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
 
 
 def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) -> None:
-    """Draw the decisions where inputs are points of a plane; show how well classes with names are recognised."""
+    """Draw the decision regions if inputs are points of a plane; show the accuracy of named classes."""
     study, problem = trial.study, trial.problem
     split = problem.split
     if split.inputs.shape[1] == 2:
@@ -184,7 +184,7 @@ def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) ->
 
 
 def _by_class(split: Split, learners: Sequence[GreedyPenalty], names: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    """Return each class's share of test samples that were recognised, the mean over agents; NaN if there are none."""
+    """Return each class's accuracy on test samples, the mean over agents; NaN without samples."""
     right = np.mean([each.model(split.test_inputs).argmax(axis=1) == split.test_labels for each in learners], axis=0)
     of_class = [right[split.test_labels == label] for label in range(len(split.classes))]
     shares = [float(each.mean()) if len(each) else np.nan for each in of_class]

@@ -34,7 +34,7 @@ SHARED = "shared"
 
 _SETTLED = 0.8  # share of the rounds after which the disagreement is averaged
 
-# What was found to work: near the reference's accuracy with a small dictionary. Other data are tables.
+# Values found to work: near the reference's accuracy with a small dictionary. "other" means tables.
 _AGENTS = {MIXTURES: 20, BRODATZ: 5, "other": 5}
 _SIGMA = {MIXTURES: 0.5, BRODATZ: 0.6, "other": "half the median distance between inputs"}
 _SAMPLES = {MIXTURES: 5000, BRODATZ: 5000, "other": "7 of 10 rows, 5000 at most"}
@@ -59,16 +59,16 @@ def _known(data: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSetting(OwnTopology, Divided, Bandwidth):
-    """Who learns from how much, with which kernel.
+    """The agents, their numbers of samples, and the kernel.
 
     Parameters
     ----------
     partition : str
-        Which agent learns from which samples. "shared": all from the whole training set, as in the paper. Otherwise
-        each from samples of its own. "iid": at random, evenly. "shards:S": sorted by class, in S shards an agent
-        (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p) (Hsu 2019). "size:BETA": at
-        random, the r-th largest share ~ r^-BETA. There are as many rounds as with shared: each agent draws its own
-        samples again and again, in a new order each time.
+        The division of the samples among agents. "shared": all from the whole training set, as in the paper. Otherwise
+        each from its own samples. "iid": at random, evenly. "shards:S": sorted by class, in S shards an agent (McMahan
+        2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p) (Hsu 2019). "size:BETA": at random, the
+        r-th largest share ~ r^-BETA. The number of rounds is that of "shared": each agent repeats its own samples, in a
+        new order each time.
     agents : int
         Number of agents.
     density : float
@@ -86,7 +86,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
     sigma: float | None = None
 
     def divided(self) -> Partition:
-        """Return the partition, an even one if all is shared; raises BadInput for a text that names none."""
+        """Return the partition, an even one if all is shared; raises BadInput for an invalid text."""
         if self.partition == SHARED:
             return EVENLY
         try:
@@ -96,7 +96,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
 
     @property
     def partition_title(self) -> str:
-        """What a figure's title says of samples that are not shared; else empty."""
+        """The part of a figure's title on samples that are not shared; else ""."""
         return "" if self.partition == SHARED else f", partition {self.divided()}"
 
     @classmethod
@@ -105,7 +105,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
         return {"agents": _AGENTS, "samples": _SAMPLES, "sigma": _SIGMA}
 
     def resolved(self, data: str, source: Source) -> Self:
-        """Return it with what was found to work for the data where it was left open; raises BadInput for bad ones."""
+        """Return the setting with tested values for the data in place of open ones; raises BadInput for bad ones."""
         check.probability("density", self.density)
         self.divided()
         if self.sigma is not None and (self.median or self.tune):
@@ -141,7 +141,7 @@ class Learning:
     doubling : int
         Number of samples after which the penalty doubles; 0: never.
     limit : float
-        The penalty stops doubling when eta * c * neighbours is so large (0-1).
+        The penalty stops doubling when eta * c * neighbours reaches this value (0-1).
     """
 
     criterion: str = "logistic"
@@ -156,7 +156,7 @@ class Learning:
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return the defaults that depend on the data set; of a step and its parsimony by criterion."""
+        """Return the defaults that depend on the data set; for a step and its parsimony, also by criterion."""
         kinds = (MIXTURES, BRODATZ, "other")
         steps = {
             name: {kind: " / ".join(f"{_STEPS[kind, each][name]:g}" for each in CRITERIA) for kind in kinds}
@@ -165,7 +165,7 @@ class Learning:
         return {**steps, "penalty": _PENALTY, "doubling": _DOUBLING}
 
     def resolved(self, data: str) -> "Rule":
-        """Return it with what was found to work where it was left open; raises BadInput for bad ones."""
+        """Return the rule with open values replaced by ones found to work; raises BadInput for bad ones."""
         check.one_of("criterion", self.criterion, CRITERIA)
         check.integer("epochs", self.epochs, low=1)
         check.integer("batch", self.batch, low=1)
@@ -183,7 +183,7 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Learning):
-    """A `Learning` with nothing left open."""
+    """A `Learning` with all values set."""
 
     eta: float
     parsimony: float
@@ -199,7 +199,7 @@ class Rule(Learning):
 
 @dataclass(frozen=True)
 class ClassProblem:
-    """A classification problem with a bandwidth of the kernel, and the graph of the agents that solve it."""
+    """A classification problem with a kernel bandwidth, and the graph of its agents."""
 
     split: Split
     sigma: float
@@ -212,7 +212,7 @@ class ClassProblem:
 
 
 def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> ClassProblem:
-    """Draw the samples and the graph, by a setting with nothing left open."""
+    """Draw the samples and the graph, by a setting with all values set."""
     sigma = check.finite("sigma", setting.sigma, above=0.0)
     agents = check.integer("agents", setting.agents, low=1)
     draw = partial(topology.erdos_renyi, agents, p=setting.density, seed=seeds.graph)
@@ -228,7 +228,7 @@ def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> Class
 def batches(
     problem: ClassProblem, agent: int, epochs: int, count: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-    """Yield an agent's samples in an order of its own, another in each pass, in ``count`` parts of one size an epoch.
+    """Yield an agent's samples in a new order for each pass, in ``count`` equal parts per epoch.
 
     An epoch has as many samples as the training set: an agent that has fewer draws them again.
     """
@@ -246,19 +246,19 @@ def batches(
 
 
 class Trial:
-    """Runs the method on a problem, once for each penalty that is asked for; accuracy is measured ``checks`` times."""
+    """Runs the method on a problem, once for each requested penalty; accuracy is measured ``checks`` times."""
 
     def __init__(
         self, study: Study, problem: ClassProblem, rule: Rule, channel: Channel, checks: int, promises: Promises
     ) -> None:
         self.study, self.problem, self.rule = study, problem, rule
         self._channel, self._checks, self._promises = channel, checks, promises
-        # A remainder goes to the other batches: a batch of its own would be noisy.
+        # A remainder is spread over the other batches, because a batch of its own would be noisy.
         self._parts = max(len(problem.split.labels) // rule.batch, 1)
         self.rounds = rule.epochs * self._parts
 
     def run(self, name: str, penalty: Penalty) -> Run:
-        """Run it under a name of its own."""
+        """Run it under a separate name."""
         problem, rule = self.problem, self.rule
         width, classes = problem.split.inputs.shape[1], len(problem.split.classes)
         learners = {
@@ -299,7 +299,7 @@ class Trial:
 
 
 class DictionaryMeasure(AgentProbe):
-    """The columns of a round (a probe). Objective and disagreement are of the mini-batches, before learning."""
+    """The columns of a round (a probe). Objective and disagreement refer to the mini-batches, before learning."""
 
     def __init__(self, names: Iterable[Any], split: Split, rounds: int, checks: int) -> None:
         super().__init__(names)
@@ -309,7 +309,7 @@ class DictionaryMeasure(AgentProbe):
         self._checked = {*np.linspace(0, rounds, min(checks, rounds) + 1).round().astype(int).tolist(), 1, rounds}
 
     def read(self, agents: Mapping[Any, GreedyPenalty]) -> Readings:
-        """Return what the agents counted, and at times their models' accuracies."""
+        """Return the agents' counts, and at times their models' accuracies."""
         self._round += 1
         learners = list(agents.values())
         right = [math.nan] * len(learners)

@@ -1,1 +1,1 @@
-"""What each algorithm gives away: model bits, raw-data bits, samples others read."""
+"""Information revealed by each algorithm: model bits, raw-data bits, samples that others read."""

@@ -1,4 +1,4 @@
-"""What every algorithm gives away: model bits and raw-data bits, and the error that they buy, on one task."""
+"""Information revealed by every algorithm: model bits, raw-data bits, and the error reached, on one task."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,10 +26,10 @@ def experiment(
     channel: Channel = Channel(),
     seeds: Seeds = Seeds(),
 ) -> Experiment:
-    """What each algorithm gives away: model bits, raw-data bits and test error of all of them, on one task.
+    """Information revealed by algorithms: model bits, raw-data bits and test error of each, on one task.
 
-    Every agent has samples of its own, which most algorithms never send. The greedy projected penalty method asks for
-    others' estimates at its inputs; successive projections need samples that several agents read.
+    Every agent has its own samples, which most algorithms never send. The greedy projected penalty method sends its
+    inputs to request others' estimates; successive projections need samples that several agents read.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def experiment(
 
 
 def _unfinished(study: Study, played: Played, error: AgentError | None) -> None:
-    """Note an algorithm that did not finish: on links that carry too little, one may fail where others do not."""
+    """Note an algorithm that did not finish, as may happen on links of low capacity."""
     if error is not None:
         study.note(f"{played.name} did not finish: {error}")
 
@@ -114,7 +114,7 @@ def _draw(table: pd.DataFrame, best: float, title: str) -> Figure:
     title, height = f"What each algorithm gives away, {title}", 0.33 * len(table) + 1.9
     figure, (left, right) = drawing(9.5, height, 2, title=title, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(table))
-    # Points, not bars: a bar on a log axis has no zero to stand on, and its length hides factors of ten.
+    # Points, not bars: a bar on a log axis has no zero, and its length hides factors of ten.
     for column, label, mark, colour in (
         ("model_bits", "model bits", "o", "tab:blue"),
         ("raw_data_bits", "raw-data bits", "D", "tab:red"),

@@ -1,4 +1,4 @@
-"""What the study `privacy` compares: samples that all algorithms of the project learn from, and these algorithms."""
+"""The parts of the study `privacy`: samples for all algorithms of the project, and these algorithms."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,9 +46,9 @@ FIELD = "field"
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
-    """The samples of each agent, of which each method has a cost of its kind, and the sizes of models.
+    """The samples of each agent, with a cost for each kind of method, and the sizes of models.
 
-    On a network with a graph of its own there are as many agents as nodes.
+    On a network with its own graph there are as many agents as nodes.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
     agents : int
         Number of agents.
     samples : int
-        Samples of each agent to train on; as many again are for the test. In the mean where --partition is size.
+        Training samples of each agent, and also its test samples; the mean number if --partition is size.
     public : int
-        Samples that all agents read, for successive projections only: this many of the training samples in all.
+        The total number of training samples that all agents share, for successive projections only.
     features : int
         Number of random frequencies, of a sine and a cosine each.
     sigma : float
@@ -151,7 +151,7 @@ class PrivacyTask(Task):
         self._truth = np.concatenate([part.test_target for part in parts])
         self.variance = float(np.var(self._truth))
         width, seed = parts[0].train_inputs.shape[1], setup.seed
-        # All methods have the first kernel's frequencies.
+        # All methods share the first kernel's frequencies.
         seeds = [seed, *(draws.derived(seed, number, "kernel") for number in range(1, len(_KERNELS)))]
         maps = [
             RandomFourier(width, size.features, sigma=times * size.sigma, form="cos+sin", seed=own)
@@ -166,14 +166,14 @@ class PrivacyTask(Task):
         super().__init__(self._costs.__getitem__, graph)
 
     def optimum(self) -> dict[str, float]:
-        """Return the test error of the model that a centre would learn."""
+        """Return the test error of the centralised model."""
         theta = centralised(self._costs, self.size.regularizer)
         return {self.error: float(np.mean(np.square(self._features @ theta - self._truth)))}
 
     @property
     def measure(self) -> Callable[[Mapping[Any, Any]], dict[str, float]]:
         """A probe of the mean over the agents of their errors on all test samples."""
-        # All predictions of all agents cost more than a round, so they are not made in every one.
+        # All predictions of all agents cost more than a round, so they are not made in every round.
         every = max(self._rounds // 25, 1)
         done = 0
 
@@ -218,13 +218,13 @@ class PrivacyTask(Task):
 
     @cached_property
     def ensemble(self) -> Ensemble:
-        """All training samples, of which each agent reads its own and the public ones."""
+        """All training samples; each agent reads its own and the public ones."""
         inputs, targets = training(self.parts)
         each = np.split(np.arange(len(targets)), np.cumsum([len(part.train_target) for part in self.parts])[:-1])
         shown = np.linspace(0, len(targets) - 1, self.size.public).astype(int)
         access = [np.union1d(own, shown).tolist() for own in each]
         gram = partial(kernel_values, "gaussian", sigma=self.size.sigma)
-        # The centre's cost here is a sum over the samples, not a mean over each agent's.
+        # The centralised cost here is a sum over the samples, not over the agents' means.
         weight = self.size.regularizer * len(targets) / len(self.parts)
         return Ensemble(inputs, targets, access, regularizers=weight / len(self.parts), gram=gram)
 
@@ -261,13 +261,13 @@ def _dictionary(setup: Any, node: int) -> Dictionary:
 
 @dataclass(frozen=True)
 class Projections:
-    """Successive projections in the order of a token; all agents share the public samples, so its graph is complete."""
+    """Successive projections with a token; all agents share the public samples, so the graph is complete."""
 
     label: ClassVar[Mapping[str, str]] = {"sends": "estimates at public inputs"}
     graph_of = staticmethod(CompleteOMKL.graph_of)
 
     def agents(self, setup: Setup) -> Mapping[Any, Agent]:
-        """Return the agents of a run; raises BadInput for links whose latency or rate changes."""
+        """Return the agents of a run; raises BadInput for links with a varying latency or rate."""
         task, network = setup.task, setup.network
         assert isinstance(task, PrivacyTask)
         assert network is not None
@@ -283,7 +283,7 @@ class Projections:
 def compared() -> dict[str, Method | Projections]:
     """Return all algorithms of the project by name."""
     coder = Uniform(_BITS)
-    # The online methods' papers count float32, and so here all methods do.
+    # The online methods' papers count float32, so all methods do here.
     batch = {name: each.with_given(coder=Float(32)) for name, each in _BATCH.methods().items()}
     batch[f"COKE {_BITS}-bit"] = batch["COKE"].with_given(coder=coder)
     known, dynamic = (methods(censor, coder) for censor in (Geometric(0.5, 0.98), PowerLaw(1.0, 0.5)))

@@ -1,1 +1,1 @@
-"""Kernel regression by successive projections: what each order of turns costs on a network."""
+"""Kernel regression by successive projections: the cost of each order of turns on a network."""

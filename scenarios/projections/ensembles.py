@@ -1,7 +1,7 @@
-"""Ensembles of agents that read examples, of a known field on the unit square or of a table.
+"""Ensembles of agents with overlapping examples, of a known field on the unit square or of a table.
 
 The three kinds of Predd, Kulkarni and Poor, "Distributed kernel regression" (their figures 2 to 4): all agents read all
-examples; a public database and private examples; sensors that read what is near.
+examples; a public database and private examples; sensors that read nearby examples.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ Points = NDArray[np.float64]
 
 
 def field(points: Points) -> Vector:
-    """Return the true field at points of the unit square, one a row: a hill, a dale and a slope, about −1 to 1."""
+    """Return the true field at points of the unit square, one a row: a hill, a valley and a slope, about −1 to 1."""
     hill = 1.3 * np.exp(-((points[:, 0] - 0.3) ** 2 + (points[:, 1] - 0.7) ** 2) / 0.05)
     dale = 1.1 * np.exp(-((points[:, 0] - 0.7) ** 2 + (points[:, 1] - 0.3) ** 2) / 0.08)
     slope: Vector = 0.5 * (points[:, 0] - 0.5)
@@ -55,7 +55,7 @@ def grid() -> Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What examples are of: a known field, or a table."""
+    """The source of examples: a known field, or a table."""
 
     width: int = 2
     """Number d of inputs."""
@@ -78,7 +78,7 @@ class Ground:
 
 
 def ground_of(data: str, columns: Columns, seed: int) -> Ground:
-    """Return what the examples are of: "field", or a table by its name or path, of which ``seed`` draws the test rows.
+    """Return the source of examples: "field", or a table by name or path, with test rows drawn by ``seed``.
 
     Raises BadInput if there is no such table, or columns are chosen for the field.
     """
@@ -98,7 +98,7 @@ def ground_of(data: str, columns: Columns, seed: int) -> Ground:
 
 
 def _table(table: Table, seed: int) -> Ground:
-    """Return a table's ground, inputs and target in [0, 1]; three of ten rows, 1000 at most, are for the test only."""
+    """Return the source of a table, with inputs and target in [0, 1]; 30 % of the rows, at most 1000, for tests."""
     order = np.random.default_rng(seed).permutation(len(table.target))
     tested = min(max(round(0.3 * len(order)), 1), _TESTED)
     if len(order) - tested < 2:
@@ -119,7 +119,7 @@ def _table(table: Table, seed: int) -> Ground:
         usual_sigma=_SIGMA if width == 2 else median_distance(inputs, seed=0),
         usual_noise=0.0,
         notes=table.notes,
-        # Where there are no examples, a sensor would read none.
+        # Sensors stand at examples, because elsewhere they would read none.
         stands=lambda count, rng: inputs[rng.integers(len(inputs), size=count)],
         examples=examples,
     )
@@ -127,7 +127,7 @@ def _table(table: Table, seed: int) -> Ground:
 
 @dataclass(frozen=True, kw_only=True)
 class Plane(Bandwidth):
-    """How many read how much, and what is learned from it.
+    """The number of agents and of their examples, and the criterion.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Plane(Bandwidth):
         }
 
     def resolved(self, ground: Ground) -> Self:
-        """Return it with what suits the data where it was left open; raises BadInput for what does not suit them."""
+        """Return the plane with open values set for the data; raises BadInput for unsuitable ones."""
         check.one_of("ensemble", self.ensemble, ENSEMBLES)
         check.integer("agents", self.agents, low=1)
         count = ground.usual_examples if self.examples is None else self.examples
@@ -194,7 +194,7 @@ class Plane(Bandwidth):
         return dataclasses.replace(self, examples=examples, sigma=sigma, noise=noise)
 
     def draw(self, ground: Ground, seed: int) -> "Drawn":
-        """Return an ensemble; nothing may be left open. Raises BadInput if the radius is too small to connect it."""
+        """Return an ensemble; call `resolved` before. Raises BadInput if the radius is too small to connect it."""
         rng = np.random.default_rng(check.integer("seed", seed, low=0))
         if self.ensemble == "sensors":
             return self._sensors(ground, rng)
@@ -232,7 +232,7 @@ class Plane(Bandwidth):
 
 @dataclass(frozen=True)
 class Drawn:
-    """An ensemble, what its examples are of and, of sensors, their places: shape (agents, 2)."""
+    """An ensemble, the source of its examples and, for sensors, their positions: shape (agents, 2)."""
 
     ensemble: Ensemble
     ground: Ground

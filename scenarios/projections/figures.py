@@ -1,4 +1,4 @@
-"""The figures of successive projections that are not plain curves."""
+"""The figures of successive projections other than curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Distributed kernel regression by successive orthogonal projections: what each order of turns costs on a network."""
+"""Distributed kernel regression by successive orthogonal projections: the cost of each order of turns."""
 
 import dataclasses
 import math
@@ -35,7 +35,7 @@ _SHARES = (0.5, 0.3, 0.2, 0.1, 0.01, 1e-3)
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """Whose turn it is, and how long it takes.
+    """The order of turns, and their duration.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Turns:
     pause: float | None = None
 
     def wanted(self) -> list[str]:
-        """Return the orders; raises BadInput for an unknown or doubled one, and for numbers outside their range."""
+        """Return the orders; raises BadInput for an unknown or repeated one, and for numbers outside their range."""
         found = [check.one_of("orders", name, ORDERS) for name in names_in(self.orders)]
         if len(set(found)) < len(found):
             raise check.refuse("orders", self.orders, "different ones")
@@ -139,7 +139,7 @@ class FieldView:
         return np.stack([seen @ c for seen, c in zip(self._seen, coefficients, strict=True)])
 
     def patchwork(self, coefficients: list[Array]) -> Array:
-        """Return the field as the agents know it, shape (n,): each point from the nearest sensor, or the mean."""
+        """Return the field as learned by the agents, shape (n,): each point from the nearest sensor, or the mean."""
         predicted = self.predictions(coefficients)
         if self.nearest is None:
             return np.asarray(predicted.mean(axis=0), dtype=np.float64)
@@ -147,12 +147,12 @@ class FieldView:
 
 
 class ProjectionTask:
-    """What is learned, and how well.
+    """The learning problem, and its errors.
 
-    ``start`` is the distance from the start to the limit ``goal``, ``unrest`` how far a turn moves the limit at most,
-    which but for rounding stays where it is. ``together``, ``limit``, ``alone`` and ``alone_at_best`` are mean squared
-    errors against the truth: of the centralised solution, of the limit, and of agents that learn from their own
-    examples only, with λ/N and with the λ that is best for them.
+    ``start`` is the distance from the start to the limit ``goal``, ``unrest`` the most that a turn moves the limit,
+    which is 0 up to rounding. ``together``, ``limit``, ``alone`` and ``alone_at_best`` are mean squared errors against
+    the truth: of the centralised solution, of the limit, and of agents that only use their own examples, with λ/N and
+    with their best λ.
     """
 
     def __init__(self, drawn: Drawn) -> None:
@@ -185,8 +185,8 @@ class ProjectionTask:
     def errors(self, coefficients: list[Array]) -> dict[str, float]:
         """Return mean squared errors against the truth.
 
-        ``plane_mse``: every agent at all points. ``test_mse``: every point by the sensor nearest to it; the
-        same as ``plane_mse`` where agents have no places.
+        ``plane_mse``: every agent at all points. ``test_mse``: every point by its nearest sensor; equal to
+        ``plane_mse`` if agents have no positions.
         """
         squares = (self.view.predictions(coefficients) - self.truth) ** 2
         plane = float(squares.mean())
@@ -207,11 +207,11 @@ class ProjectionTask:
 
 
 class Timing:
-    """How long things take on the network; raises BadInput if a budget is less than what a message needs.
+    """Durations on the network; raises BadInput if a budget is less than a message needs.
 
     ``timeout`` is the seconds until a message that is not acknowledged is repeated; ``pause`` the mean seconds between
-    an agent's claims: as given, or as long as the turns of an agent and all its sharers take, one after another.
-    ``turns`` has nothing left open.
+    an agent's claims: as given, or the total duration of the turns of an agent and all its sharers. ``turns`` has all
+    values set.
     """
 
     def __init__(self, ensemble: Ensemble, channel: Channel, turns: Turns) -> None:
@@ -232,9 +232,9 @@ class Timing:
         self.turns = dataclasses.replace(turns, pause=self.pause)
 
     def rounds(self, order: str) -> int:
-        """Return about how many rounds a run takes, rather too many than too few."""
+        """Return an upper estimate of a run's rounds."""
         turns, degree = self.turns, max(len(near) for _, near in self._ensemble.sharers.adjacency())
-        # On a radio a message goes to each sharer in turn, on wires to all at once: then the unluckiest counts.
+        # On a radio a message goes to each sharer in turn; on wires to all at once, so that the slowest counts.
         receivers = degree if self._channel.medium == "radio" else min(degree, 4)
         sent = 0.0 if self._channel.ideal else self._exchange + self._waiting()
         if order == "coloured":
@@ -249,7 +249,7 @@ class Timing:
         return math.ceil(seconds / self._channel.round_period) + 3
 
     def _waiting(self) -> float:
-        """Return the mean seconds that a message waits until it and its answer come through."""
+        """Return the mean seconds until a message and its answer get through."""
         failure = min(1 - (1 - self._channel.loss) ** 2, 0.999)
         doubled = failure + 2 * failure**2 + 4 * failure**3 + 8 * failure**4 / (1 - failure)
         return 1.5 * self.timeout * doubled
@@ -273,7 +273,7 @@ def _report(study: Study, task: ProjectionTask) -> None:
         f"{task.alone_at_best:.4g} with the best of twelve regularisers, which takes {known} to choose."
     )
     for name, rows in rounds.groupby("algorithm", sort=False):
-        # A turn may move away by as much as it moves the limit.
+        # By the projection theorem a turn moves away by at most the amount by which it moves the limit.
         rounding = 1e-9 * task.start + task.unrest * rows["turns"].diff()
         if (rows["limit_distance"].diff() > rounding).any():
             study.note(f"{name}: the distance to the limit grew, which it must not.")
@@ -281,11 +281,11 @@ def _report(study: Study, task: ProjectionTask) -> None:
 
 
 def _answer(study: Study, costs: pd.DataFrame) -> None:
-    """Answer which order comes near the limit with the fewest messages; nothing if none comes so near."""
+    """Answer which order approaches the limit with the fewest messages; nothing if none does."""
     study.ask("In which order do projections come near their limit with the fewest messages?")
     if costs.empty:
         return
-    # The nearest that most of the orders came.
+    # The nearest distance that most orders reached.
     share = costs.groupby("share", sort=False).size().iloc[::-1].idxmax()
     found = costs[costs["share"] == share].sort_values("transmissions", kind="stable")
     answer(
@@ -317,7 +317,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
         "examples, the limit, and agents that learn alone.",
     )
     if task.drawn.ground.width == 2:
-        # Whatever the order, it leads to the same: the first one's is shown.
+        # All orders have the same limit: show the first one's result.
         learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
         study.figure(
             "field",
@@ -328,7 +328,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
 
 
 def _pictures(task: ProjectionTask, learned: list[Array]) -> list[Picture]:
-    """Return the field as it is, if that is known, as a centre learns it, and as the agents do."""
+    """Return the true field, if known, and as learned centrally and by the agents."""
     ensemble, examples = task.ensemble, task.ensemble.inputs
     alone_each = [alone(ensemble, i) for i in range(len(ensemble))]
     if not task.drawn.ground.is_field:

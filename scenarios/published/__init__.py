@@ -1,4 +1,4 @@
-"""Figures that the papers print, to stand beside ours. Each file names its source in its first line."""
+"""Published figures for comparison. Each file names its source in its first line."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,7 +1,7 @@
-"""What several studies share: tasks of learning, settings, links, and what is measured.
+"""Shared parts of studies: learning tasks, settings, links, and measures.
 
-For a method of your own: `batch` or `online` gives a task (the agents' data on a graph), ``task.cost(node)`` what an
-agent minimises, ``task.measure`` a probe of the agents' models.
+For a method of your own: `batch` or `online` gives a task (the agents' data on a graph), ``task.cost(node)`` an agent's
+cost, ``task.measure`` a probe of the agents' models.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ __all__ = ["batch", "online"]
 
 
 def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **setting: Any) -> "BatchTask":
-    """Return a task of batch regression: every agent has samples of its own, at hand all the time.
+    """Return a task of batch regression: every agent always has all its samples.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def online(
 
 
 def _split(given: dict[str, Any], *groups: type) -> list[dict[str, Any]]:
-    """Return each group's part of the parameters; raises BadInput for one that none has."""
+    """Return each group's part of the parameters; raises BadInput for an unknown one."""
     fields = [set(group.__dataclass_fields__) for group in groups]  # type: ignore[attr-defined]
     for name in given:
         check.one_of("parameter", name, sorted(set().union(*fields)))

@@ -1,4 +1,4 @@
-"""The baselines of decentralized optimization, by their names in studies: with steps that are safe, not tuned."""
+"""The baselines of decentralized optimization, by name in studies, with safe untuned steps."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Batch learning: step sizes, the task with its costs and measures, and what is said of its runs."""
+"""Batch learning: step sizes, the task with its costs and measures, and notes on its runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from netsim.util.typing import Array
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSteps(Published):
-    """Step sizes of the batch methods, and COKE's censor; what is left open is as published for the data set.
+    """Step sizes of the batch methods, and COKE's censor; defaults are those published for the data set.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class BatchTask(Task):
     phi : FeatureMap
         The map that all share.
     graph : networkx.Graph
-        With a node for each agent.
+        The network's graph, with one node for each agent.
     regularizer : float
         The centre's λ; each agent's is λ/N.
     ideal : bool
@@ -81,17 +81,17 @@ class BatchTask(Task):
     graph, regularizer, ideal
         As given.
     cost : callable
-        Takes an agent's name to its cost R_i, with its value, gradient and proximal step.
+        Returns the cost R_i of the agent with a given name; the cost has a value, a gradient and a proximal step.
     problems : list of LocalProblem
-        These costs.
+        The costs of all agents.
     size : int
         Length of a model.
     variance : float
         Variance of all training targets.
     error, columns
-        The column of the error that reports are about, and those of all errors.
+        The column of the error that reports compare, and the columns of all errors.
     told : Study or None
-        Notes, tables, figures and the settings that were found when the task was made.
+        The notes, tables, figures and settings from the creation of the task.
     """
 
     told: Study | None = None
@@ -125,7 +125,7 @@ class BatchTask(Task):
         return {self.error: self.variance}
 
     def yardsticks(self, best: float) -> str:
-        """Return a note on what to compare errors with: the centralised error, and the target's variance."""
+        """Return a note with reference errors: the centralised error, and the target's variance."""
         return f"Centralised: training MSE {best:.4g}; the target's variance is {self.variance:.4g}."
 
     def measures(self, models: Array) -> dict[str, float]:
@@ -134,7 +134,7 @@ class BatchTask(Task):
 
     @property
     def watch(self) -> dict[str, Callable[[Any], float]]:
-        """What a replay shows of each agent: ``own_mse``, its model's error on its own samples."""
+        """The state of each agent shown in replays: ``own_mse``, its model's error on its own samples."""
 
         def own_mse(agent: Any) -> float:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -143,13 +143,13 @@ class BatchTask(Task):
         return {"own_mse": own_mse}
 
     def optimum(self) -> dict[str, float]:
-        """Return train_mse and test_mse of the model that a centre would learn."""
+        """Return train_mse and test_mse of the centralised model."""
         model = np.tile(centralised(self.problems, self.regularizer), (len(self.problems), 1))
         return self.measures(model)
 
 
 def notes_on(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[Any]]) -> Iterator[str]:
-    """Yield notes on the centralised model, and on each run that sent nothing, diverged or missed frames."""
+    """Yield notes on the centralised model, and on runs that sent nothing, diverged or missed frames."""
     best, variance, error = study.centralised, task.variance, task.error
     if isinstance(task, OwnTask):
         if best:
@@ -165,7 +165,7 @@ def notes_on(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[A
 
 
 def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Study) -> list[AgentData]:
-    """Return each agent's training and test samples, of a table or of "synthetic"; what was left out is noted.
+    """Return each agent's training and test samples, of a table or of "synthetic"; parts left out are noted.
 
     Raises
     ------

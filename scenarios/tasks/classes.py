@@ -24,7 +24,7 @@ CRITERIA = ("logistic", "hinge", "squared")
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
-    """What a model is learned by.
+    """The learning criterion of a model.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Criterion:
     regularizer: float = 1e-4
 
     def resolved(self, data: str, classes: int) -> Self:
-        """Return it with the usual loss for that many classes, 0 for a regression, if the loss was left open.
+        """Return the criterion with the usual loss for that many classes, 0 for a regression, if left open.
 
         Raises
         ------
@@ -65,10 +65,10 @@ class Criterion:
 
 
 def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -> MulticlassLoss:
-    """Return the loss of C classes by its name in studies; raises BadInput for another, or a temperature <= 0.
+    """Return the loss of C classes by its name in studies; raises BadInput for an unknown one or a temperature <= 0.
 
-    "logistic" is `Softmax`, "hinge" `MulticlassHinge`, "squared" squares with one class against the rest. With
-    ``one_vs_rest`` the others are the logistic loss and the squared hinge with one class against the rest.
+    "logistic" is `Softmax`, "hinge" `MulticlassHinge`, "squared" the squared loss of one class against the rest. With
+    ``one_vs_rest`` the other names give the logistic loss and the squared hinge of one class against the rest.
     """
     check.one_of("criterion", name, CRITERIA)
     check.finite("temperature", temperature, above=0.0)
@@ -80,14 +80,14 @@ def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -
 
 
 def ridge_regularizer(loss: MulticlassLoss, regularizer: float) -> float:
-    """Return the λ with which ridge regression on ±1 smooths as much as ``loss`` does with ``regularizer``.
+    """Return the λ of ridge regression on ±1 that smooths as much as ``loss`` with ``regularizer``.
 
     A loss weighs less against λ where its curvature is below that of squares, which is 2. Curvatures are compared at
     scores of zero, in the mean over classes. For the logistic loss of C classes λ grows by 2C²/(C − 1).
     """
     count = loss.classes
     if isinstance(loss, MulticlassHinge):
-        # It is curved only at margins of zero, about as much as squares.
+        # It is curved only at margins of zero, about as much as the squared loss.
         return regularizer
     zeros, labels = np.zeros((count, count)), np.arange(count)
     bends = [loss.curvature(zeros, labels, np.tile(each, (count, 1))) @ each for each in np.eye(count)]
@@ -100,7 +100,7 @@ def signs(target: Array, classes: int) -> Array:
 
 
 def largest_share(labels: Array | NDArray[np.int64]) -> float:
-    """Return the share of the largest class: the accuracy of naming it always."""
+    """Return the share of the largest class: the accuracy of always predicting it."""
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
@@ -124,7 +124,7 @@ class ClassTask(Task):
         self.regularizer = check.finite("regularizer", regularizer, above=0.0)
         self._train = _together(phi, [part.train_inputs for part in parts], [part.train_target for part in parts])
         self._test = _together(phi, [part.test_inputs for part in parts], [part.test_target for part in parts])
-        # Each agent's features are a view of all of them, which are in memory once.
+        # Each agent's features are a view of one common array.
         ends = np.cumsum([len(part.train_target) for part in parts])
         share = regularizer / len(parts)
         self.problems = [
@@ -136,7 +136,7 @@ class ClassTask(Task):
     def measures(self, models: Array) -> dict[str, float]:
         """Return train_loss, train_accuracy, test_accuracy and test_balanced_accuracy of models of shape (N, D, C).
 
-        Each is a mean over the models, each of which is judged on the samples of all agents.
+        Each is a mean over the models, evaluated on the samples of all agents.
         """
         scores = _scores(self._train[0], models)
         labels = np.repeat(self._train[1], len(models))
@@ -149,7 +149,7 @@ class ClassTask(Task):
         }
 
     def confusion(self, models: Array) -> NDArray[np.int64]:
-        """Return how often all models took each class for each other on the test samples, shape (C, C)."""
+        """Return all models' confusion matrix on the test samples, shape (C, C)."""
         features, labels = self._test
         predicted = _scores(features, models).argmax(axis=1)
         return confusion_matrix(np.repeat(labels, len(models)), predicted, self.loss.classes)
@@ -159,7 +159,7 @@ class ClassTask(Task):
         return ModelProbe(self._columns, self.graph, ideal)
 
     def best_model(self) -> Array:
-        """Return the model that a centre would learn, shape (D, C)."""
+        """Return the centralised model, shape (D, C)."""
         return centralised_classes(self.problems, self.regularizer)
 
 
@@ -168,7 +168,7 @@ MEASURES = ("train_loss", "train_accuracy", "test_accuracy", "test_balanced_accu
 
 
 class RegressionTask:
-    """One agent's least-squares cost for a target that is a number, and the errors of its model."""
+    """One agent's least-squares cost for a numeric target, and the errors of its model."""
 
     def __init__(self, part: AgentData, phi: FeatureMap, *, regularizer: float) -> None:
         train, self._test = phi(part.train_inputs), (phi(part.test_inputs), part.test_target)

@@ -1,4 +1,4 @@
-"""Notes on a run that went wrong: the true cause where it is known, nothing more."""
+"""Notes on runs that went wrong: only the true cause, where it is known."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ Ends = tuple[Any, Any]
 """A directed link: sender and receiver."""
 
 _FEW = 1e-3  # share of the frames
-_ROUNDING = 1e-9  # of a sum of duals
-_ENOUGH = 20  # frames lost in a row over a link before notes mention it
-_SELDOM = 50  # frames sent per frame heard from which a link counts as next to dead
-_NAMED = 3  # links of a kind that are named
+_ROUNDING = 1e-9  # relative to a sum of duals
+_ENOUGH = 20  # successive frames lost over a link before notes mention it
+_SELDOM = 50  # frames sent per frame received from which a link counts as almost dead
+_NAMED = 3  # the most links of a kind named in a note
 
 _ON_RADIO = {
     "access_failed": "Access failed: their senders found the channel busy each time that they listened, and gave up.",
@@ -41,13 +41,13 @@ def missed(run: Run) -> str:
 
 
 def on_radio(run: Run) -> str:
-    """Return what happened to frames on a `netsim.Radio`, in sentences with a space before each; empty if nothing."""
+    """Return the outcomes of frames on a `netsim.Radio`, as sentences with a space before each; "" if none."""
     counts = _exits(run)
     return "".join(f" {meaning}" for cause, meaning in _ON_RADIO.items() if counts.get(cause))
 
 
 def missed_notes(runs: Mapping[str, Run]) -> list[str]:
-    """Return a note on each algorithm's frames that did not arrive, then once what happened to them on the air."""
+    """Return a note on each algorithm's missing frames, then once the causes on the air."""
     found = {name: missed(run) for name, run in runs.items()}
     meanings = [meaning for cause, meaning in _ON_RADIO.items() if any(_exits(run).get(cause) for run in runs.values())]
     return [*(f"{name}: {frames}." for name, frames in found.items() if frames), *meanings]
@@ -59,17 +59,17 @@ def _exits(run: Run) -> dict[str, int]:
 
 
 def _listed(links: Sequence[Ends]) -> str:
-    """Return some links by name, and how many more there are: "3 → 7, 5 → 2 and 4 links more"."""
+    """Return some links by name, and the number of others: "3 → 7, 5 → 2 and 4 links more"."""
     named = ", ".join(f"{sender} → {receiver}" for sender, receiver in links[:_NAMED])
     more = len(links) - _NAMED
     return f"{named} and {more:,} link{'s' * (more > 1)} more" if more > 0 else named
 
 
 def dead_links(run: Run) -> tuple[str, list[Ends]]:
-    """Return a note on the links over which next to nothing was heard for long, and those now dead; empty if none are.
+    """Return a note on links with long near-silence, and those dead at the end; "" if there are none.
 
-    Silence alone is no evidence: a link counts once 20 frames sent over it in a row, or since a round, did not arrive,
-    for whatever reason. What a censor, a budget or a full queue kept back was not sent.
+    Silence alone is no evidence: a link counts once 20 successive frames sent over it, or all since some round, did not
+    arrive, for any reason. Frames held back by a censor, a budget or a full queue were not sent.
     """
     ledger, rounds = run.ledger, int(run.rounds["round"].iloc[-1]) if run.rows else 0
     ends = _ends(run)
@@ -103,7 +103,7 @@ def _ends(run: Run) -> list[Ends]:
 
 
 def unheard(name: str, run: Run) -> str | None:
-    """Return how many frames a method missed, which links are dead, and what that did to its duals; None if none."""
+    """Return a method's number of missed frames, the dead links, and their effect on its duals; None if none."""
     frames = missed(run)
     if not frames:
         return None
@@ -125,7 +125,7 @@ def unheard(name: str, run: Run) -> str | None:
 
 
 def _unbalanced(run: Run) -> tuple[str, float]:
-    """Return what should sum to zero over the agents of a method, and by how much it does not in the end."""
+    """Return the quantity of a method that should sum to zero over the agents, and its final sum."""
     rounds = run.rounds
     for column, what in (("dual_residual", "Its duals"), ("tracking_residual", "Its trackers less its gradients")):
         if column in rounds:
@@ -134,7 +134,7 @@ def _unbalanced(run: Run) -> tuple[str, float]:
 
 
 def _on_edge_duals(run: Run, links: Sequence[Ends]) -> str:
-    """Return what dead links do to edge duals: nothing, while links alive both ways connect all agents."""
+    """Return the effect of dead links on edge duals: none, while links alive both ways connect all agents."""
     if not links:
         return " for now: what is heard next makes good what was lost"
     dead = set(links)
@@ -150,7 +150,7 @@ def _on_edge_duals(run: Run, links: Sequence[Ends]) -> str:
 
 
 def _makes_good(run: Run) -> bool:
-    """Return whether later frames correct a run's duals: by a remedy, or because frames are sent again."""
+    """Return whether later frames correct a run's duals: by a remedy, or by retransmission."""
     remedy = any(
         not isinstance(getattr(agent, "duals", Accumulated()), Accumulated)
         or getattr(agent, "running_sums", False)
@@ -161,10 +161,10 @@ def _makes_good(run: Run) -> bool:
 
 
 def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
-    """Return that a method diverged (`netsim.studies.outcome.Ending`), and what may be the cause; else None.
+    """Return a note that a method diverged (`netsim.studies.outcome.Ending`), with possible causes; else None.
 
-    A single run cannot tell lost frames from a step that is too large, so both are named. ``steps`` is the flag that
-    sets the method's step; empty if it has none.
+    A single run cannot distinguish the effect of lost frames from that of a too large step, so both are named.
+    ``steps`` is the flag of the method's step; "" if it has none.
     """
     errors = run.rounds[column]
     if errors.isna().all():
@@ -179,7 +179,7 @@ def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
 
 
 def silent(name: str, run: Run) -> str | None:
-    """Return that a method sent nothing, or next to nothing of what it could, so that its agents learned alone."""
+    """Return a note that a method sent almost nothing, so that its agents learned alone."""
     ledger = run.ledger
     offered = ledger.link_messages
     refused = _exits(run)[CAUSES[REFUSED]]
@@ -195,7 +195,7 @@ def silent(name: str, run: Run) -> str | None:
 
 
 def verdicts(runs: Mapping[str, Run], column: str, steps: Callable[[str], str]) -> Iterator[str]:
-    """Yield notes on each run that sent nothing, diverged or missed frames; ``steps`` returns a method's flag."""
+    """Yield notes on runs that sent nothing, diverged or missed frames; ``steps`` returns a method's flag."""
     for name, run in runs.items():
         quiet = silent(name, run)
         yield from filter(None, [quiet] if quiet else [diverged(name, run, column, steps(name)), unheard(name, run)])

@@ -1,4 +1,4 @@
-"""Who has what: a table, a figure and a note on samples that are not divided evenly at random."""
+"""The division of samples: a table, a figure and a note if it is not even and random."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ _NAMED = 20
 
 
 def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, classes: Sequence[str] = ()) -> None:
-    """Leave the table and the figure ``partition``, and a note, with a study; nothing if samples are divided iid.
+    """Add the table and the figure ``partition``, and a note, to a study; nothing if samples are divided iid.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, cl
 def tell_streams(
     study: Study, targets: Sequence[Array], drawn: int, divided: Divided, classes: Sequence[str] = ()
 ) -> None:
-    """Leave the same of agents that learn from streams of their own samples, and note who sees some of them again.
+    """Add the same for agents with streams of their own samples, and note which see samples repeatedly.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def _tell(
     more: Mapping[str, Sequence[float]],
     caption: str,
 ) -> None:
-    """Leave table, note and figure; ``more`` are columns beside the number of samples."""
+    """Add table, note and figure; ``more`` are columns beside the number of samples."""
     counts = counted(targets, classes)
     kind = "class" if classes else "target"
     table = counts.rename(columns=lambda name: f"{kind} {name}").rename_axis("agent").reset_index()
@@ -123,7 +123,7 @@ def _draw(counts: pd.DataFrame, kind: str, title: str) -> Figure:
 
     agents, labels = counts.shape
     figure, panel = drawing(min(max(6.4, 2.0 + 0.3 * agents), 14.0), 4.8, title=title, grid="")
-    # Bins have an order, classes none.
+    # Bins are ordered, classes are not.
     ordered = kind != "class" or labels > _NAMED
     scale = colormaps["viridis" if ordered else "tab10" if labels <= 10 else "tab20"]
     colours = [scale(number / max(labels - 1, 1) if ordered else number) for number in range(labels)]

@@ -29,7 +29,7 @@ _MOST_ROWS, _FOLDS = 2000, 5
 def feature_map(
     study: Study, setting: AnySetting, inputs: Array, target: Array, *, form: Form = "cos", seed: int
 ) -> tuple[FeatureMap, AnySetting]:
-    """Return the map that a study's setting asks for, and the setting with the bandwidth that was found.
+    """Return the map of a study's setting, and the setting with the chosen bandwidth.
 
     The first layer's bandwidth is that of `choose_sigma`, a second layer's the median distance between the first
     layer's features. Inputs have shape (n, d), targets (n,). Raises BadInput for an unknown map, a setting left open,
@@ -64,10 +64,10 @@ def choose_sigma(
 ) -> float:
     """Return the bandwidth given, the median distance between inputs, or the best of a grid of its multiples.
 
-    The grid is judged by cross-validated ridge regression with λ = ``regularizer`` on at most 2000 samples, on the maps
-    that ``built`` makes (default: 200 random frequencies); the study shows a table of it. Targets are numbers, shape
-    (n,), judged by squared error, or columns of ±1 for each class, shape (n, C), judged by the share of mistakes.
-    Raises BadInput for too few samples.
+    The grid is evaluated by cross-validated ridge regression with λ = ``regularizer`` on at most 2000 samples, with
+    maps from ``built`` (default: 200 random frequencies); the study shows its table. Targets are numbers, shape (n,),
+    scored by squared error, or columns of ±1 for each class, shape (n, C), scored by the error rate. Raises BadInput
+    for too few samples.
     """
     if not (bandwidth.median or bandwidth.tune):
         return given

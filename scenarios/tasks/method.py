@@ -60,12 +60,12 @@ class Task:
         return self._rows[node]
 
     def measures(self, models: Array) -> dict[str, float]:
-        """Return what is measured of the models of all agents, shape (N, …), by column."""
+        """Return the measures of the models of all agents, shape (N, …), by column."""
         raise NotImplementedError
 
     @property
     def measure(self) -> Callable[[Mapping[Any, Any]], Mapping[str, float]]:
-        """A probe of a round's columns: the measures of the agents' models ``theta``, and how far they differ."""
+        """A probe of a round's columns: the measures of the agents' models ``theta``, and their disagreement."""
         return ModelProbe(self._columns, self.graph, self.ideal)
 
     def _columns(self, models: Readings) -> dict[str, float]:
@@ -80,7 +80,7 @@ def agents_of(method: Method, task: Any, rounds: int) -> dict[Any, Any]:
 def played(
     study: Study, name: str, method: Method, task: Any, network: Network, probes: Sequence[Any], length: int, **how: Any
 ) -> Run:
-    """Run a method's new agents in a study for ``length`` rounds, after its parameters are told; return the run.
+    """Print a method's parameters, and run its new agents in a study for ``length`` rounds; return the run.
 
     ``how`` is passed on to `Study.run`. Raises BadInput if no agent took part in any round.
     """
@@ -95,7 +95,7 @@ def over_star(method: Method) -> bool:
 
 
 def names_of(methods: Mapping[str, Method], places: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return short names of paths into an experiment's methods, such as censor.v, of those that are given such a part.
+    """Return short names of paths into an experiment's methods, such as censor.v, for parts that were given.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ REMEDIES: Mapping[str, Duals] = {
 def with_remedy(methods: Mapping[str, Method], remedy: str) -> tuple[dict[str, Method], list[str]]:
     """Return the methods, with the remedy where supported, and notes on those without it.
 
-    ADMM methods get its duals. Running sums are also those of methods with a parameter ``running_sums``.
+    ADMM methods get its duals. Running sums also apply to methods with a parameter ``running_sums``.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def with_remedy(methods: Mapping[str, Method], remedy: str) -> tuple[dict[str, M
 
 
 def _usual(method: Method, name: str) -> Any:
-    """Return the default of a parameter of a method's class, as a new agent gets it; None if there is none."""
+    """Return the default of a method's parameter for a new agent; None if there is none."""
     if name not in inspect.signature(method.kind).parameters:
         return None
     found = default_of(method.kind, name)
@@ -161,13 +161,12 @@ def _takes_duals(method: Method) -> bool:
 
 
 def _may_sum(method: Method) -> bool:
-    """Return whether a method has running sums of its own, which it does not use yet."""
+    """Return whether a method supports running sums, but does not use them."""
     return _usual(method, "running_sums") is False and "running_sums" not in method.given
 
 
 def parse_remedies(remedies: str) -> list[str]:
-    """Return the listed ways to handle lost frames, except "none": names from `REMEDIES` and link reliabilities
-    (`WAYS`).
+    """Return the listed remedies for lost frames, except "none": names from `REMEDIES` and link reliabilities (`WAYS`).
 
     Raises
     ------
@@ -191,9 +190,9 @@ def wanted(
     always: Iterable[str] = (),
     taken: Collection[str] | None = None,
 ) -> tuple[dict[str, Method], list[str]]:
-    """Return the methods that are compared by name, with their remedy, and notes on these.
+    """Return the compared methods by name, with their remedy, and notes on it.
 
-    Methods are those named, those in ``always``, and the user's.
+    These are the named methods, those in ``always``, and the user's.
 
     Parameters
     ----------

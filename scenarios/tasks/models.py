@@ -1,4 +1,4 @@
-"""What a round's columns need of each agent: probes whose readings workers of one run send in place of the agents."""
+"""Probes of models: workers of a run send their readings in place of the agents."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,12 +20,11 @@ Readings = dict[str, Sequence[Any]]
 
 
 class AgentProbe:
-    """Base of probes that workers measure in parts: `read` reads agents one by one, `measure` computes the columns.
+    """Base of probes measured in parts by workers: `read` reads agents one by one, `measure` computes the columns.
 
-    ``may_skip`` says whether it may be called in some rounds only, because a row does not depend on those before it.
+    ``may_skip`` is whether the probe may skip rounds, because its rows are independent of earlier ones.
 
-    Whoever measures has the values of all agents in their order, so that sums are those of one process to the last
-    digit.
+    `measure` gets the readings of all agents in order, so that sums equal those of one process to the last digit.
 
     Parameters
     ----------
@@ -39,11 +38,11 @@ class AgentProbe:
         self.names = list(names)
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what is needed of these agents. It is called once a round, where the agents run."""
+        """Return the readings of these agents; called once a round, where the agents run."""
         raise NotImplementedError
 
     def measure(self, readings: Readings) -> Mapping[str, float]:
-        """Return a round's columns from the readings of all agents. It is called in the caller's process."""
+        """Return a round's columns from the readings of all agents; called in the caller's process."""
         raise NotImplementedError
 
     def __call__(self, agents: Mapping[Any, Any]) -> Mapping[str, float]:
@@ -51,11 +50,11 @@ class AgentProbe:
         return self.measure(self.read(agents))
 
     def local(self, agents: Mapping[Any, Any]) -> tuple[list[Any], Readings]:
-        """Return the names of a worker's agents, and what is needed of them."""
+        """Return the names of a worker's agents, and their readings."""
         return list(agents), {key: _packed(values) for key, values in self.read(agents).items()}
 
     def combine(self, parts: Sequence[tuple[list[Any], Readings]]) -> Mapping[str, float]:
-        """Return a round's columns from what all workers sent."""
+        """Return a round's columns from all workers' readings."""
         places = {name: place for place, name in enumerate(name for names, _ in parts for name in names)}
         order = [places[name] for name in self.names]
         columns = {key: [value for _, readings in parts for value in readings[key]] for key in parts[0][1]}
@@ -97,7 +96,7 @@ class ModelProbe(AgentProbe):
 
 
 class TaskProbe(AgentProbe):
-    """A probe of streams, whose task has `read` and ``columns_of``: they need more than the agents' models."""
+    """A probe of streams, whose task has `read` and ``columns_of``, because they need more than the models."""
 
     __name__ = "measure"
 
@@ -106,7 +105,7 @@ class TaskProbe(AgentProbe):
         self._task = task
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what the task reads of agents."""
+        """Return the task's readings of agents."""
         found: Readings = self._task.read(agents)
         return found
 
@@ -117,7 +116,7 @@ class TaskProbe(AgentProbe):
 
 
 def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:
-    """Return the agents' models, duals, own states as last sent, and the errors of their copies of these.
+    """Return the agents' models, duals, last sent states, and the errors of the copies of these.
 
     Parameters
     ----------
@@ -147,20 +146,20 @@ def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:
 
 
 def _has_copies(agent: Any) -> bool:
-    """Return whether an agent has copies of others' states: with a variable for each edge, or drawn clients, none."""
+    """Return whether an agent has copies of others' states, unlike methods with edge variables or drawn clients."""
     return isinstance(sharing := vars(agent).get("sharing"), Sharing) and not isinstance(sharing, EdgeSharing)
 
 
 def _apart(copies: Copies, sent: Mapping[Any, Array]) -> list[Any]:
-    """Return the distance of each copy from its state or, if the state is elsewhere, the name and the copy."""
+    """Return the distance of each copy from its state or, if the state is in another worker, the name and the copy."""
     names = [name for name, _ in copies.items()]
     if not names or not sent.keys() >= set(names):
-        # A copy may change before it is sent.
+        # Copied, because it may change before it is sent.
         return [
             float(np.linalg.norm(copy - sent[name])) if name in sent else (name, copy.copy())
             for name, copy in copies.items()
         ]
-    # All at once: a call of `norm` for each took longer than all else that is measured.
+    # In one call, because calling `norm` for each took longer than all other measures.
     states = np.concatenate([sent[name] for name in names])
     apart = (copies.table.reshape(states.shape) - states).reshape(len(names), -1)
     distances: list[Any] = np.sqrt(np.vecdot(apart, apart)).tolist()
@@ -168,10 +167,10 @@ def _apart(copies: Copies, sent: Mapping[Any, Array]) -> list[Any]:
 
 
 def residuals(models: Readings) -> dict[str, float]:
-    """Return what tells of lost frames, each where a method has it.
+    """Return the columns that reveal lost frames, for methods that have them.
 
     consensus_error; dual_residual, of methods with duals, and tracking_residual, of gradient tracking: the largest
-    element of what should add up to zero; least_weight, of push-sum; copy_error, if states were sent.
+    element of sums that should be zero; least_weight, of push-sum; copy_error, if states were sent.
     """
     columns = {"consensus_error": consensus_error(np.array(models["theta"]))}
     for name in ("dual", "tracking"):

@@ -47,15 +47,15 @@ def reception(measured: LinkedGraph) -> float:
 
 
 def in_turn(graph: "nx.Graph[int]", slot: float) -> list[Straggler]:
-    """Return faults by which agents send one after the other in each round, each in a slot of ``slot`` seconds."""
+    """Return faults that make agents send one after the other in each round, in slots of ``slot`` seconds."""
     return [Straggler(node, delay=place * slot) for place, node in enumerate(graph) if place]
 
 
 def spent(run: Run, energy: Energy, rate: float) -> pd.DataFrame:
-    """Return what each mote's radio spent, one row per mote.
+    """Return each mote's radio energy, one row per mote.
 
-    On a `netsim.Radio` the medium counted it. Elsewhere transmissions are assumed to be scheduled: a mote is awake
-    while it sends and while a frame is sent to it, heard or lost, and sleeps otherwise.
+    On a `netsim.Radio` the medium counted it. On other networks transmissions are assumed to be scheduled: a mote is
+    awake while it sends and while a frame is sent to it, received or lost, and sleeps otherwise.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def spent(run: Run, energy: Energy, rate: float) -> pd.DataFrame:
 
 
 def _scheduled(run: Run, rate: float) -> pd.DataFrame:
-    """Return seconds in each state, if all frames of one kind from one sender are equally long."""
+    """Return seconds in each state, if all frames of one kind from one sender have equal length."""
     names = list(run.agents)
     sent = run.ledger.senders_table()
     sent = sent.assign(size=sent["wire_bits"] / np.maximum(sent["transmissions"], 1))

@@ -1,4 +1,4 @@
-"""Neural networks that agents learn together: each agent's cost on samples of its own, and what the models achieve."""
+"""Neural networks learned jointly by agents: each agent's cost on its own samples, and the models' errors."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ _ELEMENTS = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkModel:
-    """The model, and how its gradients are taken.
+    """The model, and the computation of its gradients.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class NetworkModel:
         backend(self.backend)
 
     def resolved(self) -> "NetworkModel":
-        """Return it with the usual layers, if they were left open."""
+        """Return the model with the usual layers, if left open."""
         usual = {"softmax": None, "mlp": "64", "cnn": "8,16"}[self.model]
         return dataclasses.replace(self, hidden=usual) if self.hidden is None else self
 
@@ -105,7 +105,7 @@ class NetworkModel:
 
 
 class NeuralTask(Task):
-    """A network that agents learn together; each has its own samples, and all start from the same parameters.
+    """A network learned jointly by agents with their own samples, from a common start.
 
     Parameters
     ----------
@@ -184,14 +184,14 @@ class NeuralTask(Task):
 
     @property
     def measure(self) -> ModelProbe:
-        """A new probe of the columns of one run: the errors of the agents' models ``theta``, and how far they differ.
+        """A new probe of one run's columns: the errors of the agents' models ``theta``, and their disagreement.
 
         In rounds in which models are not measured the errors are NaN.
         """
         return _NeuralProbe(self)
 
     def optimum(self) -> dict[str, float]:
-        """Return nothing: the least errors are not known."""
+        """Return nothing: the least errors are unknown."""
         return {}
 
     def is_due(self, number: int) -> bool:
@@ -201,8 +201,8 @@ class NeuralTask(Task):
     def measures(self, thetas: Array) -> dict[str, float]:
         """Return the columns for the models of all agents, shape (N, D).
 
-        train_loss, test_error and test_accuracy are means over the agents' models, each judged on samples of all
-        agents. Those that begin with mean_model are of the mean of the models.
+        train_loss, test_error and test_accuracy are means over the agents' models, evaluated on samples of all agents.
+        Columns that begin with mean_model refer to the mean of the models.
         """
         weights = self.costs[0].start + np.concatenate([thetas, thetas.mean(axis=0)[None]])
         losses, _ = self._judged(weights, *self._train)
@@ -216,7 +216,7 @@ class NeuralTask(Task):
         }
 
     def _judged(self, weights: Array, samples: Array, labels: Array) -> tuple[Array, Array]:
-        """Return each network's mean cross-entropy, and its share of samples that are taken for another class."""
+        """Return each network's mean cross-entropy, and its share of misclassified samples."""
         network, hot = self.network, labels[:, None] == np.arange(self.network.classes)
         step = max(1, _ELEMENTS // (len(weights) * network.widest))
         losses, wrong = np.zeros(len(weights)), np.zeros(len(weights))
@@ -227,14 +227,14 @@ class NeuralTask(Task):
                 scores = scores - scores.max(axis=-1, keepdims=True)
                 own = scores[..., hot[part]]
                 losses += (np.log(np.exp(scores).sum(axis=-1)) - own).sum(axis=-1)
-                # Where a network grew without bound, its scores are no numbers, and no class is right.
+                # If a network grew without bound, its scores are NaN, and no prediction is right.
                 right = (scores.argmax(axis=-1) == labels[part]) & (own == 0.0)
                 wrong += (~right).sum(axis=-1)
         return losses / len(samples), wrong / len(samples)
 
     @property
     def watch(self) -> Mapping[str, Callable[[Any], float]]:
-        """What a replay shows of each agent: ``own_loss``, its model's loss on its own samples."""
+        """The state of each agent shown in replays: ``own_loss``, its model's loss on its own samples."""
         return {"own_loss": lambda agent: self.costs[agent.name].value(agent.theta)}
 
 
@@ -248,7 +248,7 @@ class _NeuralProbe(ModelProbe):
         self._task, self._number = task, 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what workers need, which only read the models."""
+        """Return the state for workers, which only read the models."""
         return vars(self) | {"_task": None, "_measure": None}
 
     def _columns(self, models: Readings) -> dict[str, float]:
@@ -260,7 +260,7 @@ class _NeuralProbe(ModelProbe):
 
 
 def _some(pairs: Sequence[tuple[Array, Array]], most: int, seed: int, which: str) -> tuple[Array, Array]:
-    """Return at most so many samples of all agents, drawn at random, in order."""
+    """Return at most ``most`` samples of all agents, drawn at random, in order."""
     ends = np.cumsum([len(labels) for _, labels in pairs])
     count = int(ends[-1])
     drawn = draws.generator(seed, which, "evaluated").permutation(count)[:most] if count > most else np.arange(count)
@@ -270,14 +270,14 @@ def _some(pairs: Sequence[tuple[Array, Array]], most: int, seed: int, which: str
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralSamples(Divided, SomeRows, ClassSamples):
-    """Which samples are learned from, and which agent gets which; of some data sets not all by default."""
+    """The samples to learn from, and their division among agents; some data sets are limited by default."""
 
     USUAL_ROWS: ClassVar[Mapping[str, int]] = {MNIST: 10_000}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralLearning(Problem):
-    """A network that agents learn together from samples of classes, which are divided among them.
+    """A network learned jointly by agents from samples of classes, divided among them.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class NeuralLearning(Problem):
 
 
 def _usual() -> str:
-    """Return mnist if there is such a table, else digits."""
+    """Return mnist if its table exists, else digits."""
     try:
         find_table(MNIST)
     except BadInput:

@@ -45,7 +45,7 @@ Tracking = Callable[[Array, int], float]
 TRIAL = 500
 """Rounds of a run that tunes, at most."""
 
-_TIMED = 200  # rounds whose steps are timed, at most
+_TIMED = 200  # the most rounds whose steps are timed
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ _TIMED = 200  # rounds whose steps are timed, at most
 
 @dataclass(frozen=True, kw_only=True)
 class TableStream(Prepared):
-    """Which samples of a table are used, how they are scaled, and in which order they come."""
+    """The samples of a table to use, their scaling, and their order."""
 
     ORDERS: ClassVar[tuple[str, ...]] = ("shuffled", "time")
 
@@ -80,7 +80,7 @@ class TableStream(Prepared):
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(Divided, TableStream):
-    """Which samples of a table are used, how they are scaled, who sees which, and in which order they come.
+    """The samples of a table to use, their scaling, their division among agents, and their order.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Stream(Divided, TableStream):
     mixing: float = 0.0
 
     def load(self, data: str, agents: int, seed: int) -> Table:
-        """Return the samples of a table or of "synthetic"; raises BadInput as that of a table does."""
+        """Return the samples of a table or of "synthetic"; raises BadInput for invalid tables and arguments."""
         check.probability("mixing", self.mixing)
         if self.divided() != EVENLY and self.order == "target":
             raise check.refuse("partition", self.partition, "iid with order = 'target', which divides the samples")
@@ -123,18 +123,18 @@ class Stream(Divided, TableStream):
         return super().dealt(table, agents, phi, seed)
 
     def owners(self, table: Table, agents: int, seed: int) -> list[Rows]:
-        """Return the rows of each agent; raises BadInput for a partition that they do not allow."""
+        """Return the rows of each agent; raises BadInput for an impossible partition."""
         return owners(table.target, agents, self.divided(), seed)
 
     def tell(self, study: Study, table: Table, agents: int, seed: int, rounds: int) -> None:
-        """Leave with a study who sees what, if the samples are not divided evenly at random."""
+        """Add the division of samples to a study, if it is not even and random."""
         if self.divided() != EVENLY:
             tell_streams(study, [table.target[own] for own in self.owners(table, agents, seed)], rounds, self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineSetting(Setting):
-    """The size of the network and of the model; what is left open is as in the dissertation's ch. 3."""
+    """The size of the network and of the model; values left open follow the dissertation's ch. 3."""
 
     TABLE = "online_settings"
     USUAL_CONVENTIONS = TABLES
@@ -145,7 +145,7 @@ class OnlineSetting(Setting):
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineSteps(Published):
-    """Step sizes of online methods, and the censor; what is left open is as published, or usual.
+    """Step sizes of online methods, and the censor; defaults are published or usual values.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class OnlineSteps(Published):
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"threshold": "threshold_v", "decay": "threshold_mu"}
-    # The dissertation does not print its own.
+    # The dissertation does not print its values.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "rho": {"other": 1.0},
         "eta": {"other": 8.0},
@@ -176,7 +176,7 @@ class OnlineSteps(Published):
     decay: float | None = None
 
     def given(self, censor: Censor) -> dict[str, Any]:
-        """Return what a user's own method may take: the step sizes, and the censor."""
+        """Return the values that a user's method may take: the step sizes, and the censor."""
         return {name: getattr(self, name) for name in ("rho", "eta", "step")} | {"censor": censor}
 
     def of(self, method: Method) -> Method:
@@ -232,7 +232,7 @@ def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
 
 
 def names_of(methods: Mapping[str, Method]) -> dict[str, list[str]]:
-    """Return the short names of what a study's methods and a user's own take from it."""
+    """Return the short names of the parameters that methods, including a user's, take from a study."""
     found: dict[str, list[str]] = {}
     for called, method in methods.items():
         given = method.given
@@ -249,7 +249,7 @@ def names_of(methods: Mapping[str, Method]) -> dict[str, list[str]]:
 
 
 def _grid(method: Method) -> list[Method]:
-    """Return a method with every combination of step sizes worth trying; its other parameters stay."""
+    """Return a method with every combination of step sizes to try; its other parameters stay."""
     known = {
         "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
         "eta": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
@@ -268,7 +268,7 @@ def _grid(method: Method) -> list[Method]:
 
 
 class OnlineTask(Task):
-    """One reading of every agent's stream: their costs, and the measures of their models.
+    """One pass over every agent's stream: their costs, and the measures of their models.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ class OnlineTask(Task):
         super().__init__(self.costs.__getitem__, graph)
         self._static, self._dynamic = StaticRegret(size, share), DynamicRegret(size, share)
         self._ideal, self._tracking = ideal, tracking
-        # The best model in hindsight costs a factorisation, so it is not computed in every round.
+        # The best model in hindsight costs a factorisation, so it is computed only in some rounds.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost = np.zeros(len(self.costs))
         self._targets = np.zeros(3)  # their number, their sum, and the sum of their squares
@@ -334,17 +334,17 @@ class OnlineTask(Task):
 
     @property
     def told(self) -> Study | None:
-        """Notes, tables and the settings that were found when the problem was made."""
+        """Notes, tables and settings found when the problem was made."""
         return None if self.streams is None else self.streams.told
 
     def optimum(self) -> dict[str, float]:
-        """Return nothing: the least errors are not known."""
+        """Return nothing: the least errors are unknown."""
         return {}
 
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
-        """Return the agents' costs, which count their errors; without ``cost``, the one that was given."""
+        """Return the agents' costs, which count their errors; an agent without ``cost`` has the one it was given."""
         found = {name: getattr(agent, "cost", None) for name, agent in agents.items()}
-        # Agents merged from several processes have costs of their own: a probe reads only `agents`.
+        # Agents merged from several processes have separate costs, because a probe reads only `agents`.
         return [cost if isinstance(cost, OnlineCost) else self.costs[name] for name, cost in found.items()]
 
     @property
@@ -362,7 +362,7 @@ class OnlineTask(Task):
         return TaskProbe(self)
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what `columns_of` needs of these agents: their costs' counts, their last samples and their models."""
+        """Return the readings for `columns_of`: the agents' cost counts, last samples and models."""
         costs = self.costs_of(agents)
         drawn = [(cost.features, cost.target) if cost.count else (None, None) for cost in costs]
         features, targets = zip(*drawn, strict=True)
@@ -375,7 +375,7 @@ class OnlineTask(Task):
         }
 
     def columns_of(self, readings: Readings) -> dict[str, float]:
-        """Return a round's columns; it is called once a round, with what `read` returned of all agents."""
+        """Return a round's columns from the readings of all agents; called once a round."""
         counts, before = readings["count"], self._lost
         if not all(counts):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
@@ -399,7 +399,7 @@ class OnlineTask(Task):
 
 @dataclass
 class Streams:
-    """Streams of which each task reads its own copy for at most ``rounds`` rounds; ``trial``: others to tune on."""
+    """Streams of which each task reads its own copy for at most ``rounds`` rounds; ``trial``: others for tuning."""
 
     graph: "nx.Graph[int]"
     ideal: bool
@@ -420,7 +420,7 @@ class Streams:
         return task
 
     def with_trial(self, source: Source, most: int) -> OnlineTask:
-        """Return the task, with other streams of so many rounds at most to tune on."""
+        """Return the task, with other streams of at most this many rounds for tuning."""
         rounds = min(TRIAL, most)
         self.trial = dataclasses.replace(self, source=source, rounds=rounds, tracking=None, trial=None)
         return self.task()
@@ -428,7 +428,7 @@ class Streams:
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineRegression(Problem):
-    """Least squares on random features of samples that come one by one, a stream for each agent.
+    """Least squares on random features of samples that arrive one by one, a stream for each agent.
 
     Parameters
     ----------
@@ -500,7 +500,7 @@ def study_of_streams(make: Callable[..., Experiment]) -> Callable[..., None]:
 
 
 def _prepared(study: Study, made: Experiment) -> Experiment:
-    """Return the experiment with the steps of the least error on samples that the run leaves out, if asked for.
+    """Return the experiment with the steps of least error on samples that the run leaves out, if requested.
 
     Raises
     ------
@@ -539,7 +539,7 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
 
 
 def _trial(setup: Setup) -> Setup:
-    """Return the setup of a run on the streams to tune on."""
+    """Return the setup of a run on the tuning streams."""
     assert isinstance(setup.task, OnlineTask)
     streams = setup.task.streams
     assert streams is not None
@@ -548,7 +548,7 @@ def _trial(setup: Setup) -> Setup:
 
 
 def _trial_error(cell: Cell, method: Method) -> float:
-    """Return the running MSE at the end of a run on the streams to tune on; infinity if it diverged."""
+    """Return the final running MSE on the tuning streams; infinity if the run diverged."""
     setup = _trial(cell.setup())
     assert setup.network is not None
     with may_diverge() as outcome:
@@ -560,9 +560,9 @@ def _trial_error(cell: Cell, method: Method) -> float:
 
 
 def step_seconds(played: Played) -> float:
-    """Return the processor's seconds for the steps of all agents and rounds, as they are in the first rounds.
+    """Return the CPU seconds of the steps of all agents and rounds, extrapolated from the first rounds.
 
-    Those are run once more for this, because an agent whose step is timed takes no part in steps of all at once.
+    These rounds are run again for this, because timing an agent's step excludes it from batched steps.
     """
     setup, seconds = played.cell.setup(), [0.0]
 
@@ -581,7 +581,7 @@ def step_seconds(played: Played) -> float:
         if hasattr(agent, "local_step"):
             agent.local_step = timed(agent.local_step)
     assert setup.network is not None
-    # In this process, also if the study's runs are spread over others: they would count as one run more there.
+    # In this process, even if the study's runs use several, where this run would count as another one.
     with played_by(None), may_diverge():
         setup.network.run(agents)
     return seconds[0] * setup.rounds / rounds
@@ -599,7 +599,7 @@ def notes_on(study: Study) -> Iterator[str]:
 
 
 def ends(study: Study, reference: str, errors: Sequence[str] = ("running_mse",)) -> pd.DataFrame:
-    """Return a row for each algorithm's end: its errors and bits, the first and bits relative to a reference's."""
+    """Return a row for each algorithm: final errors and bits, and both relative to a reference's."""
     last = study.rounds.groupby("algorithm", sort=False).last().reset_index()
     table = last[["algorithm", "round", *errors, "transmissions", "payload_bits", "wire_bits"]].copy()
     if reference in set(table["algorithm"]):
@@ -622,7 +622,7 @@ def recent_error(rounds: pd.DataFrame) -> float:
 def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:
     """Return the rounds with ``recent_mse``, each method's mean squared error over the last ``window`` rounds.
 
-    A mean over all rounds so far hides a truth that moves, because it keeps the errors of the beginning.
+    A mean over all rounds hides a moving truth, because it includes the initial errors.
     """
     groups = rounds.groupby("algorithm", sort=False)
     total = rounds["round"] * rounds["running_mse"]
@@ -632,14 +632,14 @@ def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:
 
 
 def apart(rounds: pd.DataFrame, column: str, reference: str) -> pd.DataFrame:
-    """Return the other methods' rounds with ``apart``: by how many percent a column exceeds the reference's."""
+    """Return the other methods' rounds with ``apart``: a column's excess over the reference's, in per cent."""
     base = rounds[rounds["algorithm"] == reference].set_index("round")[column]
     others = rounds[rounds["algorithm"] != reference]
     return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
 
 
 def converged(rounds: pd.DataFrame, error: str = "running_mse") -> pd.DataFrame:
-    """Return the rows of the algorithms whose error ends within a hundred times the best one's."""
+    """Return the rows of algorithms whose final error is within a hundred times the best one's."""
     last = rounds.groupby("algorithm", sort=False)[error].last()
     good = last.index[(last < 100 * abs(last.min())) | (last <= 0)]
     return rounds[rounds["algorithm"].isin(good)]

@@ -1,4 +1,4 @@
-"""A problem of the user's own, from a Python file: each agent's cost, a graph, and what is measured of the models."""
+"""A user's problem, from a Python file: each agent's cost, a graph, and a measure of the models."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class OwnTask(Task):
     watch: ClassVar[Mapping[str, Callable[[Any], float]] | None] = None
 
     def __init__(self, file: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure, ideal: bool) -> None:
-        # A cost that draws, as a ModelCost its minibatches, begins anew for each method.
+        # A cost that draws, such as a ModelCost with minibatches, starts afresh for each method.
         super().__init__(lambda node: costs[node].fresh() if hasattr(costs[node], "fresh") else costs[node], graph)
         self.file, self.name, self.costs, self._measure, self.ideal = file, Path(file).stem, costs, measure, ideal
         self.size = costs[0].size
@@ -76,7 +76,7 @@ class OwnTask(Task):
         return tuple(self.measures(np.zeros((len(self.costs), *self._shape))))
 
     def measures(self, models: Array, *more: Any) -> dict[str, float]:
-        """Return what the file measures of models; BadInput if the first column is no number, and the models are."""
+        """Return the file's measures of models; raises BadInput if a measure of numeric models is not a number."""
         found = called(self.file, f"measure of {self.name}: must run", self._measure, models, *more)
         try:
             numbers = {name: float(value) for name, value in found.items()}
@@ -96,9 +96,9 @@ class OwnTask(Task):
                 raise BadInput(f"measure of {self.name}: must have another name for its column {name!r}")
 
     def optimum(self) -> dict[str, float]:
-        """Return the measures of the model with the least sum of costs, as L-BFGS finds it from zero.
+        """Return the measures of the model with the least sum of costs, found by L-BFGS from zero.
 
-        Empty unless all costs have ``value`` and ``gradient``. It is a centre's model if the costs are convex.
+        Empty unless all costs have ``value`` and ``gradient``. It is the centralised model if the costs are convex.
         """
         if not all(hasattr(cost, "value") and hasattr(cost, "gradient") for cost in self.costs):
             return {}
@@ -116,7 +116,7 @@ class OwnTask(Task):
         return self.measures(np.tile(best, (len(self.costs), *[1] * len(self._shape))))
 
     def check_above_zero(self, error: float, whose: str) -> None:
-        """Raise BadInput unless an error is above 0, as a study asks for that compares errors in per cent."""
+        """Raise BadInput unless an error is above 0, for a study that compares errors in per cent."""
         if not error > 0.0:
             raise BadInput(
                 f"task = {self.file!r}: must have an error above 0, to compare in per cent; {whose} has "
@@ -124,7 +124,7 @@ class OwnTask(Task):
             )
 
     def check(self, methods: Iterable[Method], rounds: int, taken: Collection[str] = ()) -> None:
-        """Raise BadInput if a cost lacks what a method asks for, or a column has a taken name, before anything runs."""
+        """Raise BadInput if a cost lacks a member that a method needs, or the name of a column is reserved."""
         self._check_names(self.columns, taken)
         for method in methods:
             agents_of(method, self, rounds)
@@ -151,7 +151,7 @@ class OfFile(Problem):
     edges: int | None = None
 
     def function(self) -> Callable[[int], Any]:
-        """Return the file's function; raises BadInput if the file is missing or does not run, or has none."""
+        """Return the file's function; raises BadInput if the file is missing, fails, or lacks it."""
         found = script.load("task", str(self.file)).get("task")
         if not callable(found):
             raise BadInput(f"task = {str(self.file)!r}: must define a function task(seed)")
@@ -194,7 +194,7 @@ class OfFile(Problem):
 
 
 def called(file: str, what: str, function: Callable[..., Any], *given: Any) -> Any:
-    """Return what a function of a file returns; raises BadInput with its line if it fails."""
+    """Return the result of a file's function; raises BadInput with its line if it fails."""
     try:
         return function(*given)
     except BadInput:

@@ -1,4 +1,4 @@
-"""A problem of the user's own that changes with time, from a Python file: costs that go on to their next round."""
+"""A user's time-varying problem, from a Python file: costs that advance from round to round."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ ROUNDS = 1000
 
 
 class CountedCost:
-    """A cost of a file: whatever is asked of it is the file's, and what each drawn round's model costs is added up.
+    """A wrapper of a file's cost that adds up the cost of each drawn round's model.
 
     Parameters
     ----------
@@ -42,29 +42,29 @@ class CountedCost:
         self.cost, self.size, self.count, self.loss_sum = cost, cost.size, 0, 0.0
 
     def __getattr__(self, name: str) -> Any:
-        # What has no cost yet is being unpickled.
+        # An object without the attribute `cost` is being unpickled.
         if name == "cost":
             raise AttributeError(name)
         return getattr(self.cost, name)
 
     def draw(self, theta: Array) -> None:
-        """Go on to the next round's cost, and add what ``theta`` costs there, before anything is learned of it."""
+        """Advance to the next round's cost, and add its value at ``theta`` before learning."""
         self.cost.draw(theta)
         self.count += 1
         self.loss_sum += float(self.cost.value(theta))
 
 
 def steps_text(given: Mapping[str, Any]) -> str:
-    """Return a method's step sizes as a note on a run that diverged names them."""
+    """Return a method's step sizes as text for a note on divergence."""
     sizes = ", ".join(f"{name} = {value:g}" for name, value in given.items() if isinstance(value, float))
     return f" with {sizes or 'its steps'}"
 
 
 class OwnStreams(OwnTask):
-    """One reading of a file's costs, which change with time: its measures, after ``running_loss``.
+    """One pass over a file's time-varying costs: its measures, after ``running_loss``.
 
-    ``running_loss`` is the mean over agents and rounds so far of the costs of the models from before each round's cost
-    was seen. The measure takes the models and the round, 1, 2, …; it may be None.
+    ``running_loss`` is the mean, over agents and rounds so far, of each round's cost at the model before learning from
+    it. The measure takes the models and the round, 1, 2, …; it may be None.
     """
 
     rounds: int
@@ -88,18 +88,18 @@ class OwnStreams(OwnTask):
 
     @property
     def measure(self) -> AgentProbe:
-        """A probe of a round's columns: the running loss, what the file measures, and how far the models differ."""
+        """A probe of a round's columns: the running loss, the file's measures, and the models' disagreement."""
         return TaskProbe(self)
 
     def read(self, agents: Mapping[Any, Any]) -> Readings:
-        """Return what `columns_of` needs of these agents: their models, and what their costs counted."""
+        """Return the readings for `columns_of`: the agents' models, and their costs' counts."""
         found = {name: getattr(agent, "cost", None) for name, agent in agents.items()}
         costs = [cost if isinstance(cost, CountedCost) else self.costs[name] for name, cost in found.items()]
         counted = {"count": [cost.count for cost in costs], "loss": [cost.loss_sum for cost in costs]}
         return models_of(agents, self.ideal) | counted
 
     def columns_of(self, readings: Readings) -> dict[str, float]:
-        """Return a round's columns from what `read` returned of all agents."""
+        """Return a round's columns from the readings of all agents."""
         counts = readings["count"]
         if not all(counts):
             raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
@@ -114,7 +114,7 @@ def _nothing(models: Array, t: int) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamFile(OfFile):
-    """What a Python file's function ``task(seed)`` returns: costs that change with time, a graph or None, a measure.
+    """The result of a Python file's ``task(seed)``: time-varying costs, a graph or None, a measure.
 
     Each run has new costs, of another call of the function.
 
@@ -143,7 +143,7 @@ class StreamFile(OfFile):
         return begun()
 
     def check(self, cells: Iterable[Cell]) -> None:
-        """Raise BadInput, which names the file's class, if a cost lacks what a method asks for."""
+        """Raise BadInput, which names the file's class, if a cost lacks a member that a method needs."""
         for cell in cells:
             setup = Setup(cell.seeds, cell.rounds or ROUNDS)
             costs, graph, _ = self.drawn(

@@ -1,4 +1,4 @@
-"""Problems of experiments: regression on random features of a table, and what a Python file defines."""
+"""Problems of experiments: regression on random features of a table, and problems from Python files."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class Features(Setting):
 class KernelRegression(Features, Problem):
     """Least squares on random features of a table's inputs; the samples are divided among the agents.
 
-    On a network with a graph of its own there are as many agents as nodes.
+    On a network with its own graph there are as many agents as nodes.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class KernelRegression(Features, Problem):
 
 @dataclass(frozen=True, kw_only=True)
 class FileProblem(OfFile):
-    """What a Python file's function ``task(seed)`` returns: each agent's cost, a graph or None, and a measure.
+    """The result of a Python file's ``task(seed)``: each agent's cost, a graph or None, and a measure.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class FileProblem(OfFile):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnProblem:
-    """What is learned in place of a data set.
+    """A user's problem that replaces a data set.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class OwnProblem:
     def instead(
         self, problem: Any, *groups: Any, edges: int | None, but: Sequence[str] = ("edges",)
     ) -> tuple[Problem, str]:
-        """Return the file's problem, if there is one, else that of a data set, and the name of its published settings.
+        """Return the file's problem, if there is one, else a data set's, and the name of its published settings.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class OwnProblem:
 
 
 def titled(played: Played) -> str:
-    """Return what figures' titles say of a run: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
+    """Return the part of figures' titles on a run: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
     problem: Any = played.cell.problem
     task = played.task
     what = f"{problem.data} data" if hasattr(problem, "data") else f"task {task.name}"

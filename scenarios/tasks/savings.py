@@ -1,4 +1,4 @@
-"""What figures say of measures: their axes, and what a cheap method saves on the way to a level."""
+"""Axes of measures in figures, and a cheaper method's savings up to a level."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ def ladder(rounds: pd.DataFrame, column: str, best: float, count: int = 8) -> se
     """Return ``count`` levels of two digits, even on a log scale from round 2's least value to the last or ``best``."""
     first, last = rounds.loc[rounds["round"] == 2, column].min(), rounds[column].min()
     if not first > max(last, best) > 0:
-        # It never fell, or it fell to zero.
+        # The error never fell, or fell to zero.
         return set()
     return {float(f"{level:.2g}") for level in np.geomspace(first, max(last, best), count + 1)[:-1]}
 
@@ -36,7 +36,7 @@ def cost_to_reach(
     cost: str = "transmissions",
     saves: Mapping[str, tuple[str, str]],
 ) -> pd.DataFrame:
-    """Return, by level from the top, the cost at which each algorithm first reached it (NaN: never), and savings in %.
+    """Return the cost at which each algorithm first reached each level (NaN: never), and savings in %.
 
     ``saves`` names, for each column of savings, the algorithm compared with and the one that saves.
     """
@@ -54,9 +54,9 @@ def cost_to_reach(
 
 
 def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, at: Iterable[int]) -> dict[int, float]:
-    """Return the share of ``plain``'s transmissions that ``cheap`` saves to reach where ``plain`` was in some rounds.
+    """Return the share of ``plain``'s transmissions that ``cheap`` saves until it reaches the same values.
 
-    Rounds are left out that ``plain`` does not have, by which it sent nothing, or whose value ``cheap`` never reaches.
+    Rounds are left out if ``plain`` lacks them or had sent nothing by then, or if ``cheap`` never reaches their value.
     """
     named = {name: rounds[rounds["algorithm"] == name] for name in (plain, cheap)}
     found = {}
@@ -72,7 +72,7 @@ def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, 
 def draw_savings(
     rounds: pd.DataFrame, column: str, best: float, against: str, *, label: str, title: str
 ) -> Callable[[], Figure] | None:
-    """Return a function that draws what each algorithm saves against another, in transmissions and in wire bits.
+    """Return a function that draws each algorithm's savings relative to another, in transmissions and in wire bits.
 
     One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
     twice its cost at two levels.
@@ -83,7 +83,7 @@ def draw_savings(
     saves = {f"saved {name}": (against, name) for name in names if name != against}
     levels = ladder(rounds, column, best, FINE)
     tables = {cost: cost_to_reach(rounds, column, levels, cost=cost, saves=saves) for cost in _COSTS}
-    # What costs more than twice as much would squeeze the others, and one level alone gives no line.
+    # Costs of more than twice as much would compress the others, and one level alone gives no line.
     shown = [name for name in saves if any((table[name] > -100).sum() > 1 for table in tables.values())]
     if not shown:
         return None
@@ -105,7 +105,7 @@ def draw_savings(
             panel.set_xscale("log")
             panel.invert_xaxis()
             if unless_set("figure.figsize", None) is not None:
-                # In a narrow panel the labels of matplotlib's usual ticks overlap.
+                # In a narrow panel the labels of matplotlib's default ticks overlap.
                 panel.xaxis.set_minor_locator(MaxNLocator(4))
             panel.set_title(text, fontsize=unless_set("axes.titlesize", 10))
             panel.set_xlabel(f"{label} reached")

@@ -89,7 +89,7 @@ class Channel:
 
     @property
     def title(self) -> str:
-        """What a figure's title says of links that are not ideal: ", loss 0.1, latency 0.01 s"; else empty."""
+        """The part of a figure's title on non-ideal links: ", loss 0.1, latency 0.01 s"; else ""."""
         units = {"loss": "", "latency": " s", "rate": " bit/s", "budget": " bits a round"}
         parts = [f"{name} {value:g}{unit}" for name, unit in units.items() if (value := getattr(self, name))]
         parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
@@ -97,11 +97,11 @@ class Channel:
         return "".join(f", {part}" for part in parts)
 
     def times(self) -> Compute | None:
-        """Return how long the network's nodes compute; None, as here: no time."""
+        """Return the compute times of the network's nodes; None, as here: zero."""
         return None
 
     def over(self, graph: "nx.Graph[Any]", seed: int | tuple[int, int]) -> Network:
-        """Return a network of such links; of two seeds the second is that of the links."""
+        """Return a network with these links; of two seeds the second is that of the links."""
         if self.slot is not None and self.burst == 1:
             raise BadInput(f"slot = {self.slot:g}: must go with a burst above 1; independent losses have no channel")
         losses = (
@@ -121,7 +121,7 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class PacedChannel(Channel):
-    """The links of a study, and how long its agents compute.
+    """The links of a study, and its agents' compute times.
 
     Parameters
     ----------
@@ -135,23 +135,23 @@ class PacedChannel(Channel):
 
     @property
     def title(self) -> str:
-        """What a figure's title says of links that are not ideal, and of compute times."""
+        """The part of a figure's title on non-ideal links and compute times."""
         if self.compute is None:
             return super().title
         return f"{super().title}, compute {self.compute}"
 
     def times(self) -> Compute | None:
-        """Return the compute times; raises BadInput for a text that names none."""
+        """Return the compute times; raises BadInput for an invalid text."""
         return None if self.compute is None else compute_times(self.compute)
 
 
 def is_timed(network: object) -> bool:
-    """Return whether devices of a network differ in what takes time, so that seconds tell more than rounds."""
+    """Return whether devices differ in speed, so that seconds are more informative than rounds."""
     return any(getattr(network, name, None) is not None for name in ("compute", "capacity", "profile"))
 
 
 def compute_times(text: str) -> Compute:
-    """Return the compute times of a network that a text names; raises BadInput for a text that names none."""
+    """Return the compute times given by a text; raises BadInput for an invalid one."""
     kind, _, rest = text.partition(":")
     try:
         numbers = [float(each) for each in (rest.split(":") if rest else [text])]
@@ -166,10 +166,10 @@ def compute_times(text: str) -> Compute:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Parameters of which some may be left open (None), to be taken from a paper's for the data set.
+    """Parameters that may be left open (None), to be taken from a paper for the data set.
 
     A subclass names the published table (a row for each data set, ``other`` for all others, perhaps for each of the
-    `CONVENTIONS`), and the column of each of its fields. Of fields that no paper has it gives the values itself.
+    `CONVENTIONS`), and the column of each of its fields. It defines the values of fields that no paper has.
     """
 
     TABLE: ClassVar[str] = "settings"
@@ -181,7 +181,7 @@ class Published:
     """Those that ``by_data`` shows."""
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the parameters for a data set, with nothing left open that the paper has, or that is usual."""
+        """Return the parameters for a data set, with open ones set to published or usual values."""
         paper = published_row(self.TABLE, data, conventions)
         known = {name: paper[column] for name, column in self.COLUMNS.items() if column in paper}
         known |= {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
@@ -207,7 +207,7 @@ def published_row(table: str, data: str, conventions: str = TEXT) -> Mapping[str
     rows = published(table)
     if "conventions" in rows:
         chosen = rows[rows["conventions"] == conventions]
-        # A data set without tables of its own has the text's conventions only.
+        # A data set without its own tables has only the text's conventions.
         rows = chosen if data in set(chosen["dataset"]) else rows[rows["conventions"] == TEXT]
     rows = rows.set_index("dataset")
     found = rows.loc[data if data in rows.index else "other"].dropna()
@@ -221,7 +221,7 @@ def published_row(table: str, data: str, conventions: str = TEXT) -> Mapping[str
 
 @dataclass(frozen=True, kw_only=True)
 class Bandwidth:
-    """How a study's bandwidth is chosen, if not as given (`netsim.scenarios.tasks.mapping.choose_sigma`).
+    """The choice of a study's bandwidth, if not given (`netsim.scenarios.tasks.mapping.choose_sigma`).
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(OwnTopology, Bandwidth, Published):
-    """The size of a study's network and of its model; what is left open is as published for the data set.
+    """The size of a study's network and of its model; defaults are those published for the data set.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class Setting(OwnTopology, Bandwidth, Published):
     regularizer: float | None = None
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the setting for a data set with nothing left open, its graph as dense as the paper's.
+        """Return the setting for a data set with all values set, and the paper's graph density.
 
         Raises
         ------
@@ -333,7 +333,7 @@ class NetworkSize(OwnTopology):
     rounds: int = 400
 
     def resolved(self) -> Self:
-        """Return it with two edges for each agent, as far as there are pairs, if they were left open."""
+        """Return the size with two edges per agent, limited by the number of pairs, if left open."""
         agents = check.integer("agents", self.agents, low=1)
         check.integer("rounds", self.rounds, low=1)
         if self.topology is not None:
@@ -342,18 +342,18 @@ class NetworkSize(OwnTopology):
         return dataclasses.replace(self, edges=usual) if self.edges is None else self
 
     def graph(self, seed: int) -> "nx.Graph[int]":
-        """Return a connected random graph of that size, nothing left open, or that of the file."""
+        """Return a connected random graph of this size, with all values set, or that of the file."""
         draw = partial(topology.erdos_renyi, self.agents, edges=self.edges, seed=seed)
         return self.graph_of(self.agents, draw)
 
 
 def names_in(text: str | None) -> list[str]:
-    """Return the parts of a parameter that lists several, with commas between; none of one that is left out."""
+    """Return the parts of a parameter that lists several, separated by commas; none if left out."""
     return [] if text is None else [each.strip() for each in text.split(",")]
 
 
 def numbers_in(parameter: str, text: str, allowed: str, kind: Callable[[str], Number]) -> list[Number]:
-    """Return the numbers that a parameter lists, with commas between; raises BadInput if one is none."""
+    """Return the numbers listed by a parameter, separated by commas; raises BadInput for other text."""
     try:
         return [kind(each) for each in names_in(text)]
     except ValueError:
@@ -361,14 +361,14 @@ def numbers_in(parameter: str, text: str, allowed: str, kind: Callable[[str], Nu
 
 
 def chosen_names(parameter: str, text: str, allowed: Iterable[str]) -> list[str]:
-    """Return the names that a parameter lists, with commas between, each once; raises BadInput for an unknown one."""
+    """Return the distinct names listed by a parameter, separated by commas; raises BadInput for an unknown one."""
     known = list(allowed)
     return [check.one_of(parameter, each, known) for each in dict.fromkeys(names_in(text))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Divided:
-    """How the samples are divided among the agents.
+    """The division of samples among the agents.
 
     Parameters
     ----------
@@ -381,18 +381,18 @@ class Divided:
     partition: str = IID
 
     def divided(self) -> Partition:
-        """Return the partition; raises BadInput for a text that names none."""
+        """Return the partition; raises BadInput for an invalid text."""
         return Partition.parse(self.partition)
 
     @property
     def partition_title(self) -> str:
-        """What a figure's title says of samples that are not divided evenly at random; else empty."""
+        """The part of a figure's title on samples that are not divided evenly at random; else ""."""
         return "" if self.partition == IID else f", partition {self.divided()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Divided, Preparation):
-    """Which rows and columns of a table of numbers are used, how they are scaled, and which agent gets which.
+    """The rows and columns of a table of numbers to use, their scaling, and their division among agents.
 
     Parameters
     ----------
@@ -405,9 +405,9 @@ class Rows(Divided, Preparation):
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Published, Preparation):
-    """Which rows and columns of a table are used, and how they are scaled; what is left open is as found for the data.
+    """The rows and columns of a table to use, and their scaling; defaults were found for the data.
 
-    The rows ``tables`` of a published table say what was found.
+    The rows ``tables`` of a published table record these values.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {name: name for name in ("first", "within", "scaling", "target", "drop")}
@@ -416,7 +416,7 @@ class Prepared(Published, Preparation):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which methods a study compares.
+    """The methods that a study compares.
 
     Parameters
     ----------

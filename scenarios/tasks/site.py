@@ -1,4 +1,4 @@
-"""A site of the user's own, as a part of studies: ``--site FILE --set site.PATH=VALUE``."""
+"""A user's site, as a part of studies: ``--site FILE --set site.PATH=VALUE``."""
 
 import tomllib
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class OwnSite:
     set: str | None = None
 
     def deployment(self, *, collects: bool = True) -> Deployment:
-        """Return the site; raises BadInput if one that collects has not one sink."""
+        """Return the site; raises BadInput if a collecting study's site does not have exactly one sink."""
         assert self.site is not None
         used(Path(self.site))
         found = Deployment.read(self.site, self._changes())
@@ -41,7 +41,7 @@ class OwnSite:
 
     @staticmethod
     def check_left_out(**given: tuple[Any, Any]) -> None:
-        """Raise BadInput for a value, given by name with its default, that a site leaves no meaning."""
+        """Raise BadInput for a value, given by name with its default, that a site makes meaningless."""
         for name, (value, usual) in given.items():
             if value != usual:
                 raise check.refuse(name, value, "left out with site")
@@ -55,13 +55,13 @@ class OwnSite:
         return changes
 
     def check_set(self) -> None:
-        """Raise BadInput for values of a site that is not given."""
+        """Raise BadInput for values of a site if no site is given."""
         if self.site is None and self.set:
             raise BadInput(f"set = {self.set!r}: must come with site")
 
 
 def _value(text: str) -> Any:
-    """Return what a text is in TOML, or else the text."""
+    """Return a text parsed as a TOML value, or else the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""What theorems promise of a study's runs, by the switch ``theory``: columns, notes and a figure."""
+"""The theorems' bounds for a study's runs, with the switch ``theory``: columns, notes and a figure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from netsim.studies.figures import Figure, drawing, legend_below, whole_rounds
 
 class _Shown(Theory):
     def show(self, study: Study) -> None:
-        """Give a study a figure of what was promised beside what was measured, if its runs have such columns."""
+        """Add a figure of bounds and measured values to a study, if its runs have such columns."""
         rounds = study.rounds
-        # Where no frame is censored or coded, copies have no error, and the bound of it is 0.
+        # If no frame is censored or coded, copies have no error, and its bound is 0.
         there = {name for name in rounds.select_dtypes("number") if (rounds[name] > 0).any()}
         drawn = {promised: measured for promised, measured in MEASURED.items() if {promised, measured} <= there}
         if drawn:
@@ -38,7 +38,7 @@ THEORY: Mapping[str, tuple[Any, str]] = {"theory": (_SHOWN, _TEXT)}
 
 @dataclass(frozen=True, kw_only=True)
 class Promises:
-    """What is shown of what was proved, in a study that is no experiment.
+    """The display of theorems in a study that is not an experiment.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ class Promises:
     def probes(
         self, study: Study, name: str, agents: Mapping[Any, Any], network: Network, rounds: int, of: Any = _SHOWN
     ) -> list[Any]:
-        """Note what the theorems say of a run without a column, and return the probes that have columns, if asked."""
+        """Note the theorems' statements on a run without a column, and return the probes with columns, if requested."""
         if not self.theory:
             return []
         study.note(*(f"{name}: {line}." for line in of.lines(agents, network)))
         return [probe for probe in (of.of(agents, network, rounds),) if probe is not None]
 
     def show(self, study: Study) -> None:
-        """Give the study the figure, if asked."""
+        """Add the figure to the study, if requested."""
         if self.theory:
             _SHOWN.show(study)
 

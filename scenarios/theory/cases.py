@@ -26,12 +26,12 @@ from netsim.scenarios.theory.pools import ETA, LAMBDA, C, Pools
 from netsim.scenarios.theory.problems import GRAPHS, KERNELS, Problem
 from netsim.util.typing import Array, Matrix
 
-# By how much a value must exceed rounding errors for a ratio to it.
+# The multiple of rounding errors from which ratios to a value are meaningful.
 _ABOVE_ROUNDING = 1e3
 
 
 class Curve:
-    """What is promised of each round of a run, and what was measured.
+    """The bound and the measured value in each round of a run.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Curve:
         finite = measured[np.isfinite(measured)]
         largest = float(finite.max(initial=0.0))
         slack = (1e-6 if exact else 1e-9) * np.abs(measured) + rounding * largest
-        # No comparison with a number that is none is true.
+        # Comparisons with NaN are false.
         kept = np.isfinite(measured) & ((np.abs(measured - bound) if exact else measured - bound) <= slack)
         self.holds = bool(kept.all()) if holds is None else holds
         last = np.flatnonzero(measured > _ABOVE_ROUNDING * rounding * largest)

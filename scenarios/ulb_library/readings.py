@@ -42,7 +42,7 @@ class Readings:
 
     @property
     def target(self) -> Array:
-        """What is learned: temperatures scaled to [0, 1], shape (T, N)."""
+        """The target: temperatures scaled to [0, 1], shape (T, N)."""
         scaled: Array = (self.celsius - self.celsius.min()) / self.span
         return scaled
 

@@ -83,8 +83,9 @@ def ulb_library(
 ) -> None:
     """Nineteen motes learn a library's temperature over the packets that were really heard, minute by minute.
 
-    A round is a minute: each mote predicts, learns from its reading, and broadcasts its model; it arrives where the
-    mote's packet of that minute did (ulb_library1_links and ulb_library1_readings in NETSIM_DATA or the cache).
+    A round is a minute: each mote predicts, learns from its reading, and broadcasts its model; the model reaches the
+    receivers of the mote's packet of that minute (ulb_library1_links and ulb_library1_readings in NETSIM_DATA or the
+    cache).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Methods without rounds: the same classes, which hear each frame as it arrives and speak at moments of their own."""
+"""Asynchronous methods: the round-based classes, with frames heard on arrival and broadcasts at random times."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ LATE = latency.uniform(0.1, 3.0)
 
 
 class OnArrival(SharingAgent):
-    """Hears at once, and takes a step once a second on average, whatever the others do."""
+    """An agent that handles frames on arrival, and steps once a second on average, independent of the others."""
 
     async def run(self) -> None:
         self.begin()
@@ -49,7 +49,7 @@ def problems() -> list[LocalProblem]:
 
 
 def run(agents: dict[int, Any], **link: Any) -> np.ndarray[Any, Any]:
-    """Return the models after a run over links that are slower than a step, and of which frames overtake others."""
+    """Return the models after a run over links that are slower than a step and reorder frames."""
     Network(GRAPH, Link(latency=LATE, **link), seed=1).run(agents)
     return np.stack([agent.theta for agent in agents.values()])
 
@@ -75,7 +75,7 @@ def test_a_fault_may_take_the_state_between_two_steps() -> None:
 
 def test_coded_changes_are_gossiped_without_rounds() -> None:
     local, rows = problems(), [dict(enumerate(row)) for row in topology.metropolis_weights(GRAPH)]
-    # A step fades with the number of steps that its own agent has taken.
+    # The step size decays with the number of steps of its own agent.
     steps: dict[str, Any] = {"eta": schedule.power(0.5, 1.0), "gamma": 0.3, "coder": Uniform(6)}
     agents = {i: AsynchronousCHOCO(local[i], STEPS, weights=rows[i], **steps) for i in GRAPH}
     models = run(agents)
@@ -83,7 +83,7 @@ def test_coded_changes_are_gossiped_without_rounds() -> None:
     assert np.linalg.norm(models - best, axis=1).max() < 0.15 * np.linalg.norm(best)
     for name, agent in agents.items():
         for other, copy in agent.sharing.copies.items():
-            # All but the frames under way at the end arrived, and the copy is the sum of all changes.
+            # All frames arrived except those in flight at the end, and each copy is the sum of all changes.
             assert other != name
             assert np.linalg.norm(copy - agents[int(str(other))].sharing.own) < 0.05 * np.linalg.norm(best)
 

@@ -32,7 +32,7 @@ class Task:
     """A regression problem on a graph, and its stacked form for the oracle."""
 
     def __init__(self, graph: str, seed: int, even: bool = False) -> None:
-        """With ``even``, all features are of one size: methods come to their limit in a fifth of the rounds."""
+        """``even`` gives all features one size, so that methods converge in a fifth of the rounds."""
         self.graph = GRAPHS[graph](seed)
         rng = np.random.default_rng(seed)
         scale = 0.3 + rng.random(FEATURES)

@@ -1,4 +1,4 @@
-"""Learning classes: the matrix-valued costs, their solvers, and every method on them."""
+"""Multiclass learning: the matrix-valued costs, their solvers, and every method on them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -119,7 +119,7 @@ def test_admm_reaches_the_centralised_model(loss: MulticlassLoss) -> None:
     run = Network(graph).run(agents)
     best = centralised_classes(problems, 0.02)
     assert max(np.linalg.norm(agent.theta - best) for agent in agents.values()) < 1e-4 * np.linalg.norm(best)
-    # A matrix travels as what it is.
+    # A matrix travels as an array, without further encoding.
     assert run.ledger.payload_bits == run.ledger.transmissions * D * C * 64
 
 
@@ -150,7 +150,7 @@ def test_diffusion_is_its_recursion(loss: MulticlassLoss) -> None:
 
 
 def test_two_classes_by_softmax_are_the_logistic_model() -> None:
-    """With θ_1 = −θ_0 = w/2 the softmax of two is the logistic function of w."""
+    """With θ_1 = −θ_0 = w/2 the softmax of two classes is the logistic function of w."""
     features, labels = samples(0)
     two = (labels == 1).astype(int)
     matrix = centralised_classes([ClassProblem(features, two, loss=Softmax(2), regularizer=0.0)], 0.02)

@@ -38,14 +38,14 @@ MAX_TRANSMIT_WAIT = 93.0  # RFC 7252, 4.8.2
 
 
 class Patient(TransportTuning):  # type: ignore[misc]
-    """Of ten transmissions and their acknowledgements, each lost with 0.3, all are lost once in 800 times."""
+    """A CoAP endpoint with ten transmissions: at a loss of 0.3 each way, all ten fail once in 800 exchanges."""
 
     MAX_RETRANSMIT, ACK_TIMEOUT = 19, 0.1
     MAX_TRANSMIT_SPAN = MAX_TRANSMIT_WAIT = 60.0
 
 
 class Counter(resource.ObservableResource):
-    """Its value is the number of changes; it keeps what was put."""
+    """A resource whose value counts the changes; it stores what is put."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Changes(Part):
 
 
 class Does(Part):
-    """Does a job with the context, and keeps what it gives to ``found``."""
+    """Runs a job with the CoAP context, and stores its results in ``found``."""
 
     def __init__(self, job: Callable[["Does"], Coroutine[Any, Any, None]]) -> None:
         self.job, self.found = job, list[Any]()
@@ -131,7 +131,7 @@ def play(motes: Any, *, loss: float = 0.0, until: float = 300.0, medium: Any = N
 
 
 async def transfer(self: Does) -> None:
-    """Get 4 kB in blocks, and put them."""
+    """Get 4 kB block-wise, then put them."""
     self.found.append(await self.get("coap://0/body", transport_tuning=Patient()))
     request = Message(code=PUT, uri="coap://0/n", payload=BODY, transport_tuning=Patient())
     self.found.append((await self.coap.context.request(request).response).code)
@@ -176,7 +176,7 @@ def test_notifications_arrive_in_order_at_30_percent_loss() -> None:
 
 
 def test_runs_repeat_to_the_byte() -> None:
-    """With several observers, whom aiocoap keeps in a set, and draws of aiocoap's, which are the node's own."""
+    """Several observers, whom aiocoap keeps in a set; aiocoap draws from the node's own generator."""
     hashes = set()
     for _ in range(3):
         motes = {0: server()} | {node: client(observe) for node in range(1, 8)}
@@ -222,7 +222,7 @@ def test_a_request_without_an_answer_ends_within_max_transmit_wait() -> None:
 
 
 def test_a_repeated_request_is_carried_out_once() -> None:
-    """RFC 7252, 4.5; the server's acknowledgements are lost more often than not."""
+    """RFC 7252, 4.5; most of the server's acknowledgements are lost."""
 
     async def put(self: Does) -> None:
         for k in range(20):
@@ -252,7 +252,7 @@ def test_a_late_answer_comes_in_a_message_of_its_own() -> None:
 
 @pytest.mark.parametrize("keeps_state", [False, True])
 def test_a_server_that_crashes_in_the_middle_answers_again(keeps_state: bool) -> None:
-    """Blocks, an observation and a slow answer are under way; what waits for an answer ends, or begins again."""
+    """Blocks, an observation and a slow answer are in progress; each pending request ends or starts again."""
 
     async def insist(self: Does) -> None:
         watching = asyncio.create_task(observe(self))
@@ -272,7 +272,7 @@ def test_a_server_that_crashes_in_the_middle_answers_again(keeps_state: bool) ->
     lengths = [what for _, what in (each for each in motes[1].app.found if isinstance(each, tuple))]
     assert [each for each in lengths if isinstance(each, int)] == [4096, 7, 4096, 7]
     assert run.ended_at == 2000.0
-    assert motes[0].app.counter.value > 150  # its other part began again, too
+    assert motes[0].app.counter.value > 150  # its other part restarted, too
 
 
 def test_a_client_that_crashes_begins_again() -> None:
@@ -298,7 +298,7 @@ def test_timers_of_a_crashed_node_are_over() -> None:
 
 
 def test_an_old_notification_is_told_from_a_new_one_by_simulated_time() -> None:
-    """RFC 7641, 3.4: the lower number is the older one, unless 128 s have passed."""
+    """RFC 7641, 3.4: the lower sequence number is older, unless 128 s have passed."""
 
     class Server(Part):
         kinds = ("coap",)
@@ -326,7 +326,7 @@ def test_an_old_notification_is_told_from_a_new_one_by_simulated_time() -> None:
 
 
 def over(below: Callable[[Any], dict[str, Any]], motes: dict[Any, Mote]) -> dict[Any, Mote]:
-    """Return motes with more parts: those of ``below(node)``."""
+    """Return motes with additional parts: those of ``below(node)``."""
     return {node: Mote(**below(node), **mote.parts) for node, mote in motes.items()}
 
 
@@ -344,7 +344,7 @@ def test_it_works_above_a_mac_layer(mac: Any) -> None:
 @pytest.mark.parametrize("names", [(0, 1, 2, 3), ("0", "1", "2", "3"), ((0, 0), (0, 1), (1, 0), (1, 1))])
 @pytest.mark.parametrize("mode", ["storing", "non-storing"])
 def test_over_rpl_all_nodes_ask_all(mode: str, names: Any) -> None:
-    """A line of four motes, so that those at the ends are three hops apart; the root is the second."""
+    """A line of four motes, whose ends are three hops apart; the root is the second."""
 
     async def ask(self: Does) -> None:
         await asyncio.sleep(30)
@@ -386,7 +386,7 @@ COMMENT, NOTE = "1048576", "4194304"
 
 
 class Notes(RPL):
-    """Notes the CoAP messages that its node sends."""
+    """Records the CoAP messages that its node sends."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, imin=0.5, **settings)
@@ -398,7 +398,7 @@ class Notes(RPL):
 
 
 def routed_run(mode: str, root: int, stack: netsim.SixLowpan | None) -> tuple[Any, dict[int, Any]]:
-    """Run a line of four motes; the first gets blocks from the last, puts, and observes it."""
+    """Run a line of four motes in which the first gets blocks from the last, puts blocks, and observes it."""
 
     async def ask(self: Does) -> None:
         await asyncio.sleep(30)
@@ -441,7 +441,7 @@ def test_over_rpl_tshark_reads_each_message_on_all_hops(mode: str, root: int, tm
     context = "-o", "6lowpan.context0:fd00::/64", "-o", "udp.check_checksum:TRUE"
     lines = tshark(run.export(tmp_path / "run.pcapng"), *context, "-T", "fields", *flags)
     every = [line.split("\t") for line in lines]
-    # There are comments, and notes which of CoAP's messages are repeated on the way, but no warning and no error.
+    # tshark reports comments, and notes about retransmissions, but no warnings and no errors.
     assert {(row[10], row[11]) for row in every} == {
         ("CoAP", COMMENT),
         ("CoAP", f"{COMMENT},{NOTE}"),
@@ -449,11 +449,11 @@ def test_over_rpl_tshark_reads_each_message_on_all_hops(mode: str, root: int, tm
         ("IEEE 802.15.4", COMMENT),
     }
     rows = [row for row in every if row[10] == "CoAP"]
-    # The ledger's datagrams are the CoAP frames, and all else on the air is RPL's.
+    # The ledger's datagrams are the CoAP frames; all other frames on the air belong to RPL.
     on_air = collections.Counter(run.on_air["kind"])
     assert len(rows) == on_air["d"] + on_air["dg"]
     assert all(row[4:6] == ["5683", "5683"] and row[7] == "1" for row in rows)
-    # End to end: one datagram from origin to target, with hop limits from 64 down and one checksum.
+    # Each datagram is tracked from origin to target, with hop limits from 64 down and one checksum.
     found: dict[tuple[str, str], list[list[str]]] = {}
     for row in rows:
         found.setdefault((row[0], row[2]), []).append(row)
@@ -509,7 +509,7 @@ def test_a_node_is_asked_by_its_name(name: Any) -> None:
 
 
 def test_the_name_is_the_address_and_does_not_travel() -> None:
-    """A GET of one path segment of one letter: 4 bytes of header, 2 of token, 2 of option (RFC 7252, 3)."""
+    """A GET with a path segment of one letter: 4 bytes of header, 2 of token, 2 of option (RFC 7252, 3)."""
     heard = []
 
     class Hears(Part):
@@ -634,7 +634,7 @@ def test_both_sizes_of_blocks_are_negotiated() -> None:
 
 
 def test_a_node_can_be_copied_while_transfers_are_remembered() -> None:
-    """As it goes to another process (``workers``), and back."""
+    """A node is pickled to another process (``workers``) and back."""
     motes = {0: server(1e4), 1: client(transfer)}
     play(motes, until=9.0)
     assert motes[0].coap.site._resources["n",]._block1._assemblies._items

@@ -36,7 +36,7 @@ def test_layers_come_from_one_seed_and_do_not_depend_on_those_after() -> None:
     assert (two[0].frequencies == RandomFourier(4, 7, seed=3).frequencies).all()
     other = fourier_layers(4, (7, 5), sigmas=(1, 1), seed=4)
     assert not np.allclose(two[1].frequencies, other[1].frequencies)
-    # Layers of one shape differ, too.
+    # Layers of the same shape have different frequencies, too.
     square = fourier_layers(5, (5, 5, 5), sigmas=(1, 1, 1), seed=0)
     assert not np.allclose(square[1].frequencies, square[2].frequencies)
 
@@ -105,7 +105,7 @@ def test_the_kernel_error_falls_as_one_over_the_root_of_the_features(kernel: Ker
 def test_the_kernel_of_a_deep_map_approaches_the_composed_kernel() -> None:
     x = np.random.default_rng(0).random((30, 3))
     inner = kernel_matrix("gaussian", x, x, 1.0)
-    # Of features of length 1, ‖φ(x) − φ(x')‖² = 2 − 2κ(x, x').
+    # For features of length 1, ‖φ(x) − φ(x')‖² = 2 − 2κ(x, x').
     outer = np.exp(-(2 - 2 * inner) / (2 * 0.6**2))
     features = Deep(fourier_layers(3, (2000, 2000), sigmas=(1.0, 0.6), form="cos+sin", seed=1))(x)
     assert np.abs(features @ features.T - outer).max() < 0.1
@@ -115,7 +115,7 @@ def test_the_kernel_of_a_deep_map_approaches_the_composed_kernel() -> None:
 
 def test_median_distance() -> None:
     assert median_distance([[0.0], [1.0], [3.0]]) == 2.0
-    # Most points alike: the others tell.
+    # Most points are equal: the median is taken over the pairs that differ.
     assert median_distance([[0.0]] * 9 + [[5.0]]) == 5.0
     rare = np.zeros((5000, 1))
     rare[7] = 3.0

@@ -1,4 +1,4 @@
-"""Kernel expansions against direct re-fits (tests/oracle/dictionary.py), and against what is known of projections."""
+"""Kernel expansions against direct re-fits (tests/oracle/dictionary.py), and against properties of projections."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_pruning_equals_direct_refits(classes: int | None, epsilon: float) -> No
             kept, expected, error = pruned(points, weights, epsilon, SIGMA)
             lost = model.prune(epsilon, model.add(x, v))
             removed += len(points) - len(model)
-            # In the dictionary's own order, which within a batch is not that of arrival.
+            # Points in the order of the dictionary, which differs from the order of arrival within a batch.
             assert {tuple(point) for point in model.points} == {tuple(point) for point in points[kept]}
             order = [next(n for n in range(len(kept)) if (points[kept[n]] == point).all()) for point in model.points]
             assert column(model.weights) == pytest.approx(expected[order], abs=1e-7)
@@ -79,7 +79,7 @@ def test_the_function_never_moves_further_than_epsilon(seed: int, epsilon: float
     model = Dictionary(2, classes, sigma=SIGMA)
     for _ in range(4):
         x, v = some(rng, 8, classes)
-        # Some that are there already, and some that nearly are.
+        # Some points are in the dictionary already, and some almost are.
         x[1] = x[0]
         x[2] = x[0] + 1e-6
         if len(model):
@@ -161,7 +161,7 @@ def test_what_is_not_added_is_carried_by_the_others_even_where_the_kernel_matrix
     known = model.points.copy()
     model.add(x, v)
     assert len(model) < len(known) + 16
-    # A projection onto their span leaves the values at their places as they are.
+    # A projection onto their span keeps the values at these points.
     assert model(known) == pytest.approx(gaussian(known, x, 1.0) @ v, abs=1e-9)
 
 
@@ -191,7 +191,7 @@ def test_the_model_order_levels_off_over_50000_samples() -> None:
         model.prune(0.05, model.add(x, -2.0 / 32 * slope))
         orders.append(len(model))
     tenths = [max(part) for part in np.array_split(orders, 10)]
-    # The same step, for ever: no tenth of the stream needs more elements than the second did, but for chance.
+    # With a constant step, no tenth of the stream needs more elements than the second, apart from chance.
     assert max(tenths[2:]) <= 1.1 * tenths[1]
     assert tenths[-1] <= 1.1 * tenths[4]
     assert max(orders) < 60

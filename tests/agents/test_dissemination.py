@@ -33,7 +33,7 @@ def spread(
     extra: Any = (),
     **options: Any,
 ) -> tuple[Any, Any]:
-    """Run Deluge on a graph whose node 0 has an image; ``does`` are (time, callback of the agents)."""
+    """Run Deluge on a graph whose node 0 has an image; ``does`` lists pairs (time, callback of the agents)."""
     link = LINK.with_loss(netsim.loss.bernoulli(loss)) if loss else LINK
     network = Network(graph, link, medium=CSMA, seed=2, **options)
     agents: dict[Any, Any] = {node: Dissemination(image if node == 0 else None, **SMALL) for node in graph}
@@ -87,7 +87,7 @@ def test_a_newer_image_overtakes_an_older_one() -> None:
 
     agents, _ = spread(topology.grid(3, 3), old, 90, does=[(3.0, publish)])
     assert before[0] == old
-    assert before[-1] is None  # the older one was still on its way
+    assert before[-1] is None  # the older image was still being sent
     assert {(agent.version, agent.image) for agent in agents.values()} == {(2, new)}
 
 
@@ -139,7 +139,7 @@ def test_those_who_agree_are_nearly_silent() -> None:
     spread(nx.complete_graph(6), image_of(2 * PAGE), 1100, does=[(100, count), (1099, count)])
     before, after = np.array(counts)
     more = after - before
-    # Trickle with k = 1 and intervals of 32 s: about one advertisement an interval of all six nodes.
+    # Trickle with k = 1 and intervals of 32 s: about one advertisement per interval from all six nodes together.
     assert more[:, 1:].sum() == 0
     assert 20 <= more[:, 0].sum() <= 2.5 * 1000 / 32
 
@@ -155,7 +155,7 @@ def test_64_kb_reach_60_motes_within_an_hour() -> None:
 
 
 class Hostile(netsim.Agent):
-    """Broadcasts what it is given, again and again."""
+    """Broadcasts a given payload repeatedly."""
 
     def __init__(self, says: list[tuple[str, Any]]) -> None:
         self.says = says

@@ -1,4 +1,4 @@
-"""RPL's downward routes: what the root sends reaches every mote over the tree, once."""
+"""RPL's downward routes: each command of the root reaches its mote once over the tree."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ LINK, RADIO = Link(rate=250e3, header_bits=136), Radio(acks=True, max_frame_retr
 
 
 class Node(RPL):
-    """Keeps its commands."""
+    """A node that stores the commands it receives."""
 
     def __init__(self, mode: str, is_sink: bool, **settings: Any) -> None:
         super().__init__(is_sink, downward=mode, imin=0.5, refresh=60.0, **settings)
@@ -29,7 +29,7 @@ class Node(RPL):
 
 
 def play(graph: Any, mode: str, until: float, *does: Any, loss: float = 0.0, **options: Any) -> Any:
-    """Run RPL with the root 0; ``does`` are (time, callback of the agents). Return the agents, and what they gave."""
+    """Run RPL with root 0; ``does`` lists pairs (time, callback). Return the agents, and the callbacks' results."""
     link = LINK.with_loss(netsim.loss.bernoulli(loss)) if loss else LINK
     network = Network(graph, link, medium=RADIO, seed=3, **options)
     agents = {node: Node(mode, node == 0) for node in graph}
@@ -41,7 +41,7 @@ def play(graph: Any, mode: str, until: float, *does: Any, loss: float = 0.0, **o
 
 
 def to_all(agents: Any) -> Any:
-    """Send to each mote a value of its own, as far as the queue goes."""
+    """Send a distinct value to each mote, until the queue is full."""
     return {node: agents[0].down.send(node, ["do", node]) for node in agents if node}
 
 
@@ -74,7 +74,7 @@ def test_lossy_links_double_nothing(mode: str) -> None:
     arrived = {node: len(agent.commands) for node, agent in agents.items() if node}
     lost = sum(len(agent.down.lost) for agent in agents.values())
     assert all(arrived[node] <= counts[node] for node in arrived)
-    # One hop of eight attempts at 0.49 fails once in 200.
+    # A hop with eight attempts at 0.49 fails once in 200.
     assert sum(arrived.values()) >= counts.total() - lost
     assert sum(arrived.values()) >= 0.9 * counts.total() > 100
 

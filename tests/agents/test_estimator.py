@@ -1,4 +1,4 @@
-"""The four-bit link estimator against its paper's rules, and against 1/(p_f p_r)."""
+"""The four-bit link estimator against the rules of its paper, and against 1/(p_f p_r)."""
 
 import math
 
@@ -18,7 +18,7 @@ def test_beacons_give_the_inverse_of_the_share_received() -> None:
     for sequence in (7, 8):
         links.heard("a", sequence)
     assert math.isinf(links.etx("a"))
-    links.heard("a", 11)  # 9 and 10 were missed: 3 of 5
+    links.heard("a", 11)  # 9 and 10 were missed: 3 of 5 received
     assert links.etx("a") == pytest.approx(5 / 3)
     for sequence in (12, 13, 14, 15):
         links.heard("a", sequence)

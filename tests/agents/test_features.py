@@ -61,7 +61,7 @@ def test_orthogonal_blocks_are_orthogonal_and_of_chi_length() -> None:
 
 def test_orthogonal_blocks_are_uniform_over_all_rotations_and_reflections() -> None:
     blocks = RandomFourier(3, 3 * 4000, orthogonal=True, seed=4).frequencies.reshape(4000, 3, 3)
-    # Each row is standard normal at its place in the block, too, and half the blocks are reflections.
+    # Each row is standard normal at its place in the block, too; half of the blocks are reflections.
     assert np.abs(blocks.mean(axis=0)).max() < 5 / np.sqrt(4000)
     assert np.abs((blocks**2).mean(axis=0) - 1.0).max() < 5 * np.sqrt(2 / 4000)
     reflections = np.mean(np.linalg.det(blocks) < 0.0)

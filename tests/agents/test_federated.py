@@ -1,4 +1,4 @@
-"""FedAvg and SCAFFOLD over a star, and AD-PSGD by arrival, equal their recursions; what lost frames do to them."""
+"""FedAvg and SCAFFOLD on a star, and AD-PSGD by arrival, equal their recursions, with and without lost frames."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,13 +55,13 @@ def play(
 
 
 def drawn_by(seed: int, rounds: int, size: int) -> list[list[int]]:
-    """Return who is drawn: what the server's own stream says, which is a function of the seed and its name."""
+    """Return the clients drawn in each round, from the server's keyed stream."""
     rng = draws.generator(seed, 0, "agent")
     return [sorted(rng.choice(AGENTS, size, replace=False).tolist()) for _ in range(rounds)]
 
 
 def who_heard(run: Any, drawn: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return who got the model in each round, and whose answer the server got, by the trace."""
+    """Return the receivers of the model and the senders of received answers, for each round of the trace."""
     events = run.trace.table()
     got = events[events["event"] == "delivered"]
     down = {(int(row.time_s), row.receiver) for row in got.itertuples() if row.sender == 0}
@@ -186,7 +186,7 @@ def test_ad_psgd_equals_its_recursion(seconds: float, spread: float) -> None:
 def test_a_gradient_takes_its_time() -> None:
     _, run = follow(rounds=200, seconds=0.5, spread=0.8)
     steps = [agent.steps for agent in run.agents.values()]
-    # The mean number of steps; their standard deviation is some 3 % of it.
+    # The standard deviation of the number of steps is about 3 % of its mean.
     assert np.mean(steps) == pytest.approx(400, rel=0.05)
     agents = {i: ADPSGD(PROBLEMS[i], 100, eta=ETA, seconds=3.0 if i == 0 else 1.0, spread=0.0) for i in GRAPH}
     Network(GRAPH).run(agents)
@@ -210,7 +210,7 @@ def test_without_steps_the_sum_of_the_models_is_kept() -> None:
     agents = {i: ADPSGD(PROBLEMS[i], 400, eta=1e-300) for i in GRAPH}
     for i, agent in agents.items():
         agent.theta = start[i]
-    # Others average with an agent while it waits for its answer.
+    # Other agents average with an agent while it waits for its answer.
     Network(GRAPH, Link(latency=0.2), seed=1).run(agents)
     ends = np.stack([agent.theta for agent in agents.values()])
     np.testing.assert_allclose(ends, np.tile(start.mean(axis=0), (AGENTS, 1)), atol=1e-9)

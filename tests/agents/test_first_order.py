@@ -1,4 +1,4 @@
-"""On ideal links D-PSGD, EXTRA, PG-EXTRA, DIGing, LEAD, BEER, EF21, EF21-P and LAG equal their papers' recursions."""
+"""On ideal links D-PSGD, EXTRA, PG-EXTRA, DIGing, LEAD, BEER, EF21, EF21-P and LAG equal their recursions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,7 +38,7 @@ NONE = Exact()
 
 
 class Setting:
-    """A task on a graph with what agents and recursions need of it."""
+    """A learning problem on a graph, with the arrays that agents and recursions need."""
 
     def __init__(self, graph: str, seed: int = 0, even: bool = False) -> None:
         self.task = Task(graph, seed, even)
@@ -65,7 +65,7 @@ class Setting:
 
 
 def quantizer(coder: Any) -> Callable[[Array], Array]:
-    """Return what is decoded, independent of the coders: 3 bits with a range per message, the 4 largest, or all."""
+    """Return a decoder written independently of the coders: 3 bits with a range per message, top 4, or exact."""
     if isinstance(coder, Uniform):
         return batch.uniform_quantizer(coder.bits)
 
@@ -241,7 +241,7 @@ def test_with_steps_of_one_size_they_reach_the_optimum(method: str) -> None:
 @pytest.mark.parametrize("coder", [slow(TopK(1)), Uniform(2), Sign()], ids=["top 1", "2 bits", "signs"])
 def test_over_a_star_they_reach_the_optimum(kind: Any, coder: Any) -> None:
     at = Setting("star", even=True)
-    # One feature a message keeps up with small steps only.
+    # With one feature a message, convergence needs small steps.
     eta, rounds = (0.05, 500) if isinstance(coder, TopK) else (0.2, 120)
     models = at.run(kind, rounds=rounds, eta=eta, coder=coder)
     best = centralised(at.task.problems, LAMBDA)
@@ -256,7 +256,7 @@ def test_dpsgd_ends_beside_the_optimum_where_costs_differ() -> None:
 
 
 def test_pg_extra_finds_the_sparse_optimum() -> None:
-    """At it the gradients sum to −N · weight · sign of each element that is not zero, and to less at one that is."""
+    """Optimality: the gradients sum to −N · weight · sign of each nonzero element, and to less in size at each zero."""
     at = Setting("ring")
     weight = 0.05
     models = at.run(PGEXTRA, rounds=1500, eta=0.1, nonsmooth=L1(weight))

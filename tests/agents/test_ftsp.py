@@ -1,4 +1,4 @@
-"""FTSP: the nodes of a line agree on one root's time, whatever their clocks do, and when the root fails."""
+"""FTSP: the nodes of a line agree on one root's time, with skewed clocks, and after the root fails."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ NODES = 8
 
 
 def errors(until: float, ask: list[float], faults: Any = (), nodes: int = NODES, **kwargs: Any) -> Any:
-    """Return, at some times (s), by how much each node's global time differs from node 0's clock, or None."""
+    """Return, at given times (s), each node's global time minus node 0's clock, or None."""
     rng = np.random.default_rng(3)
     clocks = [ClockSkew(k, offset=rng.uniform(-5, 5), drift=rng.uniform(-50e-6, 50e-6)) for k in range(nodes)]
     agents = {node: FTSP(**kwargs) for node in range(nodes)}
@@ -36,7 +36,7 @@ def errors(until: float, ask: list[float], faults: Any = (), nodes: int = NODES,
 
 
 def test_all_nodes_of_a_line_know_the_roots_time() -> None:
-    """Each hop needs three new beacons, one a period, before it passes them on; its regression then needs eight."""
+    """Each hop needs three new beacons, one a period, before it forwards the time; its regression then needs eight."""
     period = 10.0
     late = (5 + 7 * 4 + 40) * period
     [early, end], agents, clocks = errors(late + 1, [1.0, late], period=period)
@@ -55,12 +55,12 @@ def test_a_failed_root_is_replaced_and_time_goes_on() -> None:
     [before, after], agents, _ = errors(1400.0, [790.0, 1390.0], [crash], period=period)
     assert max(abs(each) for each in before) < 1e-6
     assert {agent.root for node, agent in agents.items() if node} == {1}
-    # Node 1 goes on from its estimate of node 0's time and drift.
+    # Node 1 continues from its estimate of node 0's time and drift.
     assert max(abs(each) for each in after[1:]) < 1e-4
 
 
 def test_drift_is_estimated_not_only_offset() -> None:
-    """Between two beacons of 300 s, a drift of 50 ppm would be 15 ms."""
+    """Over the 300 s between two beacons, a drift of 50 ppm would accumulate to 15 ms."""
     [end], _, clocks = errors(300.0 * 20 + 299, [300.0 * 20 + 290], nodes=2, period=300.0)
     assert abs(clocks[1].drift - clocks[0].drift) > 1e-6
     assert end[1] == pytest.approx(0, abs=1e-6)
@@ -79,7 +79,7 @@ def test_a_table_has_a_size(settings: Any, message: str) -> None:
         FTSP(**settings)
 
 
-# --- cold starts ------------------------------------------------------------------------------------------------------
+# Return motes at random places, up to seven or more hops apart, with clock errors of 40 ppm and 2 s.
 
 
 def sparse(seed: int, motes: int = 25) -> Deployment:
@@ -94,7 +94,7 @@ def sparse(seed: int, motes: int = 25) -> Deployment:
 
 
 def play(site: Deployment, until: float, faults: Any = (), **kwargs: Any) -> Any:
-    """Return, each 10 s, the times that synchronised nodes tell."""
+    """Return, every 10 s, the global times of the synchronised nodes."""
     agents = {node: FTSP(**kwargs) for node in site.positions}
     radio = replace(site.preset.radio, access="aloha")  # type: ignore[type-var]
     network = site.network(radio=radio, faults=faults, seed=1)
@@ -111,7 +111,7 @@ def play(site: Deployment, until: float, faults: Any = (), **kwargs: Any) -> Any
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -> None:
-    """Whoever says that it is synchronised tells the same time as all others who say so, at every moment."""
+    """At every moment all nodes that report to be synchronised report the same time."""
     said, agents = play(sparse(seed), 720.0)
     assert {agent.root for agent in agents.values()} == {0}
     assert max(max(times.values()) - min(times.values()) for times in said if times) < 2e-6
@@ -121,7 +121,7 @@ def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -
 
 
 def test_time_goes_on_without_a_jump_when_a_root_is_gone() -> None:
-    """Stamps of the dead root and of the next one are of one time; nobody follows a name that others only repeat."""
+    """Stamps of the dead root and its successor continue one time; no node follows a root that is only repeated."""
     site = sparse(1)
     said, agents = play(site, 1500.0, [Crash(0, at=700.0)])
     alive = [{node: time for node, time in times.items() if node} for times in said[72:]]
@@ -141,7 +141,7 @@ def test_stamps_of_another_time_leave_the_regression() -> None:
     agent._settled = 9
     assert agent.is_synchronised
     assert agent.global_time(300.0) == pytest.approx(400.0)
-    # The better root's clock is another, and the old root's numbers no longer count.
+    # The better root has another clock, and the sequence numbers of the old root no longer count.
     agent._hear(1, 4, 7000.0, 240.0)
     assert not agent.is_synchronised
     assert agent.root == 1

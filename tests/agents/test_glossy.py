@@ -1,4 +1,4 @@
-"""Glossy: slots, relay counters, reliability and time of its floods, and what the medium must do for them."""
+"""Glossy: slots, relay counters, reliability and timing of its floods, and its requirements on the medium."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from netsim.radio.phy import Phy
 PRESET = presets.ieee802154(acks=False)
 CHIP = 0.5e-6
 SLOT = 1.5e-3
-# Of 9 bytes with 17 of headers, at 250 kbit/s.
+# 9 bytes and 17 of headers, at 250 kbit/s.
 AIRTIME = 26 * 8 / 250e3
 
 
@@ -34,7 +34,7 @@ def radio(concurrent_s: float = CHIP) -> Radio:
 
 
 class Flooded(Glossy):
-    """Notes each flood: its number, value, hops, reference, and when it came, by the own clock (s)."""
+    """Records each flood: its number, value, hops, reference, and time of arrival by the node's own clock (s)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,7 +60,7 @@ def flood(
     seed: int = 1,
     **kwargs: Any,
 ) -> tuple[Run, dict[Any, Flooded]]:
-    """Let node 0 flood so many times over links of one strength."""
+    """Let node 0 flood a number of times over links of one strength."""
     network = Network(graph, link, medium=radio(concurrent_s), faults=faults, seed=seed)
     agents = {node: Flooded(node == 0, **kwargs) for node in graph}
     return network.run(agents, until=floods - 0.5), agents
@@ -72,19 +72,19 @@ def share(agents: Mapping[Any, Flooded], floods: int) -> float:
 
 
 def kings(width: int, height: int) -> "nx.Graph[int]":
-    """Return a grid in which each node has eight neighbours."""
+    """Return a king's graph: a grid in which each inner node has eight neighbours."""
     return nx.convert_node_labels_to_integers(nx.strong_product(nx.path_graph(width), nx.path_graph(height)))
 
 
 def field(spacing: float, concurrent_s: float = CHIP, **kwargs: Any) -> Deployment:
-    """Return 8 by 5 motes, each up to 5 m from its place in a grid (m)."""
+    """Return 8 by 5 motes, each within 5 m of its grid point (m)."""
     rng = np.random.default_rng(2)
     places = {i: np.array((i % 8, i // 8)) * spacing + rng.uniform(-5, 5, 2) for i in range(40)}
     return Deployment({i: tuple(place) for i, place in places.items()}, phy=phy(concurrent_s), **kwargs)
 
 
 def flood_field(deployment: Deployment, floods: int = 10, **kwargs: Any) -> dict[Any, Flooded]:
-    """Let mote 0, in a corner, flood so many times."""
+    """Let mote 0, in a corner, flood a number of times."""
     agents = {node: Flooded(node == 0, **kwargs) for node in deployment.positions}
     plain = replace(radio(), phy=None)
     deployment.network(radio=plain, link=PRESET.link, seed=1).run(agents, until=floods - 0.5)
@@ -139,7 +139,7 @@ def test_radios_are_off_between_floods() -> None:
     table = run.energy.set_index("agent")
     on = (table["transmit_s"] + table["receive_s"] + table["listen_s"]) / 21
     for node in range(1, 4):
-        # The first frames of neighbours further out are heard, too.
+        # A node also hears the first frames of neighbours further from the initiator.
         most = 1e-3 + (node + 5) * SLOT + AIRTIME
         assert on[node] <= most + 1e-5
         assert on[node] == pytest.approx(most, rel=0.35)
@@ -160,7 +160,7 @@ def test_relays_later_than_a_chip_collide() -> None:
 
 
 def test_crystals_are_good_enough_and_oscillators_of_processors_are_not() -> None:
-    """From one slot to the next the clock runs for 0.7 ms: at 50 ppm 0.03 us, at 2 % 13 us."""
+    """Between slots the clock runs for 0.7 ms: an error of 0.03 us at 50 ppm, and of 13 us at 2 %."""
     shares = [share(flood_field(field(20.0, drift_ppm=ppm), guard=25e-3), 10) for ppm in (50.0, 20_000.0)]
     assert shares[0] == 1.0
     assert shares[1] < 0.8
@@ -184,7 +184,7 @@ def test_reliability_rises_with_the_number_of_transmissions() -> None:
 
 
 def test_one_link_is_crossed_as_often_as_the_initiator_sends() -> None:
-    """The initiator sends n times, whether it hears anything or not: a flood fails with probability p^n."""
+    """The initiator always sends n times, so a flood fails with probability p^n."""
     p, floods = 0.5, 600
     for n in (1, 2, 3):
         _, agents = flood(nx.path_graph(2), floods, link=PRESET.link.with_loss(loss.bernoulli(p)), n_tx=n, patience=20)
@@ -214,7 +214,7 @@ def test_all_nodes_know_when_a_flood_began() -> None:
     late = errors(0.4e-6, 0.0)
     assert min(late) >= -7 * 0.4e-6
     assert max(late) <= 1e-9
-    # On a line each of the relays before a node is late by half of the jitter, on average; the initiator never is.
+    # On a line, each relay delays by half of the jitter on average; the initiator adds none.
     assert np.mean(late) == pytest.approx(-np.mean(range(7)) * 0.2e-6, rel=0.1)
 
 
@@ -224,7 +224,7 @@ def test_a_node_that_was_away_finds_the_floods_again() -> None:
 
 
 def test_a_node_listens_after_more_missed_floods_than_its_patience() -> None:
-    """When the initiator returns its floods begin 0.3 s later than before."""
+    """After the initiator returns, its floods begin 0.3 s later."""
     _, agents = flood(nx.path_graph(3), 20, faults=[Crash(0, at=3.5, until=9.3)], patience=2)
     for node in (1, 2):
         assert [reference for *_, reference, _ in agents[node].got] == pytest.approx(
@@ -237,7 +237,7 @@ def test_a_node_listens_after_more_missed_floods_than_its_patience() -> None:
 
 @pytest.mark.parametrize(("period", "guard", "n_tx"), [(0.04, 0.01, 6), (0.04, 0.01, 10), (0.1, 0.08, 3)])
 def test_a_node_takes_a_flood_once_though_others_still_send_it(period: float, guard: float, n_tx: int) -> None:
-    """It listens for the next flood while the last goes on, some hops away."""
+    """A node already listens for the next flood while the last one continues some hops away."""
     _, agents = flood(nx.path_graph(12), 1, period=period, guard=guard, n_tx=n_tx)
     for node in range(1, 12):
         numbers = [number for number, *_ in agents[node].got]

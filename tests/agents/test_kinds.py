@@ -1,4 +1,4 @@
-"""Each protocol takes frames of its own kinds, and ignores and counts all others, whatever they carry."""
+"""Each protocol handles frames of its own kinds, and ignores and counts all others, whatever their payload."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ OWN = sorted({kind for make in PROTOCOLS.values() for kind in make(False).kinds}
 
 
 class Logger(Agent):
-    """Broadcasts a value of a kind, again and again: a number, as it has just been measured."""
+    """Broadcasts its latest reading repeatedly, as a bare number of a given kind."""
 
     def __init__(self, kind: str = "log", every: float = 1.0, values: Any = (20.5,)) -> None:
         self.kind, self.every, self.values = kind, every, values
@@ -49,7 +49,7 @@ class Logger(Agent):
 
 @pytest.mark.parametrize("protocol", [CTP, RPL])
 def test_a_logger_beside_a_tree_is_no_parent(protocol: type[Collector]) -> None:
-    """It hears all motes of a line, and would be a parent of cost 0."""
+    """The logger hears all motes of a line, and as a parent would cost 0."""
     graph = nx.path_graph(4)
     graph.add_edges_from((9, node) for node in range(4))
     kind = reporting(protocol, 5.0, since=30.0)
@@ -62,7 +62,7 @@ def test_a_logger_beside_a_tree_is_no_parent(protocol: type[Collector]) -> None:
 
 
 def test_trees_of_two_protocols_stand_side_by_side() -> None:
-    """In one row of motes on the same air, each protocol has its own line to its own sink."""
+    """Two protocols, each with its own line of motes and its own sink, share one row and one medium."""
     graph = nx.circulant_graph(8, [1, 2])
     kinds = [reporting(CTP, 10.0, since=60.0), reporting(RPL, 10.0, since=60.0)]
     agents: dict[Any, Any] = {node: kinds[node % 2](is_sink=node < 2) for node in graph}
@@ -77,7 +77,7 @@ def test_trees_of_two_protocols_stand_side_by_side() -> None:
 
 
 def test_kinds_of_mac_layers_and_of_routing_differ() -> None:
-    """So that both may be parts of one mote."""
+    """Distinct kinds let both be parts of one mote."""
     routing, macs = set(CTP.kinds) | set(RPL.kinds), set(LPL.kinds) | set(TSCH.kinds)
     apart = [routing, macs, set(FTSP.kinds), set(Glossy.kinds)]
     assert sum(map(len, apart)) == len(set().union(*apart))
@@ -99,7 +99,7 @@ ANYTHING = st.recursive(
     ),
     max_leaves=8,
 )
-# What is nearly a payload of some protocol: lists of usual parts, in any order.
+# Malformed payloads: lists of the usual parts, in any order.
 NEARLY = st.lists(
     st.sampled_from(
         [0, 1, 255, 256, 2**16, -1, True, None, 0.5, float("nan"), float("inf"), 1e300, "a", [], {}, (1, 2)]
@@ -126,7 +126,7 @@ def test_no_payload_stops_a_protocol(name: str, says: list[tuple[str, Any]]) -> 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_no_protocol_takes_another_payload_for_its_own(name: str) -> None:
-    """Each kind has a form: numbers, None, arrays, dicts and lists of another length are none of it."""
+    """Each kind has one form; numbers, None, arrays, dicts and lists of other lengths do not match it."""
     speaker = PROTOCOLS[name](False)
     odd: list[Any] = [5, 2.5, "x", b"x", {}, {"a": 1}, [], [1], [[1], [2]], (), np.zeros(2), np.array(3), [1] * 9, True]
     for kind in speaker.kinds:
@@ -138,7 +138,7 @@ def test_no_protocol_takes_another_payload_for_its_own(name: str) -> None:
 
 
 class _Heard:
-    """A frame, as far as a protocol asks for it."""
+    """The attributes of a frame that protocols use."""
 
     def __init__(self, kind: str, payload: Any) -> None:
         self.kind, self.payload = kind, payload

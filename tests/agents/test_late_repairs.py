@@ -1,4 +1,4 @@
-"""Repairs that come rounds late, with a penalty that changes: each round is charged with its own ρ."""
+"""Late repairs under a varying penalty: each round is charged with its own ρ."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ def penalty(k: int) -> float:
 
 
 RHOS = np.array([penalty(k) for k in range(1, ROUNDS + 1)])
-# Latency in rounds: frames are late, and overtake one another, without any loss, too.
+# Latency in rounds: frames are late and reordered even without loss.
 LATE = Link(loss=0.3, latency=latency.uniform(0.1, 2.2), reliability=Reliability("nack", window=100))
 
 METHODS: dict[str, tuple[Callable[..., Any], lossy.Step, lossy.Coding]] = {
@@ -92,7 +92,7 @@ METHODS: dict[str, tuple[Callable[..., Any], lossy.Step, lossy.Coding]] = {
 
 
 def noting(kind: type[Dual], heard: lossy.Heard) -> type[Dual]:
-    """Return a class of agents that also note in which round each frame is heard."""
+    """Return a class of agents that also record the round in which each frame is heard."""
 
     class Noting(kind):  # type: ignore[misc, valid-type]
         def hear(self, frames: Sequence[Frame], k: int) -> None:
@@ -138,7 +138,7 @@ THEN_GOOD = loss.varying([0.3, 0.0], [60.0, 1e9])
 
 
 def same_again(i: int) -> OnlineCost:
-    """Return an online cost that draws one sample again and again, so that the methods have a fixed point."""
+    """Return an online cost that always draws the same sample, so that the methods have a fixed point."""
     sample = FEATURES[0, i], float(TARGETS[0, i])
     return OnlineCost(itertools.repeat(sample), FEATURES.shape[2], loss=Squared(), regularizer=0.3)
 

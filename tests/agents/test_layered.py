@@ -1,4 +1,4 @@
-"""Networks on the array API: their gradients, their layers beside other libraries, and the standard's functions."""
+"""Networks on the array API: gradients, layers against other libraries, and the standard's functions."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""A method in rounds as a part of a mote: it is the method, as far as the radio brings what neighbours say."""
+"""A round-based method as a part of a mote equals the method itself when all frames arrive."""
 
 import re
 import runpy
@@ -33,7 +33,7 @@ def coke(node: int, **settings: Any) -> COKE:
 def played(
     method: Any = coke, *, begin: float = BEGIN, happens: Any = (), **wanted: Any
 ) -> tuple[netsim.Run, dict[int, Any]]:
-    """Run motes that keep time by FTSP and learn; between them links are so good that only what collides is lost."""
+    """Run motes that keep time by FTSP and learn; on links so good that only collisions lose frames."""
     site = Deployment(PLACES, preset=PRESET, drift_ppm=50, offset=1, seed=3)
     motes = {
         node: Mote(
@@ -80,7 +80,7 @@ def test_motes_that_do_not_know_the_time_yet_miss_rounds_and_count_them_as_the_o
     assert all(0 < each.learn.steps < ROUNDS for each in motes.values())
     models = np.array([each.learn.theta for each in motes.values()])
     best = np.array([each.theta for each in in_rounds().values()])
-    # As far as they came they go the same way.
+    # Up to the last common round, the models agree.
     assert np.linalg.norm(models - best) < 0.5 * np.linalg.norm(best)
 
 
@@ -91,7 +91,7 @@ def test_a_mote_that_was_down_takes_part_again(keeps: bool) -> None:
     spoken = run.ledger.table(["sender", "kind"]).set_index(["sender", "kind"])["offered"]
     assert 0 < spoken[2, "state"] < spoken[1, "state"]
     assert 0 < motes[2].learn.steps < ROUNDS
-    # What it has learned before is there again, or not; the rounds count what it did since.
+    # A restarted mote keeps its model or not; its rounds count from the restart.
     assert (motes[2].learn.steps > ROUNDS // 2) == keeps
     assert np.isfinite(motes[2].learn.theta).all()
 

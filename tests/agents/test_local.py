@@ -81,7 +81,7 @@ def test_proximal_takes_integers_and_strided_vectors() -> None:
 
 
 def test_newton_reaches_the_minimum_from_saturated_margins() -> None:
-    # Far out the logistic loss is flat: an undamped Newton step from there diverges.
+    # Far from 0 the logistic loss is flat, so an undamped Newton step diverges.
     rng = np.random.default_rng(3)
     features = 30.0 * rng.standard_normal((40, 3))
     p = LocalProblem(features, np.sign(features[:, 0] + 10.0), loss=Logistic(), regularizer=1e-6)

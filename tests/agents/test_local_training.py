@@ -1,4 +1,4 @@
-"""Relaxed ADMM and LT-ADMM equal their recursions, coded and with lost frames, and lost frames leave them exact."""
+"""Relaxed ADMM and LT-ADMM equal their recursions, coded and with lost frames, and remain exact under loss."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -107,7 +107,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
         slow(name, link) if "top" in name or link not in ("burst", *["free"] * ("bits" in name)) else (name, link)
         for name in METHODS
         for link in [*LOSSY, "thin"]
-        # Of few elements at a time it takes many rounds.
+        # Sending few elements at a time takes many rounds.
         if "top" not in name or link == "burst"
     ],
 )
@@ -132,7 +132,7 @@ def test_coded_frames_have_the_bits_of_their_coder_and_three_numbers() -> None:
     agents = {i: LTADMM(task.problems[i], 10, coder=Uniform(4), **STEPS) for i in task.graph}
     run = Network(task.graph).run(agents)
     assert run.ledger.transmissions == 20
-    # Numbers up to ten take a byte each.
+    # msgpack encodes each small number in one byte.
     assert run.ledger.payload_bits == 20 * (4 * FEATURES + 32 + 3 * 8)
 
 
@@ -144,12 +144,12 @@ def test_more_local_steps_need_fewer_rounds() -> None:
     """Logistic regression on a ring of ten: "local training accelerates convergence" (arXiv 2501.13516)."""
     needed = {tau: rounds_to(1e-6, tau) for tau in (1, 2, 5, 10)}
     assert needed[1] > 1.6 * needed[2] > 1.6 * 1.6 * needed[5]
-    # From where the local problems are as good as solved, more steps win nothing.
+    # Once the local problems are almost solved, more local steps save no rounds.
     assert needed[5] < 1.2 * needed[10] < 1.5 * needed[5]
 
 
 def rounds_to(level: float, tau: int) -> int:
-    """Return after how many rounds all agents stay within ``level`` of the optimum, relative to its norm."""
+    """Return the first round after which all agents stay within ``level`` of the optimum, relative to its norm."""
     ring, rng = topology.ring(10), np.random.default_rng(0)
     problems = []
     for _ in ring:

@@ -1,4 +1,4 @@
-"""Low-power listening: what a wake-up costs, how long a train lasts, and who is woken by it."""
+"""Low-power listening: the cost of a wake-up, the length of a strobe train, and the nodes that it wakes."""
 
 import asyncio
 from collections.abc import Hashable
@@ -19,7 +19,7 @@ RADIO = replace(PRESET.medium, access="aloha", max_frame_retries=0)
 
 
 def talking(kind: type[LPL]) -> type[LPL]:
-    """Return a class whose first node posts 100 messages to the second, at random times, if it is told to."""
+    """Return a class whose first node, if enabled, posts 100 messages to the second at random times."""
 
     class Talks(kind):  # type: ignore[misc, valid-type]
         def __init__(self, posts: int, **kwargs: float) -> None:
@@ -88,7 +88,7 @@ def test_a_medium_that_chooses_when_to_send_is_refused(agent: Any) -> None:
 
 
 def waits(run: Run) -> Any:
-    """Return the time from each post to its arrival, without the sender's own listening first (s)."""
+    """Return the time (s) from each post to its arrival, less the sender's own channel sampling."""
     begins = [began + run.agents[0].listen for began, _ in run.agents[0].done]
     return np.array([time for time, *_ in run.agents[1].took]) - begins
 
@@ -106,9 +106,9 @@ def test_without_it_a_train_lasts_a_period_and_wakes_everyone() -> None:
     long, short = (play(kind, {0: 50}, graph=nx.complete_graph(4)) for kind in (LPL, XMac))
     assert waits(long).min() > 0.5
     assert waits(long).max() < 0.52
-    # Of those to whom nothing is sent, in excess of the wake-ups.
+    # Energy of nodes that receive nothing, beyond their wake-ups.
     excess = [(run.energy[["listen_s", "receive_s"]].iloc[2:].sum(axis=1) - 1.6).mean() for run in (long, short)]
-    # Half a period for each message, or about one strobe.
+    # Half a period per message without early rejection, about one strobe with it.
     assert excess[0] == pytest.approx(50 * 0.25, rel=0.2)
     assert excess[1] < 0.5
 
@@ -121,14 +121,14 @@ def test_two_senders_take_turns() -> None:
 
 @pytest.mark.parametrize("kind", [LPL, slow(XMac), slow(ContikiMAC)])
 def test_a_lossy_link_costs_few_messages(kind: type[LPL]) -> None:
-    """Of three frames one is lost, but a wake-up meets several strobes, and data are repeated."""
+    """One of three frames is lost, but a wake-up meets several strobes, and data frames are repeated."""
     run = play(kind, {0: 50}, loss=0.3)
     assert len(run.agents[1].took) >= 35
     assert len({value for _, _, value in run.agents[1].took}) == len(run.agents[1].took)
 
 
 def announcing(kind: type[LPL]) -> type[LPL]:
-    """Return a class whose node 0 has 20 messages for all."""
+    """Return a class whose node 0 broadcasts 20 messages."""
 
     class Announces(kind):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
@@ -148,7 +148,7 @@ def announcing(kind: type[LPL]) -> type[LPL]:
 
 @pytest.mark.parametrize("kind", [LPL, XMac, ContikiMAC])
 def test_a_message_to_all_reaches_each_neighbour_once(kind: type[LPL]) -> None:
-    """A train over a whole period meets each neighbour's wake-up, and nobody acknowledges it."""
+    """A train over a whole period meets each neighbour's wake-up, and is not acknowledged."""
     graph = nx.complete_graph(5)
     run = Network(graph, PRESET.link, medium=RADIO, seed=5).run({k: announcing(kind)() for k in graph}, until=90.0)
     for node in range(1, 5):
@@ -157,7 +157,7 @@ def test_a_message_to_all_reaches_each_neighbour_once(kind: type[LPL]) -> None:
     period = run.agents[0].period
     spent = run.energy[["listen_s", "receive_s"]].sum(axis=1)
     idle = 90.0 * (run.agents[0].listen / period if kind is not ContikiMAC else 2 * 128e-6 / period)
-    # The data wait for the end of a train of strobes, half a period on average; ContikiMAC's are there at once.
+    # Data follow the end of a strobe train, half a period on average; ContikiMAC repeats the data themselves.
     excess = (spent[1:] - idle).mean()
     if kind is ContikiMAC:
         assert excess < 20 * 0.015
@@ -178,7 +178,7 @@ def test_what_became_of_a_message_says_why(kind: type[LPL]) -> None:
 
 @pytest.mark.parametrize("kind", [LPL, XMac])
 def test_a_wake_up_that_holds_no_strobe_is_refused(kind: type[LPL]) -> None:
-    """Nobody would ever wake."""
+    """A wake-up shorter than a strobe would detect none."""
 
     class Tells(kind):  # type: ignore[misc, valid-type]
         async def work(self) -> None:

@@ -1,4 +1,4 @@
-"""The cost of a network: its samples, its minibatches, and what methods of gradients make of it."""
+"""The cost of a network: its samples, its minibatches, and how gradient methods use it."""
 
 import pickle
 from typing import Any

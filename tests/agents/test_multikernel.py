@@ -1,4 +1,4 @@
-"""Online multi-kernel learning: equal to its recursion on ideal links, and what holds of it on any."""
+"""Online multi-kernel learning: equal to its recursion on ideal links; its invariants on any links."""
 
 import math
 import warnings
@@ -62,7 +62,7 @@ class Task:
         return CompleteOMKL(self.cost(i), ROUNDS, agents=self.agents, eta=ETA, coder=coder)
 
     def run(self, method: str, coder: Coder = Exact(), link: Link | None = None, censor: Censor = Always()) -> Run:
-        """Run all agents, keeping what they had in each round in `models`, `thetas`, `kernel_weights` and `losses`."""
+        """Run all agents, and store each round's values in `models`, `thetas`, `kernel_weights` and `losses`."""
         kept: dict[str, list[Any]] = {"models": [], "thetas": [], "kernel_weights": [], "combined": [], "weighted": []}
 
         def watch(agents: Mapping[int, Any]) -> dict[str, float]:
@@ -88,7 +88,7 @@ class Task:
         return run
 
     def check(self, expected: multikernel.Result) -> None:
-        """Compare what `run` kept with the oracle's result, at every round."""
+        """Compare the values stored by `run` with the oracle's, at every round."""
         assert len(self.models) == ROUNDS
         np.testing.assert_allclose(self.models, expected.models, rtol=0, atol=1e-9)
         np.testing.assert_allclose(self.kernel_weights, expected.weights, rtol=0, atol=1e-9)
@@ -141,7 +141,7 @@ def test_complete_equals_its_recursion(graph: str, kernels: int, bits: int | Non
 
 
 def test_two_rounds_by_hand() -> None:
-    # The recursion itself, from the equations as they stand, kernel by kernel and agent by agent.
+    # The oracle's recursion is recomputed from the paper's equations, kernel by kernel and agent by agent.
     task = Task("path", 3)
     expected = multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA)
     for i in task.graph:
@@ -161,7 +161,7 @@ def test_two_rounds_by_hand() -> None:
         mix = sum(float(first[p] @ z[1, p]) for p in range(3)) / 3
         size = sum(float(first[p] @ first[p]) for p in range(3)) / 9
         assert expected.combined[1, i] == pytest.approx(math.log(1 + math.exp(-y[1] * mix)) + LAMBDA * size)
-    # Round 3 is the first that gossips: θ = θ'_2 + γ Σ w' (h_n − h_i) with h = θ of round 2 = θ'_1.
+    # Gossip begins in round 3: θ = θ'_2 + γ Σ w' (h_n − h_i) with h = θ of round 2 = θ'_1.
     i, near = 1, (0, 2)
     hidden, learned = expected.models[0], expected.models[1]
     pull = sum(task.weights[i, n] * (hidden[n] - hidden[i]) for n in near)
@@ -179,11 +179,11 @@ def test_two_rounds_by_hand() -> None:
 @everywhere
 @pytest.mark.parametrize("bits", [1, 3, 16])
 def test_the_gossip_step_keeps_the_average(graph: str, bits: int) -> None:
-    # `run` checks in each round, too, that hidden states are the same at both ends of a link, bit for bit.
+    # `run` also checks in each round that hidden states agree bit for bit at both ends of a link.
     task = Task(graph, 3)
     task.run("gossip", QSGD(bits, by_row=True))
     before = np.concatenate([np.zeros((1, *task.models[0].shape)), task.models[:-1]])
-    # One bit is too coarse for so long a step of the gossip: the models grow, and the rounding with them.
+    # One bit is too coarse for this gossip step: the models grow, and their rounding errors with them.
     rounding = 1e-14 * max(1.0, float(np.abs(task.thetas).max()))
     np.testing.assert_allclose(task.thetas.mean(axis=1), before.mean(axis=1), rtol=0, atol=rounding)
     if len(task.graph) > 1:
@@ -274,7 +274,7 @@ def test_learns_over_links_that_lose_and_delay(method: str, coder: Coder) -> Non
     task = Task("complete", 3)
     run = task.run(method, coder, Link(loss=0.3, latency=0.2, duplicate=0.1))
     assert 0.2 < run.ledger.exits[LOST] / run.ledger.link_messages < 0.4
-    # Not as well as on ideal links: a coded change that is lost stays missing from a copy.
+    # Slightly worse than on ideal links: a lost coded change stays missing from a copy.
     assert task.combined[-15:].mean() < math.log(2.0) - 0.02
     again = Task("complete", 3)
     assert again.run(method, coder, Link(loss=0.3, latency=0.2, duplicate=0.1)).trace_hash == run.trace_hash
@@ -307,7 +307,7 @@ def test_a_neighbour_that_was_never_heard_does_not_pull() -> None:
 def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced_it(
     censor: Geometric | PowerLaw | Periodic | AtRandom, believed: bool
 ) -> None:
-    """Nothing arrives. Under a threshold that looks like silence; without one, or by a timetable, it is loss."""
+    """Nothing arrives. With a threshold this is taken for silence; without one, or by a timetable, for loss."""
     task = Task("path", 3)
     task.run("gossip", Exact(), Link(loss=1.0), censor)
     k = np.arange(1.0, ROUNDS + 1)
@@ -317,7 +317,7 @@ def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced
     elif isinstance(censor, PowerLaw):
         thresholds = censor.v * k**-censor.mu
     for i in task.graph:
-        # Among neighbours that stay at h = 0 it is pulled by what its own weight lacks to 1; alone, by nothing.
+        # Silent neighbours count as h = 0 with weights that complete its own to 1; a lone agent has no such pull.
         own = np.array([[task.weights[i, i] if believed else 1.0]])
         features, targets = task.features[:, [i]], task.targets[:, [i]]
         expected = multikernel.gossip(features, targets, own, LAMBDA, ETA, GAMMA, None, thresholds)
@@ -353,7 +353,7 @@ def test_lossy_gossip_follows_from_which_frames_arrived(link: Link, bits: int | 
 
 
 def test_complete_averages_over_what_came() -> None:
-    # Nothing comes: everybody learns alone, its weights as if all had lost what it did.
+    # With total loss every agent learns alone, with its weights adapted to the loss of all neighbours.
     task = Task("complete", 3)
     task.run("complete", Exact(), Link(loss=1.0))
     for i in task.graph:

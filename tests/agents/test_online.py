@@ -1,4 +1,4 @@
-"""On ideal links the online and dynamic methods equal their recursions at every round, down to who sent."""
+"""On ideal links the online and dynamic methods equal their recursions at every round, including the senders."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class Task:
         return OnlineCost(samples, self.size, loss=self.loss, regularizer=self.share)
 
     def run(self, make: Callable[[int], Any]) -> tuple[Array, NDArray[np.bool_], Array]:
-        """Return models, who broadcast, and the squared errors, round by round."""
+        """Return models, senders, and squared errors, round by round."""
         models: list[Array] = []
         spoken: list[list[int]] = []
         errors: list[list[float]] = []
@@ -76,7 +76,7 @@ class Task:
         return np.array(models), sent, np.diff(np.array(errors), axis=0, prepend=0.0)
 
     def check(self, make: Callable[[int], Any], expected: online.Result) -> None:
-        """Run the agents, and compare them with what the oracle returned."""
+        """Run the agents, and compare them with the oracle's result."""
         models, sent, errors = self.run(make)
         np.testing.assert_array_equal(sent, expected[1])
         np.testing.assert_allclose(models, expected[0], rtol=0, atol=1e-9)
@@ -157,7 +157,7 @@ def test_ddkl_equals_its_recursion(graph: str, seed: int, v: float, mu: float, b
 @pytest.mark.parametrize("coded_start", [False, True])
 @pytest.mark.parametrize("method", ["QC-ODKLA", "QC-DDKL"])
 def test_with_a_fixed_range_the_methods_begin_as_they_are_told(graph: str, coded_start: bool, method: str) -> None:
-    """The dissertation's algorithms 4 and 5 begin with θ̂ = Q(0), which is half a cell; by default it is 0."""
+    """The dissertation's algorithms 4 and 5 begin with θ̂ = Q(0), half a cell; the default is θ̂ = 0."""
     task = Task(graph, 0)
     coder, quantize = Uniform(4, -1.0, 1.0), batch.uniform_quantizer(4, low=-1.0, high=1.0)
     assert (quantize(np.zeros(3)) == 1 / 16).all()
@@ -192,8 +192,8 @@ def _coding(bits: int | None) -> tuple[Coder, online.Quantizer | None]:
 
 
 def test_rounds_agent_by_agent() -> None:
-    # The recursions themselves against the equations as they stand, with a general minimiser, and a threshold that
-    # silences some.
+    # The oracle's recursions against the paper's equations, solved by a general minimiser; a threshold silences some
+    # agents.
     task = Task("ring", 0, rounds=4)
     rho, eta, v, mu = 0.3, 0.5, 0.35, 0.4
     thresholds = v * np.arange(1.0, 5.0) ** -mu
@@ -319,8 +319,7 @@ def test_gradient_matches_finite_differences(loss: LossFunction) -> None:
 @example(f=600.0, k=1e6, y=-1.0)
 def test_slope_solves_its_equation(loss: LossFunction, f: float, k: float, y: float) -> None:
     s = loss.slope(f, k, y)
-    # s − ℓ'(f − k·s) grows in s at a rate of at least 1, so its sign a little beside the root tells that the root is
-    # there, however steep it is.
+    # s − ℓ'(f − k·s) grows in s at a rate of at least 1, so a change of sign close to the result proves the root.
     width = 1e-9 * abs(s) + 1e-9 * abs(f) / (1.0 + k) + 1e-300
     sides = [each - float(loss.derivative(np.array(f - k * each), np.array(y))) for each in (s - width, s + width)]
     assert sides[0] <= 0.0 <= sides[1]
@@ -339,7 +338,7 @@ def test_each_sample_is_predicted_before_it_is_learned_from() -> None:
     for i, agent in task.result.agents.items():
         assert agent.cost.count == 30
         assert agent.cost.loss_sum == pytest.approx(losses[:, i].sum(), rel=1e-12)
-    # Nothing is known at first: the first prediction is 0.
+    # All models start at 0, so the first prediction is 0.
     np.testing.assert_allclose(errors[0], task.targets[0] ** 2, rtol=0, atol=1e-12)
 
 
@@ -354,7 +353,7 @@ def test_logistic_accounting() -> None:
 
 
 class Courier(netsim.Agent):
-    """Broadcasts one vector through a coder and keeps what arrives."""
+    """Broadcasts one vector through a coder and stores the arrivals."""
 
     def __init__(self, coder: Uniform, vector: Array) -> None:
         self.coded = coder.encode(vector)
@@ -375,7 +374,7 @@ def test_three_bits_an_element_is_what_travels() -> None:
     assert len(packed) == 38
     frame = run.agents[1].frames[0]
     assert frame.data.endswith(packed)
-    # Beside the packed integers: both ends of the range, and a frame's own few bytes.
+    # The packed integers, plus both ends of the range and the frame's few own bytes.
     assert len(frame.data) < 38 + 16 + 24
     task = Task("ring", 0, features=50, rounds=10)
     task.run(lambda i: ODKLA(task.cost(i), 10, rho=0.3, eta=1.0, coder=Uniform(3, -1.0, 1.0)))

@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, link: Link) -> None:
     loss, slope, label = CASES[case]
     batches = data(label)
-    # Twice in these rounds c doubles, and then the limit holds it.
+    # c doubles twice in these rounds, and then reaches its limit.
     penalty = DoublingPenalty(0.03, 2 * BATCH, limit=0.3)
     learners = agents(batches, loss, penalty, parsimony=0.1)
     grid = np.random.default_rng(9).uniform(-2, 2, (40, 2))
@@ -136,7 +136,7 @@ def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, link: Lin
         assert found == pytest.approx(theirs, abs=1e-9)
     orders = [len(learner.model) for learner in learners.values()]
     assert orders == [len(points) for points, _ in expected[-1]]
-    # Pruning took part in it.
+    # Some elements were pruned.
     assert max(orders) < ROUNDS * BATCH
     assert all(learner.missing == 0 for learner in learners.values())
 
@@ -200,7 +200,7 @@ def test_disagreement_does_not_fall_by_losing_replies() -> None:
         Network(GRAPH, Link(loss=lost), seed=1).run(learners, [watch])
         sums.append(seen)
     assert np.isnan(sums[2]).all()
-    # The models are the same, c being 0; of the replies that came the mean is taken.
+    # With c = 0 the models agree; the mean is over the replies that arrived.
     heard = ~np.isnan(sums[1])
     assert 0.3 < heard.mean() < 1.0
     assert np.nanmean(sums[1]) == pytest.approx(np.mean(np.array(sums[0])[heard]), rel=0.15)
@@ -226,7 +226,7 @@ def test_what_was_lost_is_left_out_and_counted() -> None:
     learners = agents(data(signs), Logistic(), ConstantPenalty(0.1), 0.1)
     run = Network(GRAPH, Link(loss=losses.bernoulli(0.3)), seed=1).run(learners)
     table = run.ledger.table(by="kind").set_index("kind")
-    # A lost request has no reply; a lost reply was sent for nothing.
+    # A lost request has no reply; a lost reply was sent in vain.
     assert sum(learner.missing for learner in learners.values()) == table.loc["values", "lost"]
     assert 0 < table.loc["values", "lost"] < int(A.sum()) * ROUNDS
 

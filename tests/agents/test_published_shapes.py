@@ -1,4 +1,4 @@
-"""Figures of papers in their shape: what converges linearly, and what stays behind, as each figure shows it."""
+"""Published figures in shape: which methods converge linearly, and which stall."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def regressions(own: float) -> list[LocalProblem]:
 
 
 def distances(graph: Any, problems: list[LocalProblem], kind: Any, rounds: int, **given: Any) -> Array:
-    """Return the largest distance of a model from the optimum of all, relative to it, after each round."""
+    """Return the largest relative distance of a model from the common optimum, after each round."""
     best = centralised(problems, SHARE * AGENTS)
     weights = topology.metropolis_weights(graph)
     own = [{} if kind is EF21 else {"weights": dict(enumerate(row))} for row in weights]
@@ -46,7 +46,7 @@ def distances(graph: Any, problems: list[LocalProblem], kind: Any, rounds: int, 
 
 
 def rate(errors: Array, begin: float, end: float) -> tuple[float, float]:
-    """Return by which factor errors fall a round between two levels, and how straight that line is (R²)."""
+    """Return the factor by which errors fall per round between two levels, and the R² of the log-linear fit."""
     chosen = np.flatnonzero((errors < begin) & (errors > end))
     k, logs = chosen.astype(float), np.log(errors[chosen])
     slope = np.polyfit(k, logs, 1)[0]
@@ -54,10 +54,10 @@ def rate(errors: Array, begin: float, end: float) -> tuple[float, float]:
 
 
 def test_lead_converges_linearly_at_two_bits_where_choco_and_dgd_stall() -> None:
-    """Liu et al. 2021, the figure on linear regression: a ring of 8 agents with weights 1/3, 2 bits, one step size.
+    """Richtárik, Sokolov and Fatkhullin 2021, section 5 (tolerance to steps): Top-1, with heterogeneous data.
 
-    LEAD's line is straight down to rounding errors, and nearly as steep as without coding. Those of CHOCO-SGD and
-    D-PSGD flatten out.
+    LEAD's line is straight down to rounding errors, and nearly as steep as without coding. CHOCO-SGD and D-PSGD flatten
+    out.
     """
     ring, problems = topology.ring(AGENTS), regressions(own=1.0)
     eta = 0.1
@@ -78,8 +78,8 @@ def test_lead_converges_linearly_at_two_bits_where_choco_and_dgd_stall() -> None
 def test_ef21_converges_linearly_with_steps_with_which_error_feedback_stalls() -> None:
     """Richtárik, Sokolov and Fatkhullin 2021, section 5 (tolerance to steps): Top-1 and data that differ.
 
-    With the largest element of each gradient EF21 falls linearly to rounding errors, as their theory says under strong
-    convexity; error feedback with the same step flattens out, the higher the larger the step.
+    With the largest element of each gradient EF21 falls linearly to rounding errors, as proved under strong convexity.
+    Error feedback flattens out, at a higher level for larger steps.
     """
     star, problems = topology.star(AGENTS), regressions(own=3.0)
     data = [(problem.features, problem.targets) for problem in problems]

@@ -1,4 +1,4 @@
-"""Push-sum methods on directed and time-varying graphs equal their recursions; what lost frames do to them."""
+"""Push-sum methods on directed and time-varying graphs equal their recursions, with and without lost frames."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -98,7 +98,7 @@ def changing(graphs: Sequence["nx.DiGraph[int]"], rounds: int) -> tuple[Network,
 
 SCHEDULES = {
     "one peer": topology.one_peer_exponential(8),
-    # None of them is connected, but the union of any three is.
+    # No single graph is connected, but the union of any three is.
     "in turn": [nx.DiGraph(), nx.DiGraph(), nx.DiGraph()],
 }
 for _place, _graph in enumerate(SCHEDULES["in turn"]):
@@ -128,7 +128,7 @@ def test_without_steps_sgp_is_push_sum() -> None:
         agent.theta = start[i]
     models, weights, _ = follow(Network(UNEVEN), agents)
     np.testing.assert_allclose(models[-1], np.tile(start.mean(axis=0), (5, 1)), atol=1e-12)
-    # The weights are those of the graph, not equal, and their sum is that of the agents.
+    # Push-sum weights depend on the graph; their sum is the number of agents.
     np.testing.assert_allclose(weights.sum(axis=1), 5.0, atol=1e-12)
     assert np.ptp(weights[-1]) > 0.5
 
@@ -147,7 +147,7 @@ def test_push_diging_reaches_the_optimum_and_sgp_a_bias(rounds: int) -> None:
 
 
 def arrivals(run: netsim.Run, nodes: list[int], rounds: int) -> NDArray[np.bool_]:
-    """Return whether what i sent to j in round k arrived, shape (rounds, N, N), from a trace."""
+    """Return whether the frame from i to j in round k arrived, shape (rounds, N, N), from a trace."""
     table = run.trace.table()
     got = table[table["event"] == "delivered"]
     found = np.zeros((rounds, len(nodes), len(nodes)), dtype=bool)
@@ -187,7 +187,7 @@ def test_lost_mass_makes_the_weights_vanish_and_running_sums_keep_them(kind: Any
         found[running_sums] = weights
     assert found[False][-1].max() < 1e-20
     assert found[True][200:].min() > 0.001
-    # What is under way, for the last frame was lost, is missing until the next one arrives.
+    # Mass in flight or lost is missing until the next frame arrives.
     assert found[True].sum(axis=1).max() <= 5.0 + 1e-9
 
 
@@ -213,7 +213,7 @@ def test_frames_that_come_twice_count_once() -> None:
 
 
 def test_what_no_link_takes_is_not_given_away() -> None:
-    """A budget of nothing: each agent keeps its mass, and descends alone."""
+    """With a budget of zero each agent keeps its mass, and descends alone."""
     task = Task(UNEVEN)
     agents = {i: SGP(task.problems[i], 30, eta=0.05) for i in UNEVEN}
     models, weights, run = follow(Network(UNEVEN, Link(budget=1.0)), agents)

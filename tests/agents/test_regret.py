@@ -28,7 +28,7 @@ def losses(x: Array, y: Array, thetas: Array, share: float) -> Array:
 
 
 def least(x: Array, y: Array, share: float) -> tuple[float, Array]:
-    """Return the least loss of one model over samples (n, D) and (n,), by brute force, and the model."""
+    """Return a model of least loss over samples (n, D) and (n,), and its loss, by brute force."""
     count, size = x.shape
     # ‖[x; √(n r) I] θ − [y; 0]‖² is the total loss.
     rows = np.vstack([x, math.sqrt(count * share) * np.eye(size)])
@@ -51,7 +51,7 @@ def test_static_regret_equals_brute_force_after_every_round(agents: int, size: i
         regret.add(x[t], y[t], thetas=thetas[t])
         best, model = least(x[: t + 1].reshape(-1, size), y[: t + 1].ravel(), share)
         assert regret.loss == pytest.approx(paid[: t + 1].sum(), rel=1e-12)
-        # Where the samples are met exactly what is left is the rounding of Σy², more on some machines than on others.
+        # Where a model fits all samples, the loss left is the rounding error of Σy², which depends on the machine.
         assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-6 * share**0.5 + 1e-11)
         assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
         if share > 1e-6 or agents * (t + 1) > size + 2:
@@ -93,7 +93,7 @@ def test_the_best_models_have_no_regret() -> None:
         dynamic.add(x[t], y[t], thetas=np.tile(least(x[t], y[t], 0.01)[1], (4, 1)))
     assert abs(static.value) < 1e-9
     assert abs(dynamic.value) < 1e-9
-    # One model for all rounds cannot beat one a round.
+    # One model for all rounds is no better than one model a round.
     assert dynamic.best_loss < static.best_loss
 
 

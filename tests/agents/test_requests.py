@@ -1,4 +1,4 @@
-"""Requests: repeated with doubled pauses until they are answered, and each is answered once."""
+"""Requests: repeated after doubled pauses until answered, and each answered once."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 
 
 class Serves(Requests):
-    """Answers a number by its double, and keeps what it was asked."""
+    """Answers a number with its double, and records the requests."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -31,7 +31,7 @@ class Serves(Requests):
 
 
 class Asks(Part):
-    """Asks neighbours, one after the other, and keeps the answers or errors."""
+    """Asks neighbours one after the other, and stores the answers or errors."""
 
     def __init__(self, asks: Any = (), pause: float = 0.0, since: float = 0.0) -> None:
         self.asks, self.pause, self.since, self.found = asks, pause, since, list[Any]()
@@ -71,7 +71,7 @@ def test_each_request_is_answered_once_under_heavy_loss_both_ways(acks: bool) ->
     count = 60
     motes = {0: mote(*((1, k) for k in range(count)), repeats=12, timeout=0.02), 1: mote()}
     play(motes, loss=0.5, until=9000, medium=Radio(acks=acks, max_frame_retries=0))
-    # Of 13 requests each has its answer with 1/4: one in 42 has none.
+    # Each of 13 requests is answered with probability 1/4: in one of 42 runs none is.
     found = motes[0].app.found
     assert len(found) == count
     answers = [(k, answer) for k, answer in enumerate(found) if not isinstance(answer, TimeoutError)]
@@ -97,7 +97,7 @@ def test_several_at_once_get_their_own_answers() -> None:
 
 
 def test_repetitions_come_after_doubled_pauses() -> None:
-    """RFC 7252, 4.2: the first from ACK_TIMEOUT to 1.5 times that, each later one twice as long."""
+    """RFC 7252, 4.2: the first pause is 1 to 1.5 times ACK_TIMEOUT, each later pause twice the previous one."""
     timeout, repeats, firsts = 2.0, 4, []
     for seed in range(12):
         network = Network(nx.path_graph(2), replace(LINK, loss=1.0), medium=CSMA, seed=seed)
@@ -137,11 +137,11 @@ def test_an_answerer_that_crashes_in_between_answers_later() -> None:
     motes = {0: mote((1, 1), (1, 2), pause=9.0, timeout=1.0), 1: mote()}
     play(motes, faults=[Crash(1, at=8.0, until=12)])
     assert motes[0].app.found == [2, 4]
-    assert motes[1].calls.calls == [(0, 2)]  # a crash without state forgets
+    assert motes[1].calls.calls == [(0, 2)]  # a crash without state forgets the calls
 
 
 def test_a_crash_of_the_asker_does_not_mix_its_requests_up() -> None:
-    """After it, requests begin again; an answer to one before it is none of them."""
+    """Requests restart after a crash; answers to earlier requests do not match them."""
     motes = {0: mote(*((1, k) for k in range(4)), pause=1.0), 1: mote()}
     play(motes, faults=[Crash(0, at=2.5, until=3.5)])
     assert motes[0].app.found == [0, 2, 4, 6]

@@ -46,7 +46,7 @@ def collect(
     probe: Callable[[Any], float] | None = None,
     **settings: Any,
 ) -> Any:
-    """Run a protocol on a graph whose node 0 is the sink; ``probe`` is asked every second."""
+    """Run a protocol on a graph whose node 0 is the sink; call ``probe`` every second."""
     link = LINK.with_loss(netsim.loss.bernoulli(loss)) if loss else LINK
     network = Network(graph, link, links=links, medium=RADIO, seed=3, faults=faults)
     agents = {node: reporting(protocol, every)(is_sink=node == 0, **settings) for node in graph}
@@ -80,7 +80,7 @@ def test_all_readings_reach_the_sink_over_a_tree(protocol: type[Collector], loss
 @BOTH
 @pytest.mark.slow
 def test_loops_do_not_last(protocol: type[Collector]) -> None:
-    """While links come and go, RPL's ranks may count up along a loop, until they are given up; CTP's costs as well."""
+    """While links change, RPL's ranks may count up along a loop until they are poisoned; so may CTP's costs."""
     graph = field(2)
     cuts = [LinkDown(a, b, at=100.0 + 20 * k, until=160.0 + 20 * k) for k, (a, b) in enumerate([*graph.edges][:20])]
 
@@ -200,7 +200,7 @@ def test_ctp_data_that_come_from_nearer_the_sink_reset_the_timer() -> None:
 
 
 def offer(agent: Any, sender: str, tenths: int) -> None:
-    """Let an agent hear enough beacons of a neighbour for an estimate."""
+    """Let an agent hear enough beacons of a neighbour for a link estimate."""
     for number in range(3):
         agent.hear(netsim.mote.Message(sender, "b", [number, False, 0, tenths]))
 
@@ -242,7 +242,7 @@ def test_rpl_ranks_grow_to_the_leaves() -> None:
 
 
 def test_rpl_is_quiet_when_calm() -> None:
-    """Imax is 4.096 s · 2^8 = 17.5 min: in three hours a node sends 10 DIOs, besides those by which it probes links."""
+    """Imax is 4.096 s · 2^8 = 17.5 min: a node sends 10 DIOs in three hours, besides link probes."""
     run = collect(RPL, field(), 4 * 3600.0, every=600.0, probing=1e9)
     early = collect(RPL, field(), 3600.0, every=600.0, probing=1e9)
     dios = sum(each.dios for each in run.agents.values()) - sum(each.dios for each in early.agents.values())
@@ -263,7 +263,7 @@ def test_rpl_drops_what_comes_down_twice() -> None:
 
 
 def test_rpl_gives_up_its_rank_where_the_root_is_gone() -> None:
-    """Ranks do not count to infinity: they grow by seven hops at most, then they are poisoned."""
+    """Ranks grow by seven hops at most and are then poisoned, so they do not count to infinity."""
     seen: list[int] = []
 
     def ranks(agents: Any) -> float:
@@ -322,7 +322,7 @@ def test_bad_input_is_refused_by_name(make: Callable[[], object], says: str) -> 
 @BOTH
 @pytest.mark.parametrize("keeps_state", [False, True])
 def test_who_crashed_is_heard_again(protocol: type[Collector], keeps_state: bool) -> None:
-    """Its first readings after a crash are new to the sink, which remembers those from before."""
+    """The sink remembers readings from before a crash, and still counts the first ones after it as new."""
     kind = reporting(protocol, 5.0, since=5.0)
     agents = {node: kind(is_sink=node == 0) for node in range(2)}
     crash = netsim.faults.Crash(1, at=52.0, until=60.0, keeps_state=keeps_state)
@@ -363,7 +363,7 @@ def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], m
 
 @pytest.mark.parametrize("seed", [1, 4])
 def test_rpl_starts_cold_on_a_sparse_site(seed: int) -> None:
-    """Its bad links are the only ones that some motes have: before, 26 % and 86 % of the readings arrived."""
+    """Some motes have only bad links; earlier versions delivered 26 % and 86 % of the readings."""
     outcome = netsim.studies.find_study("convergecast").execute(
         agents=25, routing="rpl", acks=True, awake="1", seed=seed, readings=12
     )
@@ -379,7 +379,7 @@ def test_rpl_takes_a_bad_link_where_there_is_no_better_one() -> None:
 
 
 def test_an_estimate_that_is_not_measured_fades() -> None:
-    """After a bad start a link is probed five times, seldom: the one sample is worth more than the old estimate."""
+    """After a bad start a link is probed five times, at long intervals: one sample outweighs the old estimate."""
     links = LinkEstimator()
     links.sent("a", 5, False)
     links.sent("a", 5, False)
@@ -399,7 +399,7 @@ def spun(run: Any) -> list[str]:
 
 @pytest.mark.parametrize("graph", [nx.Graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]), field(2)])
 def test_ctp_in_a_part_that_is_cut_off_waits(graph: "nx.Graph[Any]") -> None:
-    """No packet goes round to the hop limit; all learn that there is no route, and are quiet; later all find one."""
+    """No packet loops to the hop limit; all nodes learn that no route exists, stay quiet, and later find one."""
     cuts = [LinkDown(0, node, at=100.0, until=300.0) for node in graph[0]]
     cut = collect(CTP, graph, 290.0, faults=cuts)
     assert not spun(cut)

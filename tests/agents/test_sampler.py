@@ -1,4 +1,4 @@
-"""Samples at a common time: all motes at one instant, each slot once; reported later."""
+"""Simultaneous sampling: all motes sample at one instant, once per slot, and report later."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ LINK, RADIO = Link(rate=250e3, header_bits=136), Radio(acks=True, max_frame_retr
 
 
 class Notes(Sampler):
-    """Notes when it samples, by the simulation's clock."""
+    """Records its sampling times, by the simulation's clock."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -27,7 +27,7 @@ class Notes(Sampler):
 
 
 def play(make: Any, until: float = 200, nodes: int = 4, **options: Any) -> Any:
-    """Run a line of motes whose clocks are some 40 ppm and 2 s wrong."""
+    """Run a line of motes whose clocks err by about 40 ppm and 2 s."""
     skews = [ClockSkew(node, offset=1.3 * node - 2, drift=(20 * node - 30) * 1e-6) for node in range(nodes)]
     faults = [*skews, *options.pop("faults", ())]
     motes = {node: make(node) for node in range(nodes)}

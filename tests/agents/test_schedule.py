@@ -88,7 +88,7 @@ def test_a_constant_schedule_is_the_number() -> None:
 
 
 def test_a_step_of_each_round() -> None:
-    """CTA with η_k = 0.5/√k is its recursion with another step in each round."""
+    """CTA with η_k = 0.5/√k equals its recursion with that step size."""
     task = Task("ring", 1)
     weights = topology.metropolis_weights(task.graph)
     steps = schedule.power(0.5)
@@ -102,7 +102,7 @@ def test_a_step_of_each_round() -> None:
 
 
 def test_a_penalty_that_doubles_every_so_many_rounds() -> None:
-    """DKLA whose ρ changes after 20 rounds: eqs. 18 with the ρ of the round, in the step and in the dual."""
+    """DKLA whose ρ changes after 20 rounds: eqs. 18 with the current ρ, in the step and in the dual."""
     task = Task("random", 0)
     penalty = schedule.doubling(RHO, 20)
     models, _ = task.run(lambda i: DKLA(task.problems[i], 50, rho=penalty))
@@ -167,7 +167,7 @@ def test_finished_agents_with_schedules_can_be_pickled() -> None:
 
 
 def test_the_recursions_agree_with_one_another() -> None:
-    # The doubling one above is the tested oracle's with a constant ρ.
+    # With a constant ρ, the recursion for a doubling ρ equals the oracle's recursion, which has its own tests.
     task = Task("random", 1)
     models, _ = task.run(lambda i: DKLA(task.problems[i], 30, rho=schedule.piecewise({1: RHO})))
     expected, _ = batch.coke(task.gram, task.cross, task.adjacency, task.share, RHO, 30)

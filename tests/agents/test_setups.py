@@ -1,4 +1,4 @@
-"""What cannot work is refused before the run, or told once: shared MAC layers, no sink, two roots, powers, degrees."""
+"""Impossible setups are refused before the run, or noted once: shared MACs, no sink, two roots, powers, degrees."""
 
 import warnings
 from dataclasses import replace

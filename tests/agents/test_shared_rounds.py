@@ -1,4 +1,4 @@
-"""Agents that speak and hear at once leave behind what agents do that each do their own: every byte of it."""
+"""Batched steps leave the same result as agents stepping one by one, to the byte."""
 
 import pickle
 import warnings
@@ -51,14 +51,14 @@ METHODS: list[type[SharingAgent]] = [CTA, DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL
 
 
 class OwnStep(COKE):
-    """A method of a user's, with an equation of its own."""
+    """A user's method with its own update equation."""
 
     def local_step(self) -> Array:
         return 0.5 * super().local_step()
 
 
 class OwnDuals(COKE):
-    """A method of a user's, with duals of its own."""
+    """A user's method with its own duals."""
 
     def after_sharing(self) -> None:
         super().after_sharing()
@@ -66,7 +66,7 @@ class OwnDuals(COKE):
 
 
 class OwnPull(ODKLA):
-    """A method of a user's, which steps as its parent, but with another pull."""
+    """A user's method that steps as its parent, with another pull."""
 
     def pull_to_difference(self) -> Array:
         return 0.5 * super().pull_to_difference()
@@ -74,14 +74,14 @@ class OwnPull(ODKLA):
 
 @dataclass(eq=False, repr=False)
 class PlainPenalty(ODKLA):
-    """A method of a user's, whose penalty is a plain field without schedules."""
+    """A user's method whose penalty is a plain field without schedules."""
 
     _: KW_ONLY
     rho: float = 0.25  # type: ignore[assignment]
 
 
 class AtOnce(DKLA):
-    """A method of a user's that steps at once by functions of its own."""
+    """A user's method with batched steps by its own functions."""
 
     def local_step(self) -> Array:
         return self.theta + 0.1 * (1.0 - self.theta) - 0.05 * self.dual
@@ -101,7 +101,7 @@ class OwnLearning(GossipOMKL):
 
 
 class OwnGossip(GossipOMKL):
-    """A method of a user's, which steps as its parent, but with another pull."""
+    """A user's method that steps as its parent, with another pull."""
 
     def pull(self) -> Array:
         return 0.5 * super().pull()
@@ -111,7 +111,7 @@ OWN: list[type[SharingAgent]] = [OwnStep, OwnDuals, OwnPull, PlainPenalty, AtOnc
 
 
 class Problem:
-    """A network and its agents, all from one seed; ``method`` may be one class or several that send the same."""
+    """A network and its agents, all from one seed; ``method`` may be several classes that send the same payload."""
 
     def __init__(self, seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> None:
         self.rng = rng = np.random.default_rng(seed)
@@ -180,7 +180,7 @@ class Problem:
 
 
 def rare(rng: Rng, seldom: Any, usually: Any) -> Any:
-    """Return one of two, the first in one of five cases."""
+    """Return one of two values; the first with probability one fifth."""
     return seldom if rng.random() < 0.2 else usually
 
 
@@ -200,7 +200,7 @@ def change(agent: Any, action: str) -> None:
 
 
 def a_plain_network(rng: Rng) -> Network:
-    """Return a network in which nothing keeps agents from being taken through their rounds together."""
+    """Return a network on which nothing prevents batched rounds."""
     graph = pick(rng, topology.ring(5), topology.complete(4), topology.star(5), topology.path(1))
     latency = float(rng.choice([0.0, 0.3, 0.9, 1.3]))
     model = pick(rng, loss.bernoulli(0.0), loss.bernoulli(0.2), loss.gilbert_elliott(0.2, burst=2))
@@ -209,7 +209,7 @@ def a_plain_network(rng: Rng) -> Network:
 
 
 def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bool) -> tuple[Any, ...]:
-    """Run a problem's agents one way; return all that there is to see, of each round, too."""
+    """Run a problem's agents one way; return all observable results, including those of each round."""
     problem = Problem(seed, methods, is_plain)
     problem.happen()
     states: list[Any] = []
@@ -305,7 +305,7 @@ def another_class(agent: Any) -> None:
 @pytest.mark.parametrize("mend", [own_step, own_update, deafness, own_words, another_class])
 @pytest.mark.parametrize(
     ("method", "time"),
-    # Amid a round for every third of them.
+    # The run ends within a round for every third method.
     [*((method, 3.0) for method in METHODS), *(slow(method, 3.5) for method in METHODS[1::3])],
 )
 def test_an_agent_may_get_methods_of_its_own_during_a_run(
@@ -354,7 +354,7 @@ def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], co
         vars(agent)["unheard"] = "kept"
     with said as all_rounds, said_each as said_one_by_one, heard_each as heard_one_by_one:
         Network(problem.graph).run(agents)
-    # The agents' own steps factor the matrices, and leave out neighbours until all were heard.
+    # Unbatched steps factor the matrices, and leave out neighbours until all were heard.
     alone = 2 if method in (RFFDOKL, GossipOMKL) else 1 if method in (DKLA, COKE) else 0
     assert (len(all_rounds), len(said_one_by_one), len(heard_one_by_one)) == (9, alone, 0)
 
@@ -367,7 +367,7 @@ class Doubled(MultiKernelCost):
 
 
 def streamed(kind: type[MultiKernelCost] = MultiKernelCost, scale: float = 1.0, features: int = 4) -> MultiKernelCost:
-    """Return a cost of two kernels or, of many features, one."""
+    """Return a cost with two kernels, or with one kernel and many features."""
     rng, kernels = np.random.default_rng(0), 2 if features < 100 else 1
     z, y = scale * rng.normal(size=(12, kernels * features)), np.sign(rng.normal(size=12))
     return kind(zip(z, y.tolist(), strict=True), kernels, features, regularizer=0.01)
@@ -400,7 +400,7 @@ def test_unusual_costs_of_many_kernels_do_their_own(costs: list[Callable[[], Mul
 
 @contextmanager
 def spy(owner: type, name: str) -> Iterator[list[Any]]:
-    """Keep what a method returns."""
+    """Record the return values of a method."""
     returned: list[Any] = []
     method = getattr(owner, name)
 

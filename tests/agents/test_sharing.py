@@ -1,4 +1,4 @@
-"""What neighbours know of one another, whatever the links do to their frames."""
+"""What neighbours know of one another's states, under all link faults."""
 
 import asyncio
 import pickle
@@ -51,7 +51,7 @@ def coke(graph: Any, **settings: Any) -> dict[int, COKE]:
 
 
 def models_by_round(agents: Mapping[int, Any], graph: Any, link: Link | None, name: str = "theta") -> tuple[Array, Run]:
-    """Run agents; return an attribute of all of them after each round, shape (rounds, N, …), and the run."""
+    """Run agents; return an attribute of all agents after each round, shape (rounds, N, …), and the run."""
     models: list[Array] = []
 
     def watch(running: Mapping[int, Any]) -> dict[str, float]:
@@ -81,7 +81,8 @@ def test_a_second_copy_that_an_agent_finds_a_round_later_does_not_count_either()
             self.sharing = Sharing(self, 2, coder=Uniform(5))
             async for k in self.rounds(4):
                 if (self.name, k) == (1, 1):
-                    # Into the second round: of that it finds one copy now, and the other when it collects again.
+                    # Sleep into the second round: the agent collects one copy of its frames now, and the other copy
+                    # later.
                     await asyncio.sleep(1.5)
                 await self.sharing.say(np.array([k, -1.0]), k)
                 self.sharing.hear(await self.collect(), k)
@@ -131,7 +132,7 @@ def test_a_refused_broadcast_changes_what_nobody_knows(coder: Coder) -> None:
     graph, rounds = topology.ring(5), 600
     local = problems(5)
     agents = {i: COKE(local[i], rounds, rho=0.1, coder=coder) for i in graph}
-    # Frames have some 190 to 550 bits: a third of them and more are refused.
+    # Frames have some 190 to 550 bits, so the budget refuses a third or more of them.
     link = Link(budget=Budget(125, per="second", burst=900))
     run = Network(graph, link).run(agents, [assert_copies_are_the_truth])
     assert run.ledger.exits[REFUSED] > 0.3 * run.ledger.link_messages
@@ -183,7 +184,7 @@ def test_an_agent_without_neighbours_knows_what_it_said() -> None:
 
 
 class Descent(Diffusion):
-    """A step in place, or one of another kind."""
+    """An update of the model in place, or by another array type."""
 
     way: Callable[[Any, Array], Any]
 

@@ -1,4 +1,4 @@
-"""What lost frames do to first-order methods: as their docstrings say, and as recursions that are told what arrived."""
+"""First-order methods under loss: as their docstrings state, and equal to recursions given the arrivals."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,7 +43,7 @@ OVER_STAR: dict[str, Make] = {
 
 
 class Seen:
-    """A probe that keeps every round's models, and what is to add up to zero."""
+    """A probe that keeps every round's models, and the sums that must vanish."""
 
     def __init__(self) -> None:
         self.models: list[Array] = []
@@ -57,7 +57,7 @@ class Seen:
 
     @property
     def apart(self) -> float:
-        """How far the last models are from the optimum of all, relative to it."""
+        """Return the distance of the last models from the common optimum, relative to its norm."""
         return float(np.linalg.norm(self.models[-1] - BEST, axis=1).max() / np.linalg.norm(BEST))
 
     @property
@@ -72,7 +72,7 @@ def play(make: Make, link: Link, rounds: int = ROUNDS, *, seed: int = 5, star: b
 
 
 def copies_apart(run: Any) -> float:
-    """Return the largest distance of a copy from the state that it is of."""
+    """Return the largest distance of a copy from the state that it copies."""
     return max(
         float(np.linalg.norm(copy - run.agents[name].sharing.own))
         for agent in run.agents.values()
@@ -122,7 +122,7 @@ def test_beer_follows_from_which_frames_arrived(link: str) -> None:
 
 @each_link
 def test_dpsgd_follows_from_which_frames_arrived(link: str) -> None:
-    """A neighbour never heard is left out of the mean, of one not heard in a round the last model counts."""
+    """The mean leaves out a neighbour never heard, and uses the last model of one not heard in this round."""
     seen, run = play(PLAIN["D-PSGD"], LOSSY[link])
     x, copies = np.zeros(SHAPE), [dict[int, Array]() for _ in W]
     for heard, found in zip(lossy.arrivals(run, ROUNDS), seen.models, strict=True):
@@ -175,7 +175,7 @@ def test_diging_with_running_sums_is_exact_whatever_is_lost(lost: float) -> None
 
 @pytest.mark.parametrize("method", [slow("BEER"), *(each for each in CODED_ONES if each != "BEER")])
 def test_one_percent_ruins_coded_differences(method: str) -> None:
-    """The bounds are those of the docstrings: CHOCO moves, LEAD and BEER end nowhere near the optimum."""
+    """The bounds are those of the docstrings: CHOCO drifts; LEAD and BEER end far from the optimum."""
     ideal, _ = play(CODED_ONES[method], Link(), 400)
     ruined, run = play(CODED_ONES[method], Link(loss=0.01), 400)
     assert copies_apart(run) > 1e-2

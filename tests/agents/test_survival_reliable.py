@@ -27,7 +27,7 @@ ADMM: dict[str, Callable[[int], DKLA]] = {
 
 
 def apart(make: Callable[[int], Any], link: Link) -> tuple[float, float, float]:
-    """Return how far the last models are from the optimum, how far the copies, and what the duals add up to."""
+    """Return the final models' distance from the optimum, the copies' distance, and the sum of the duals."""
     agents = {i: make(i) for i in GRAPH}
     Network(GRAPH, link, seed=2).run(agents)
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
@@ -98,14 +98,14 @@ def test_a_key_frame_travels_as_it_is() -> None:
 
 
 def test_late_frames_are_done_in_their_place() -> None:
-    """States heard in any order give the sum of ρ times what would have been known had each come in its round."""
+    """States heard in any order give the same sum of ρ times copies as states heard in their own rounds."""
 
     class Said:
         def __init__(self, number: int, value: float) -> None:
             self.sender, self.round, self.payload = "n", number, np.array([value])
 
     truth = {1: 1.0, 3: 4.0, 4: -2.0, 7: 5.0}
-    # By the round in which it is heard: which rounds' frames.
+    # Maps the round of hearing to the rounds of the frames heard.
     arrives = {1: [1], 4: [4], 6: [3], 9: [7]}
     copies = Copies(("n",), (1,))
     repairs = Repairs(copies, np.zeros(1))
@@ -124,7 +124,7 @@ def test_late_frames_are_done_in_their_place() -> None:
 
 
 class ZeroFilled(CTA):
-    """The trap: what was not heard in a round counts as a vector of zeros."""
+    """A known mistake: a frame missing in a round counts as a vector of zeros."""
 
     def combined(self) -> Any:
         psi = self.weights[self.name] * self.theta

@@ -13,7 +13,7 @@ from netsim.agents import Trickle
 
 
 class Gossip(netsim.Agent):
-    """Says its version by Trickle; who hears the same version counts it, who hears another one resets its timer."""
+    """Sends its version by Trickle; a node counts equal versions, and resets its timer on other versions."""
 
     def __init__(self, start: float = 0.0, **timer: Any) -> None:
         self.start, self.timer, self.version = start, timer, 0
@@ -40,7 +40,7 @@ class Gossip(netsim.Agent):
 
 
 def cell(count: int, until: float, apart: float = 0.0, actions: Any = None, **timer: Any) -> list[Gossip]:
-    """Return the nodes of a cell in which all hear all at once; each starts up to ``apart`` seconds later."""
+    """Return the nodes of a single-hop cell; each starts up to ``apart`` seconds later."""
     graph = topology.complete(count) if count > 1 else topology.path(1)
     network = Network(graph, medium="radio", seed=4)
     nodes = {node: Gossip(apart * node / count, **timer) for node in graph}
@@ -68,7 +68,7 @@ def test_of_nodes_in_step_k_speak_in_an_interval_however_many_there_are(k: int) 
 
 
 def test_of_nodes_out_of_step_few_speak() -> None:
-    """RFC 6206, section 4.1: the first half of an interval, in which a node only listens, keeps the number O(k)."""
+    """RFC 6206, section 4.1: the listen-only first half of an interval keeps the number of transmissions O(k)."""
     rates = []
     for count in (10, 80):
         nodes = cell(count, until=800.0, apart=7.9, imin=8.0, doublings=0, k=2)
@@ -91,7 +91,7 @@ def test_what_is_inconsistent_spreads_within_imin() -> None:
     first = min(time for node in nodes for time in node.said if time >= 500)
     assert 500.05 <= first < 500.1
     assert {node.version for node in nodes} == {1}
-    # Whoever heard it began anew with Imin.
+    # Each node that heard the new version restarted with Imin.
     assert all(node.trickle.interval <= 0.8 for node in nodes)
 
 

@@ -54,7 +54,7 @@ def line(nodes: int, posts: int = 0, beacons: float = 2.0, **kwargs: Any) -> dic
 
 @pytest.mark.slow
 def test_a_line_joins_and_delivers_in_spite_of_its_clocks() -> None:
-    """40 ppm apart, neighbours drift by half the guard, 1.1 ms, in 27 s; beacons each 5 s keep them together."""
+    """At 40 ppm, neighbours drift by half the guard, 1.1 ms, in 27 s; beacons every 5 s keep them synchronised."""
     rng = np.random.default_rng(1)
     clocks = [ClockSkew(k, offset=rng.uniform(-3, 3), drift=(-1) ** k * 20e-6) for k in range(5)]
     run = play(nx.path_graph(5), line(5, 30, beacons=5.0, slotframe=25), 1500.0, clocks)
@@ -65,23 +65,23 @@ def test_a_line_joins_and_delivers_in_spite_of_its_clocks() -> None:
 
 
 def test_without_beacons_in_time_clocks_leave_the_guard() -> None:
-    """At 200 ppm the half guard is over in 5.5 s; with beacons each 100 s most messages are lost."""
+    """At 200 ppm half the guard is used up in 5.5 s; with beacons every 100 s most messages are lost."""
     clocks = [ClockSkew(1, drift=200e-6)]
     run = play(nx.path_graph(2), line(2, 30, beacons=100.0, retries=0), 1500.0, clocks)
     assert sum(run.agents[1].done) < 15
 
 
 def test_all_channels_have_their_turn() -> None:
-    """101 slots and 16 channels are coprime: message k that is sent in every cell uses each channel alike."""
+    """101 slots and 16 channels are coprime: a message in every cell uses all channels equally."""
     run = play(nx.path_graph(2), line(2, 320, apart=1e-3), 1500.0)
     used = Counter(run.agents[0].used)
     assert set(used) == set(HOPPING)
-    # 20 on average; in some cells a beacon goes first.
+    # 20 on average; in some cells a beacon takes precedence.
     assert all(10 <= count <= 30 for count in used.values())
 
 
 class Jammer(netsim.Agent):
-    """Sends all the time on one channel."""
+    """Transmits continuously on one channel."""
 
     async def run(self) -> None:
         await asyncio.sleep(290)
@@ -94,7 +94,7 @@ class Jammer(netsim.Agent):
 @pytest.mark.slow
 @pytest.mark.parametrize(("hopping", "left"), [(HOPPING, 15 / 16), ((5,), 0.0)])
 def test_a_jammed_channel_costs_its_share_only(hopping: tuple[int, ...], left: float) -> None:
-    """On that channel alone a node loses its time source and sends no more."""
+    """A node confined to that channel loses its time source and stops sending."""
     powers = {(a, b): -50.0 if a == 2 else -70.0 for a in range(3) for b in range(3) if a != b}
     done = []
     for jammer in (Actor(), Jammer()):
@@ -138,7 +138,7 @@ class Announcer(TSCH):
 
 
 def test_a_message_to_all_is_sent_once_in_a_shared_cell() -> None:
-    """Another's beacon is in about one of fifty cells."""
+    """Another node's beacon occupies about one of fifty cells."""
     agents = {k: Announcer(k == 0) for k in range(3)}
     run = Network(nx.complete_graph(3), PRESET.link, medium=RADIO, seed=3).run(agents, until=150.0)
     for node in (1, 2):
@@ -183,7 +183,7 @@ def test_who_posts_may_stop_waiting_and_is_told_at_once_of_a_stranger() -> None:
 
 
 def test_a_network_follows_its_root_when_that_returns_with_another_time() -> None:
-    """Two nodes that had the time from each other would keep it, and stay a network without a root."""
+    """Two nodes that were each other's time source would stay a network without a root."""
 
     class Talks(Mote):
         async def work(self) -> None:
@@ -202,7 +202,7 @@ def test_a_network_follows_its_root_when_that_returns_with_another_time() -> Non
 
 
 def test_beacons_must_be_no_more_frequent_than_the_cells_that_take_them() -> None:
-    """Otherwise a node finds its clock wrong before it can have heard the next one."""
+    """Otherwise a node finds its clock wrong before it can have heard the next beacon."""
     with pytest.raises(netsim.BadInput, match=r"^beacons = 0\.01: must be a number >= 0\.07$"):
         TSCH(slotframe=7, beacons=0.01)
 

@@ -1,4 +1,4 @@
-"""Agents of many habits, which note all that they send and receive."""
+"""Agents of many habits, which record all that they send and receive."""
 
 import asyncio
 import copy
@@ -16,9 +16,9 @@ KINDS = ["all", "one", "θ"]
 
 @dataclass
 class Call:
-    """A message that an agent sends; ``took`` links took it (None: not known, or still under way).
+    """A message that an agent sends; ``took`` counts the links that accepted it (None: unknown, or not yet).
 
-    ``mood`` is the one in which it sends it.
+    ``mood`` is the agent's mood at that moment.
     """
 
     sender: Hashable
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass
 class Got:
-    """A frame that an agent received, as it was then."""
+    """A frame as it was when an agent received it."""
 
     sender: Hashable
     kind: str
@@ -63,9 +63,9 @@ class Habits:
     looks: bool = False
     # Whether it counts the frames in its inbox at the end.
     counts: bool = True
-    # Whether all say the same.
+    # Whether all agents send the same messages.
     alike: bool = False
-    # On a radio, whether it changes channel and power behind its messages.
+    # On a radio, whether it changes channel and power after queueing its messages.
     retunes: bool = False
     # On a radio, whether it waits until its messages have left the air, outside rounds.
     transmits: bool = False
@@ -73,32 +73,32 @@ class Habits:
 
 @dataclass
 class Notes:
-    """What an agent sent and received, what it found wrong, when it ended and how much it had not read by then."""
+    """An agent's messages, received frames, errors found, time of end, and number of unread frames."""
 
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    # Of messages that were transmitted: when they were asked for, kind, event, and what became of them.
+    # Transmitted messages: time of the call, kind, event, and outcome.
     sent: list[tuple[float, str, float | None, Any]] = field(default_factory=list)
-    # Of each frame that was received over a radio: sender, kind, when it was sent, when it began here, and its event.
+    # Each frame received over a radio: sender, kind, time of sending, local start of reception, and event.
     stamps: list[tuple[Hashable, str, float, float, float | None]] = field(default_factory=list)
-    # Who listens to its inbox ends when nothing more can come, which is later where a look is still to come.
+    # A listener ends when nothing more can come, which is later if a scheduled look is still pending.
     left_at: float = field(default=float("inf"), repr=False)
     unread: int = field(default=0, repr=False)
 
 
 class Log(list[tuple[float, int]]):
-    """A list that stays the same, whatever becomes of the agent that writes it."""
+    """A list that keeps its identity when its agent is copied or restarted."""
 
     def __deepcopy__(self, memo: object) -> "Log":
         return self
 
 
 class Noting(netsim.Agent):
-    """Sends, receives, and notes both; its habits say when.
+    """Sends, receives, and records both, according to its habits.
 
-    Its mood is another before and after each message that it sends, and after each that it receives; ``moods`` are all
-    that it was ever in, each with the time (s) from which on.
+    Its mood changes before and after each message sent, and after each received; ``moods`` holds (time in s, mood)
+    pairs.
     """
 
     def __init__(self, habits: Habits) -> None:
@@ -106,11 +106,11 @@ class Noting(netsim.Agent):
         self.notes = Notes()
         self.mood = 0
         self.moods = Log([(0.0, 0)])
-        # On a radio that it tunes, the channel of each message as it was asked for.
+        # The requested channel of each message, on a tuned radio.
         self.channels = Log()
 
     def feel(self) -> int:
-        """Get into another mood; return it."""
+        """Change to another mood; return it."""
         self.mood += 1
         self.moods.append((self.now, self.mood))
         return self.mood
@@ -128,7 +128,7 @@ class Noting(netsim.Agent):
     # --- habits -------------------------------------------------------------------------------------------------------
 
     async def in_rounds(self) -> None:
-        """Say something in each round, collect in most."""
+        """Broadcast in each round, collect in most."""
         async for _ in self.rounds(self.habits.count, self.habits.keep_late):
             await self.tell()
             if self.rng.random() < self.habits.chance:
@@ -140,7 +140,7 @@ class Noting(netsim.Agent):
                     self.hear_of(frame)
 
     async def twice_in_rounds(self) -> None:
-        """Leave a loop over rounds in its middle, and begin another."""
+        """Leave a loop over rounds midway, and begin another."""
         async for k in self.rounds(self.habits.count, self.habits.keep_late):
             await self.tell()
             if k > self.habits.count // 2:
@@ -148,7 +148,7 @@ class Noting(netsim.Agent):
         await self.in_rounds()
 
     async def heartbeat(self) -> None:
-        """Say something at intervals, and read what is there."""
+        """Broadcast at intervals, and read the inbox."""
         for _ in range(self.habits.count):
             await asyncio.sleep(self.habits.pause)
             await self.tell()
@@ -156,7 +156,7 @@ class Noting(netsim.Agent):
                 self.hear_of(await self.inbox.get())
 
     async def listen(self) -> None:
-        """Read all that will ever come; pass some of it on."""
+        """Read all frames that will ever arrive; forward some of them."""
         left = self.habits.count
         async for frame in self.inbox:
             self.hear_of(frame)
@@ -165,13 +165,13 @@ class Noting(netsim.Agent):
                 await self.act(frame)
 
     async def ask_around(self) -> None:
-        """Ask neighbours one after the other."""
+        """Send requests to the neighbours one after the other."""
         for _ in range(self.habits.count):
             await self.ask()
             await asyncio.sleep(self.habits.pause)
 
     async def wait_for_each(self) -> None:
-        """Wait for one frame at a time, but not for ever."""
+        """Wait for one frame at a time, with a timeout."""
         for _ in range(self.habits.count):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.habits.timeout):
@@ -192,13 +192,13 @@ class Noting(netsim.Agent):
     # --- what they do ------------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        """Send beside what the agent does, until it is done or the agent is."""
+        """Send in parallel to the agent's main part, until either ends."""
         for _ in range(4 * self.habits.count):
             await asyncio.sleep(self.habits.pause)
             await self.tell()
 
     async def act(self, frame: Frame | None = None) -> None:
-        """Do one of several things."""
+        """Perform one random action."""
         what = self.rng.integers(4)
         if frame is not None and frame.request is not None and not frame.is_reply:
             await self.give(frame)
@@ -229,7 +229,7 @@ class Noting(netsim.Agent):
         return call, payload
 
     async def tell(self) -> None:
-        """Send a message to all or to one."""
+        """Send a message to all neighbours or to one."""
         if not self.neighbors:
             return
         to = None if self.rng.random() < 0.6 else self.other()
@@ -245,12 +245,12 @@ class Noting(netsim.Agent):
         self.feel()
         payloads.spoil(payload)
         if self.habits.retunes and self.rng.random() < 0.5:
-            # The message may still be in the queue, which it leaves as it was asked for.
+            # The message may still be queued; it leaves with the settings of its call.
             self.radio.channel = int(self.rng.integers(3)) // 2
             self.radio.power_dbm -= float(self.rng.integers(-3, 4))
 
     async def transmit(self, call: Call, payload: Any) -> None:
-        """Send a message, with an event or without, and note when and how it left the air."""
+        """Send a message, with or without an event, and record when and how it left the air."""
         event = self.now - float(self.rng.choice([0.0, 1e-6, 0.3])) if self.rng.random() < 0.5 else None
         sent = await self.radio.transmit(call.kind, payload, call.to, event=event, raw_data=call.raw)
         call.finished = True
@@ -276,7 +276,7 @@ class Noting(netsim.Agent):
         call.finished = True
 
     def hear_of(self, frame: Frame) -> None:
-        """Note a frame, then change what can be changed of it."""
+        """Record a frame, then modify its mutable parts."""
         if not payloads.read_only(frame.payload):
             self.notes.wrong.append(f"an array of {frame} can be written to")
         content = copy.deepcopy(frame.payload)
@@ -289,7 +289,7 @@ class Noting(netsim.Agent):
 
 
 class Answering(Noting):
-    """One that answers requests at once."""
+    """An agent that answers requests at once."""
 
     def answer(self, frame: Frame) -> Any:
         """Note the request and the reply."""

@@ -1,4 +1,4 @@
-"""Random networks whose links have frames that wait and are in flight, while they change, are held and are cut."""
+"""Random networks whose links change, are held or are cut while frames wait and are in flight."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ HABITS = ("at_once", "heartbeat", "in_rounds", "twice_in_rounds")
 
 
 def a_changing_network(rng: Rng) -> Network:
-    """Return a network of slow links without budgets, to which up to nine things happen."""
+    """Return a network of slow links without budgets, with up to nine scheduled changes."""
     network = Case.network_of(rng)
     period = network.round_period
     rate = float(rng.choice([200, 800, 3000])) / period
@@ -45,7 +45,7 @@ def hashes(first: int, count: int) -> list[str]:
 
 
 def for_several_workers(seed: int) -> Case:
-    """Return such a case over links with latency, whose rates stay."""
+    """Return a case over links with latency and constant rates."""
     case, rng = ChangingCase(seed), np.random.default_rng([seed, 3])
     network, period = case.network, case.network.round_period
     low = float(period * rng.choice([0.05, 0.4, 1.3]) * (1 + rng.random() / 10))

@@ -1,4 +1,4 @@
-"""Random networks to which everything happens at once: those of `networks` and `radios`, with faults."""
+"""Random networks of `networks` and `radios`, with all kinds of faults at once."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ def faulty(case: Case, seed: int, counts: dict[str, int]) -> Case:
 
 
 def check_faulty(seed: int, counts: dict[str, int], on_radio: bool = False) -> Played:
-    """Check that what holds for any run holds with faults, and that looking changes nothing."""
+    """Check that the laws hold with faults, and that probes change nothing."""
     kind = RadioCase if on_radio else Case
     case = faulty(kind(seed), seed, counts)
     played = case.play(trace=True)
@@ -47,13 +47,13 @@ def check_faulty(seed: int, counts: dict[str, int], on_radio: bool = False) -> P
 
 @dataclass(frozen=True)
 class Doubled:
-    """A latency that is twice another one."""
+    """A latency that is twice another latency."""
 
     half: Latency
 
     @property
     def fixed(self) -> float | None:
-        """Twice the delay, where it is always the same."""
+        """Return twice the delay, if it is constant."""
         return None if self.half.fixed is None else 2 * self.half.fixed
 
     def delays(self, u: Delays, first: int) -> Delays:
@@ -66,14 +66,14 @@ class Doubled:
 
 
 def slowed(link: Link, times: float) -> Link:
-    """Return a link that needs once or twice the time for everything."""
+    """Return a link with all times doubled, or unchanged."""
     latency = link.latency_model if times == 1 else Doubled(link.latency_model)
     budget = None if link.budget is None else link.budget_model
     if budget is not None and budget.per == "second":
         burst = budget.bits if budget.burst is None else budget.burst
         budget = replace(budget, bits=budget.bits / times, burst=burst)
     assert link.rate is None or isinstance(link.rate, float)
-    # A nanosecond is no time to a queue, whatever the clock: frames must take longer.
+    # A queue ignores a nanosecond in every time scale, so frames must take longer.
     rate = None if link.rate is None else min(link.rate, 1e9) / times
     loss = link.loss
     if isinstance(loss, GilbertElliott) and loss.slot is not None:
@@ -82,7 +82,7 @@ def slowed(link: Link, times: float) -> Link:
 
 
 def world(seed: int, times: float) -> Case:
-    """Return a case in which everything takes a multiple of the time, and all clocks are slower by it."""
+    """Return a case in which all times are a multiple, and all clocks slower by the same factor."""
     case = Case(seed)
     network = case.network
     network.link = slowed(network.link, times)
@@ -94,24 +94,24 @@ def world(seed: int, times: float) -> Case:
         network.capacity = replace(capacity, uplink=uplink, downlink=downlink)
     network._scheduled = [(times * time, action) for time, action in network._scheduled]
     case.until = None if case.until is None else times * case.until
-    # A clock of its own for each, also where that is right: who comes a rounding after others finds no round open.
+    # Every node has its own clock, even a right one: an agent that is late by a rounding error finds no open round.
     network.faults = Faults([ClockSkew(node, drift=times - 1.0) for node in network.graph])
     return case
 
 
 def check_slow_clocks(seed: int) -> Played:
-    """Check that agents cannot know that everything is twice as slow if their clocks are so, too."""
+    """Check that agents cannot notice a doubled time scale if their clocks are scaled, too."""
     plain, slow = world(seed, 1.0).play(), world(seed, 2.0).play(trace=True)
     check_books(slow)
     if not any(agent.habits.name == "listen" for agent in slow.agents.values()):
-        # Who listens ends when nothing more can happen, and that is when the network's own round has closed.
+        # A listener ends when nothing more can happen, that is, when the network's own round has closed.
         assert slow.run.ended_at == 2 * plain.run.ended_at
-        # Who acts first at an instant has its kinds of message first in the tables.
+        # The first sender at an instant determines the order of kinds in the tables.
         for mine, other in ((slow.links, plain.links), (slow.senders, plain.senders)):
             assert sorted(map(repr, mine)) == sorted(map(repr, other))
     for node, agent in slow.agents.items():
         for got in agent.notes.got:
-            # That is no agent's clock's.
+            # The simulation's clock is not scaled.
             got.sent_at /= 2
         assert repr(agent.notes) == repr(plain.agents[node].notes), f"agent {node!r} noted something else"
     return slow

@@ -1,7 +1,6 @@
-"""Files of the field as they are published, and the same cut short, flipped, mixed and renamed, at every door.
+"""Published field files, intact and cut short, flipped, mixed or renamed, through every reader.
 
-A file is read, or ends in `BadInput` with one line; ``check_one(np.random.default_rng(seed))`` repeats what a seed
-found.
+A file is read, or refused with a `BadInput` of one line; ``check_one(np.random.default_rng(seed))`` repeats a seed.
 """
 
 import gzip
@@ -29,7 +28,7 @@ Rng = np.random.Generator
 
 @cache
 def contents() -> dict[str, bytes]:
-    """Return the content of each published file by its name, and of two captures."""
+    """Return the content of each published file, and of two captures, by name."""
     found = {path.name: path.read_bytes() for path in sorted(PUBLISHED.iterdir())}
     found["seen.pcap"] = struct.pack("<IHHiIII4I", 0xA1B2C3D4, 2, 4, 0, 0, 40, 1, 1, 2, 4, 60) + b"abcd"
     header = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
@@ -50,7 +49,7 @@ DOORS: tuple[Callable[[Path], Any], ...] = (
 
 
 def _changed(rng: Rng, data: bytes) -> bytes:
-    """Return a content after one more of what happens to files, or to those of somebody who means harm."""
+    """Return a content after one more random or malicious change."""
     huge = b"9" * int(rng.integers(300, 6000))
     at = int(rng.integers(len(data) + 1))
     ways: list[Callable[[], bytes]] = [
@@ -68,7 +67,7 @@ def _changed(rng: Rng, data: bytes) -> bytes:
 
 
 def check_one(rng: Rng) -> None:
-    """Check that a published file that was changed is read at every door, or refused in one line."""
+    """Check that every reader accepts a damaged published file, or refuses it in one line."""
     name = str(rng.choice(sorted(contents())))
     data = contents()[name]
     for _ in range(rng.integers(1, 4)):

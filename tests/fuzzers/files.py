@@ -1,7 +1,7 @@
-"""Files of graphs and of tables as programs write them, and the same cut short, mixed and renamed.
+"""Files of graphs and tables as programs write them, intact and cut short, mixed or renamed.
 
-A file is read as what it is, or ends in `BadInput` with one line; ``check_one(np.random.default_rng(seed))`` repeats
-what a seed found.
+A file is read as what it is, or refused with a `BadInput` of one line; ``check_one(np.random.default_rng(seed))``
+repeats a seed.
 """
 
 import bz2
@@ -33,7 +33,7 @@ NAMES = ("a", "b", "c", "sink", "gw-1", "Zürich", "n.1", "x_y")
 
 
 def a_graph(rng: Rng, words: bool) -> Graph:
-    """Return a connected graph, of weights in half of all cases; its nodes are words, or 0, 1, …"""
+    """Return a connected graph, weighted in half of all cases; its nodes are words, or 0, 1, …"""
     count = int(rng.integers(3, len(NAMES) + 1))
     tree = [(i, int(rng.integers(i))) for i in range(1, count)]
     more = [tuple(rng.choice(count, 2, replace=False).tolist()) for _ in range(rng.integers(4))]
@@ -80,7 +80,7 @@ def _edges(graph: Graph) -> bytes:
     return text.encode()
 
 
-# What it is called, whether its nodes have names, whether weights are kept, and what writes it.
+# Extension, whether nodes keep their names, whether weights are kept, and the writer.
 FORMATS: dict[str, tuple[bool, bool, Callable[[Graph], bytes]]] = {
     "graphml": (True, True, _written(nx.write_graphml)),
     "gexf": (True, True, _written(nx.write_gexf)),
@@ -124,12 +124,12 @@ PACKED: tuple[Callable[[bytes], bytes], ...] = (lambda data: data, partial(gzip.
 
 
 def weights_of(graph: Graph) -> dict[frozenset[str], float]:
-    """Return the weight of each edge, by the texts of its ends."""
+    """Return the weight of each edge, keyed by the texts of its ends."""
     return {frozenset((str(a), str(b))): float(data.get("weight", 1.0)) for a, b, data in graph.edges(data=True)}
 
 
 def read(data: bytes, name: str) -> "nx.Graph[Any] | str":
-    """Return the graph that a file of this content and name is read as, or the line that refuses it."""
+    """Return the graph read from a file of this content and name, or the line that refuses it."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         path = Path(folder, name)
@@ -149,7 +149,7 @@ def read(data: bytes, name: str) -> "nx.Graph[Any] | str":
 
 
 def mutated(rng: Rng, data: bytes) -> bytes:
-    """Return the content after some of what happens to files: cut short, a bit flipped, two files in one, …"""
+    """Return the content after random damage: cut short, a bit flipped, two files joined, …"""
     at = int(rng.integers(len(data) + 1))
     end = int(rng.integers(at, len(data) + 1))
     noise = rng.integers(0, 256, rng.integers(1, 9), dtype=np.uint8).tobytes()
@@ -174,7 +174,7 @@ def mutated(rng: Rng, data: bytes) -> bytes:
 
 
 def check_whole(rng: Rng, form: str) -> None:
-    """Check that a whole file of a format is read back as the graph that was written, whatever its name says."""
+    """Check that an intact file is read back as its graph, whatever its name."""
     words, weighted, write = FORMATS[form]
     graph = a_graph(rng, words)
     data = PACKED[int(rng.integers(len(PACKED)))](write(graph))
@@ -188,7 +188,7 @@ def check_whole(rng: Rng, form: str) -> None:
 
 
 def a_table(rng: Rng) -> bytes:
-    """Return a csv file of numbers and text, with any mark between its columns."""
+    """Return a csv file of numbers and text, with a random delimiter."""
     mark = str(rng.choice([",", ", ", ";", "\t"]))
     rows = [["a", "kind", "b"]]
     rows += [
@@ -198,7 +198,7 @@ def a_table(rng: Rng) -> bytes:
 
 
 def check_table(rng: Rng) -> None:
-    """Check that a table that was changed is read, or refused in one line that names the file."""
+    """Check that a damaged table is read, or refused in one line that names the file."""
     data = a_table(rng)
     for _ in range(rng.integers(3)):
         data = mutated(rng, data)
@@ -221,7 +221,7 @@ def check_table(rng: Rng) -> None:
 
 
 def check_one(rng: Rng) -> None:
-    """Check a whole file, and one that was changed: it is read as a graph, or refused in one line; and a table."""
+    """Check an intact file, a damaged one, and a table."""
     check_table(rng)
     form = str(rng.choice(list(FORMATS)))
     check_whole(rng, form)

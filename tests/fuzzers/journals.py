@@ -1,4 +1,4 @@
-"""Hostile journals: honest ones with parts exchanged, states and events of somebody's own making.
+"""Hostile journals: honest ones with parts exchanged, and forged states and events.
 
 `merge_parts` reads them or raises a NetsimError; then a probe looks at what the agents were given. And
 damaged ones: what is not as it was written is refused, unless the file only ends too early. A seed repeats a finding:
@@ -63,7 +63,7 @@ class Itself:
 
 
 class Holder(Agent):
-    """Holds one of each value that a journal may hold, and changes it in each round."""
+    """Holds one value of each type that a journal may contain, and changes it in each round."""
 
     def __init__(self, number: int) -> None:
         self.value = np.full(20, float(number))
@@ -102,7 +102,7 @@ class Holder(Agent):
 
 
 def look(agents: Any) -> int:
-    """Look at all that agents hold, as a probe could; what is damaged raises what it likes."""
+    """Read all that agents hold, as a probe could; ignore the errors of damaged values."""
     for agent in agents.values():
         len(repr(vars(agent)))
         for stream in agent.streams:
@@ -124,7 +124,7 @@ def made() -> tuple[Network, dict[int, Agent]]:
 
 @functools.cache
 def honest() -> tuple[tuple[int, Any], ...]:
-    """Return the entries of a run in one process, as that would have written them."""
+    """Return the entries that a run in one process would have written."""
     network, agents = made()
     found: Entries = []
     names = {id(agent): number for number, agent in enumerate(agents.values())}
@@ -157,7 +157,7 @@ def packed(content: Any) -> bytes:
 
 
 def gathered(found: Any, folder: Path) -> Any:
-    """Return the run that is made of these entries."""
+    """Return the run gathered from these entries."""
     path = folder / "run-0" / "a.journal"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
@@ -189,11 +189,11 @@ BAD_ARRAYS = (
 )
 
 
-# A state is a pickle: here are its instructions, which may be put together in any way.
+# A state is a pickle: these are its instructions, which may be combined in any order.
 
 
 def plain(value: Any) -> bytes:
-    """Return what makes a value, as Python has it, without a mark and an end."""
+    """Return the pickle instructions of a value, without the protocol header and the end."""
     return pickletools.optimize(pickle.dumps(value, 3))[2:-1]
 
 
@@ -210,7 +210,7 @@ def call(function: bytes, *values: bytes) -> bytes:
 
 
 def maker(name: str, *values: bytes) -> bytes:
-    """Return a call of one of those by which values are made."""
+    """Return a call of a function that pickles use to build values."""
     return call(named("netsim.distributed.states", name), *values)
 
 
@@ -299,7 +299,7 @@ def any_of(rng: Rng, choices: Any) -> Any:
 
 
 def made_up(rng: Rng) -> bytes:
-    """Return instructions that make a value, or are to look like it."""
+    """Return instructions that build a value, or pretend to."""
     how = int(rng.integers(5))
     if how < 2:
         return any_of(rng, VALUES)
@@ -314,7 +314,7 @@ def made_up(rng: Rng) -> bytes:
 
 
 def anything(rng: Rng) -> Any:
-    """Return a value that msgpack takes."""
+    """Return a random value that msgpack encodes."""
     kind = int(rng.integers(6))
     if kind < 2:
         return int(rng.integers(-(2**63), 2**63 - 1)) >> int(rng.integers(64))
@@ -324,7 +324,7 @@ def anything(rng: Rng) -> Any:
 
 
 def changed(rng: Rng, value: Any) -> Any:
-    """Return a value with a part of it exchanged, left out, doubled, or all of it."""
+    """Return a value with a part exchanged, left out or doubled, or wholly replaced."""
     if not isinstance(value, list | dict) or not value or rng.random() < 0.1:
         return anything(rng)
     keys = list(value) if isinstance(value, dict) else range(len(value))
@@ -343,7 +343,7 @@ def changed(rng: Rng, value: Any) -> Any:
 
 
 def changed_state(rng: Rng, content: Any) -> Any:
-    """Return a state with something else in it."""
+    """Return a state with one part replaced."""
     which, state, in_round = content
     how = rng.random()
     if how < 0.1:
@@ -353,7 +353,7 @@ def changed_state(rng: Rng, content: Any) -> Any:
     if how < 0.5 or not state:
         return [which, state_of(**{any_of(rng, ("value", "old", "more", "x")): made_up(rng)}), in_round]
     starts = [place for _, _, place in pickletools.genops(state)]
-    # Without frames, whose sizes would have to be right.
+    # Without frames, because their sizes would have to match.
     steps = [state[low:high] for low, high in zip(starts, [*starts[1:], len(state)], strict=True)]
     steps = [step for step in steps if step[:1] != pickle.FRAME]
     for _ in range(int(rng.integers(1, 3))):
@@ -374,7 +374,7 @@ def flipped(rng: Rng, data: bytes) -> bytes:
 
 
 def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
-    """Return events one of which has another number somewhere."""
+    """Return events with one number changed."""
     copy = list(content)
     place, dtype = any_of(rng, ((0, SENT), (1, OUTCOME), (3, LEFT)))
     if rng.random() < 0.1 or not copy[place] or len(copy[place]) % dtype.itemsize:
@@ -392,18 +392,18 @@ def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
 
 
 def hostile(rng: Rng) -> Entries:
-    """Return the entries of a journal that somebody has had in hand; bytes are an entry as it stands in the file."""
+    """Return the entries of a tampered journal; bytes are raw entries of the file."""
     found = list(honest())
     for _ in range(int(rng.integers(1, 4))):
         place = int(rng.integers(len(found)))
-        # States and events are most of what is read.
+        # States and events dominate a journal.
         wanted = any_of(rng, (STATE, STATE, STATE, RECORDS, RECORDS, ARRAY, None))
         places = [number for number, (what, _) in enumerate(found) if what == wanted]
         place = any_of(rng, places) if places else place
         what, content = found[place]
         how = rng.random()
         if isinstance(content, bytes):
-            # One that was changed before.
+            # Entries changed before are left alone.
             continue
         if how < 0.03:
             del found[place]
@@ -433,7 +433,7 @@ def check_one(rng: Rng) -> bool:
         except NetsimError as refused:
             says = str(refused)
         else:
-            # Counts are whole numbers, also those of a forged journal.
+            # Counts are integers, even those of a forged journal.
             run.ledger.table()
             return True
     assert "\n" not in says
@@ -450,10 +450,10 @@ def written() -> tuple[bytes, tuple[Any, ...]]:
 
 
 def check_damage(rng: Rng) -> None:
-    """A journal that is cut off gives its first entries, one with other bits somewhere is refused."""
+    """Check that a truncated journal gives its first entries, and that one with flipped bits is refused."""
     data, whole = written()
     place = int(rng.integers(len(data)))
-    # Most of the bytes are in few of the entries: half of the places are near the beginning, or the end.
+    # A few entries contain most of the bytes: half of the places are near the beginning or the end.
     place = any_of(rng, (place, place, int(rng.integers(300)), len(data) - 1 - int(rng.integers(300))))
     is_cut = rng.random() < 0.3
     damaged = bytearray(data[:place] if is_cut else data)
@@ -470,7 +470,7 @@ def check_damage(rng: Rng) -> None:
 
 
 def megabytes() -> float:
-    """Return the peak memory of this process; NaN where the system does not tell."""
+    """Return the peak memory of this process in megabytes; NaN where the system does not report it."""
     try:
         return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
     except OSError:
@@ -478,7 +478,7 @@ def megabytes() -> float:
 
 
 def main() -> None:
-    """Try the seeds from one number to another; print how many could be gathered."""
+    """Try a range of seeds; print how many could be gathered."""
     first, stop = map(int, sys.argv[1:])
     accepted = 0
     for seed in range(first, stop):

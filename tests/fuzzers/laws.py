@@ -1,4 +1,4 @@
-"""What must hold for any run, judged from outside by its tables; `tests.fuzzers.messages` judges what agents noted."""
+"""The laws of any run, checked by its tables alone; `tests.fuzzers.messages` checks the agents' records."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
@@ -48,7 +48,7 @@ class Played:
 
     @property
     def damages(self) -> bool:
-        """Whether frames may be handed over that are not what was sent."""
+        """Whether delivered frames may differ from those sent."""
         links = (self.network.link, *self.network.links.values())
         changed = any(isinstance(fault, LinkChange) and (fault.corrupt or fault.crc is False) for fault in self.changes)
         return changed or any(link.corrupt and not link.crc for link in links)
@@ -59,7 +59,7 @@ class Played:
         return [fault for fault in self.network.faults if isinstance(fault, LinkChange)]
 
     def link_ever(self, sender: Hashable, receiver: Hashable) -> list[Link]:
-        """Return the settings of a link, and those to which single changes lead."""
+        """Return a link's settings, and those after each single change."""
         first = self.link(sender, receiver)
         changes = [fault for fault in self.changes if (sender, receiver) in fault.links_in(self.network.graph)]
         return [first, *(replace(first, **fault.settings) for fault in changes)]
@@ -89,7 +89,7 @@ def looking_at_each_row() -> Iterator[None]:
 
 
 def check_books(played: Played) -> None:
-    """Check the tables of one run, whose trace was kept."""
+    """Check the tables of one traced run."""
     assert played.until is None or played.run.ended_at <= played.until
     frames_are_conserved(played)
     totals_are_sums(played)
@@ -98,7 +98,7 @@ def check_books(played: Played) -> None:
 
 
 def check_same(one: Played, other: Played) -> None:
-    """Check that two runs are one, whatever was watched."""
+    """Check that two runs are equal, whatever was watched."""
     assert one.run.trace_hash == other.run.trace_hash
     assert one.links == other.links
     assert one.senders == other.senders
@@ -125,7 +125,7 @@ def totals_are_sums(played: Played) -> None:
     for row in played.links:
         for name in ("offered", "duplicated", *played.ends):
             sums[name] += row[name]
-        # On a radio a link has no wire bits of its own.
+        # On a radio, links have no wire bits.
         sums["wire_bits"] += row.get("wire_bits", 0)
     assert {name: totals[name] for name in (*played.causes, "duplicated")} == {
         n: sums[n] for n in (*played.causes, "duplicated")
@@ -140,7 +140,7 @@ def totals_are_sums(played: Played) -> None:
 
 
 def trace_tells_the_same(played: Played) -> None:
-    """The events of the trace are in order, and those that the ledger counts."""
+    """The trace is ordered, and its events are those that the ledger counts."""
     times = [row["time_s"] for row in played.trace]
     assert times == sorted(times)
     assert played.run.trace.hash == played.run.trace_hash
@@ -152,7 +152,7 @@ def trace_tells_the_same(played: Played) -> None:
     for row in played.sent:
         for name in ("payload_bits", "wire_bits"):
             bits[row["sender"], row["kind"], name] += row[name]
-    # A shared medium counts what is on the air as it comes.
+    # A shared medium counts bits when they are on the air.
     names = ["payload_bits", "wire_bits"][: 1 if isinstance(played.network.medium, Radio) else 2]
     for row in played.senders:
         for name in names:
@@ -160,7 +160,7 @@ def trace_tells_the_same(played: Played) -> None:
 
 
 def rounds_close_on_time(played: Played) -> None:
-    """Row k closes at k × period, and holds what had happened until then."""
+    """Row k closes at k × period, and counts everything up to then."""
     period = played.network.round_period
     for row, following in zip(played.rounds, [*played.rounds[1:], played.totals], strict=False):
         assert row["time_s"] == row["round"] * period
@@ -169,5 +169,5 @@ def rounds_close_on_time(played: Played) -> None:
         before = Counter(e["event"] for e in played.trace if e["time_s"] < row["time_s"] * (1 - TINY))
         until = Counter(e["event"] for e in played.trace if e["time_s"] <= row["time_s"] * (1 + TINY))
         assert all(before[cause] <= row[cause] for cause in played.causes), (row, before)
-        # How a frame ends may be known, and counted, before it would have arrived; that it arrived is not.
+        # The cause of a loss may be counted before the frame would have arrived; an arrival may not.
         assert all(row[cause] <= until[cause] for cause in ("delivered", "late")), (row, until)

@@ -1,4 +1,4 @@
-"""What must hold for the messages of any run: those that agents noted are those that the network counted."""
+"""The laws of messages: the agents' records equal the network's counts."""
 
 import math
 from bisect import bisect_right
@@ -13,18 +13,18 @@ from tests.fuzzers.agents import Call
 from tests.fuzzers.laws import NEVER_SENT, TINY, Played, Row
 from tests.fuzzers.wire import same
 
-# A frame that arrives as its round closes, but for rounding errors, is late.
+# A frame that arrives at its round's end, within rounding, is late.
 BOUNDARY = -1e-13
 
 
 def check_messages(played: Played) -> None:
-    """Check what agents sent and received in one run, whose trace was kept."""
+    """Check the sent and received messages of one traced run."""
     wrong = [text for agent in played.agents.values() for text in agent.notes.wrong]
     assert not wrong, wrong
     received_is_what_was_sent(played)
     received_is_what_was_delivered(played)
     if not played.damages:
-        # A damaged request may be answered in the damaged kind: what was sent is then not what was meant.
+        # A damaged request may be answered with the damaged kind, so sent and intended kinds may differ.
         calls_are_what_was_offered(played)
         events = sent_events(played)
         bits_are_those_of_what_was_sent(played, events)
@@ -44,7 +44,7 @@ def calls_of(played: Played) -> dict[tuple[Hashable, str], list[Call]]:
 
 
 def calls_are_what_was_offered(played: Played) -> None:
-    """Each call is offered to its links, and as many links took it as the call returned."""
+    """Each call is offered to its links, and returns the number of links that accepted it."""
     calls = calls_of(played)
     crossed: Counter[tuple[Hashable, str]] = Counter()
     for row in played.links:
@@ -63,7 +63,7 @@ def calls_are_what_was_offered(played: Played) -> None:
 
 
 def sent_events(played: Played) -> list[tuple[Row, Call]]:
-    """Return the events of sending, each with the call that it is."""
+    """Return the sending events, each with its call."""
     calls = calls_of(played)
     seen: Counter[tuple[Hashable, str]] = Counter()
     events = []
@@ -89,8 +89,8 @@ def frame_bits(call: Call, link: Link) -> tuple[int, int]:
 
 
 def bits_are_those_of_what_was_sent(played: Played, events: list[tuple[Row, Call]]) -> None:
-    """Law 4: the wire bits of each link are those of the frames that it took."""
-    # What is never sent has no second copy, so its number is that of its sending.
+    """Law 4: the wire bits of each link are those of the frames that it accepted."""
+    # Unsent frames have no duplicates, so their number is that of their sending.
     kept_out = {(row["sender"], row["message"], row["receiver"]) for row in played.ended if row["event"] in NEVER_SENT}
     least: Counter[tuple[Hashable, Hashable, str]] = Counter()
     most: Counter[tuple[Hashable, Hashable, str]] = Counter()
@@ -117,12 +117,12 @@ def bits_are_those_of_what_was_sent(played: Played, events: list[tuple[Row, Call
 
 
 def round_of(call: Call, period: float) -> int:
-    """Return the round that a message belongs to: none, if it is sent as its sender's round closes."""
+    """Return a message's round; None if it is sent as its sender's round closes."""
     return 0 if abs(call.at - call.round * period) < 1e-9 * period + TINY * call.at else call.round
 
 
 def received_is_what_was_sent(played: Played) -> None:
-    """Every frame is one that its sender sent to this receiver, when it says and with that payload."""
+    """Every frame received was sent by its sender to this receiver, at its stated time and with its payload."""
     sent: dict[Any, list[Call]] = defaultdict(list)
     for (sender, kind), calls in calls_of(played).items():
         for call in calls:
@@ -144,7 +144,7 @@ def received_is_what_was_sent(played: Played) -> None:
 
 
 def received_is_what_was_delivered(played: Played) -> None:
-    """Agents have received what was delivered, but for what still lies in their inboxes; never before it arrived."""
+    """Agents received what was delivered, except unread frames, and never before the arrival."""
     by_kind = not played.damages
     arrived: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in played.ended:
@@ -154,7 +154,7 @@ def received_is_what_was_delivered(played: Played) -> None:
         got, times = agent.notes.got, arrived[node]
         delivered = sum(map(len, times.values()))
         left = agent.notes.left_at
-        # What comes when an agent has ended is delivered, too, and not kept.
+        # Frames that arrive after an agent has ended count as delivered, but are not kept.
         unread = sum(then >= left for when in times.values() for then in when)
         assert delivered - unread <= len(got) + len(agent.inbox) + agent.notes.unread, (
             f"{node!r}: {delivered} delivered"
@@ -170,7 +170,7 @@ def received_is_what_was_delivered(played: Played) -> None:
 
 
 def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) -> None:
-    """No frame arrives before its latency is over, and none for a round that has closed unless late ones are kept."""
+    """No frame arrives before its latency has passed, nor for a closed round unless late frames are kept."""
     made: dict[Hashable, list[tuple[int, Call]]] = defaultdict(list)
     for event, call in events:
         made[call.sender].append((event["message"], call))
@@ -179,8 +179,8 @@ def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) 
             continue
         links, capacity = played.link_ever(row["sender"], row["receiver"]), played.network.capacity
         if capacity is not None and any(link.duplicate for link in links):
-            continue  # A frame is copied as it leaves, when its sender may have sent others.
-        # A second copy has a number of its own, between its sending's and the next's.
+            continue  # A frame is duplicated as it leaves; its sender may have sent others by then.
+        # A duplicate has a new number, between its original's and the next sending's.
         mine = made[row["sender"]]
         call = mine[bisect_right(mine, row["message"], key=itemgetter(0)) - 1][1]
         assert (call.sender, call.kind) == (row["sender"], row["kind"]), (row, call)
@@ -191,7 +191,7 @@ def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) 
         least = latency + frame_bits(call, links[0])[0] / min(rates)
         assert row["time_s"] - call.at >= least - TINY * row["time_s"], (row, call)
         receiver = played.agents[row["receiver"]]
-        # What comes of rounds in which the receiver takes no part any more is its own affair.
+        # Frames for rounds in which the receiver no longer takes part are not checked.
         last = max((own.round for own in receiver.notes.calls), default=0)
         habits = receiver.habits
         period = played.network.round_period

@@ -1,4 +1,4 @@
-"""Random networks: topologies, links of every setting, agents of many habits, and what happens to them on the way."""
+"""Random networks: topologies, links with all settings, agents of many habits, and scheduled events."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,13 @@ HABITS = ["in_rounds"] * 5 + [
     "at_once",
     "silent",
 ]
-# Shares of a round at which somebody looks into the inboxes: also as frames arrive, requests time out and rounds close.
+# Shares of a round at which inboxes are inspected: also as frames arrive, requests time out and rounds close.
 LOOKS = (0, 0.123, 0.25, 0.5, 0.77, 1, 1.31, 2)
 PERIODS = [1.0, 1.0, 0.1, 0.3, 0.7, 1 / 3, 1e-3, 60.0]
 
 
 def pick(rng: Rng, *choices: Any) -> Any:
-    """Return one of the choices; what can be called is called with ``rng``."""
+    """Return one of the choices; call it with ``rng`` if it is callable."""
     choice = choices[rng.integers(len(choices))]
     return choice(rng) if callable(choice) else choice
 
@@ -80,7 +80,7 @@ def a_loss(rng: Rng) -> Any:
 
 
 def a_budget(rng: Rng, period: float) -> Any:
-    """Return a budget of either kind, or none."""
+    """Return a budget of either kind, or None."""
     per_round = float(rng.choice([300, 1500, 9000, 1e5]))
     over = pick(rng, "refuse", "wait")
     return pick(
@@ -92,7 +92,7 @@ def a_budget(rng: Rng, period: float) -> Any:
 
 
 def at_the_sender(rng: Rng, period: float, rated: bool = False) -> dict[str, Any]:
-    """Return what a transmitter does: rate, queue, budget, fragments."""
+    """Return settings of a transmitter: rate, queue, budget, fragments."""
     rates = [500 / period, 5000 / period, 1e5 / period, 1e12]
     rate = float(rng.choice(rates)) if rated or rng.random() < 0.4 else None
     budget = a_budget(rng, period)
@@ -108,7 +108,7 @@ def at_the_sender(rng: Rng, period: float, rated: bool = False) -> dict[str, Any
 
 
 def on_the_way(rng: Rng, period: float) -> dict[str, Any]:
-    """Return what happens to a frame once it was sent."""
+    """Return settings for frames in flight."""
     return {
         "latency": a_latency(rng, period),
         "loss": a_loss(rng),
@@ -128,7 +128,7 @@ def in_numpy(rng: Rng, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def single(value: float) -> np.floating[Any]:
-    """Return a number in single precision, if that can hold it."""
+    """Return a number in single precision, if representable."""
     return np.float32(value) if float(np.float32(value)) == value else np.float64(value)
 
 
@@ -159,7 +159,7 @@ def a_graph(rng: Rng) -> "nx.Graph[Any]":
 
 
 def one_way(rng: Rng, graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
-    """Return a graph, of four one some of whose links go one way; it need not be strongly connected."""
+    """Return a graph; in one of four, some links are directed, and it need not be strongly connected."""
     if rng.random() < 0.75:
         return graph
     directed = nx.DiGraph(graph)
@@ -171,11 +171,11 @@ def one_way(rng: Rng, graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
 
 
 def a_network(rng: Rng) -> Network:
-    """Return a network, with links of their own and things that happen at set times."""
+    """Return a network with per-link settings and scheduled events."""
     period = float(rng.choice(PERIODS))
     graph = one_way(rng, a_graph(rng))
     medium = pick(rng, "wires", "wires", "radio")
-    # Where nothing waits, is cut or damaged, both cores have a shorter way for a broadcast.
+    # If nothing waits, is cut or is damaged, both cores take a shortcut for broadcasts.
     is_plain = rng.random() < 0.3
     port = {"header_bits": pick(rng, 0, 24, 320)} if is_plain else at_the_sender(rng, period)
     way = {"latency": a_latency(rng, period), "loss": a_loss(rng)} if is_plain else on_the_way(rng, period)
@@ -205,7 +205,7 @@ def a_network(rng: Rng) -> Network:
 
 
 def a_change(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> Fault:
-    """Return other settings of a link, a hold, or a cut that drops what is in flight or goes one way."""
+    """Return new settings of a link, a hold, or a cut that drops frames in flight or acts one way."""
     period, nodes = network.round_period, list(network.graph)
     sender, receiver = ends[rng.integers(len(ends))]
     at = period * float(rng.choice([0, 0.25, 0.5, 1, 1.1, 2, 2.7, 4]))
@@ -230,7 +230,7 @@ def a_change(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> Fault:
 
 
 def some_capacities(rng: Rng, graph: "nx.Graph[Any]", period: float) -> dict[str, Any]:
-    """Return capacities of some nodes in one direction or both, or of none, that take a frame a share of a round."""
+    """Return capacities of some nodes, in either direction or both, at which a frame takes a share of a round."""
     found: dict[str, Any] = {}
     for name in ("uplink", "downlink"):
         bits = [float(rng.choice([500, 2000, 5000, 1e5])) / period for _ in graph]
@@ -276,7 +276,7 @@ def some_habits(rng: Rng, period: float) -> Habits:
 
 
 class Case:
-    """A network, its agents and when to stop, all from one seed."""
+    """A network, its agents and its end time, all from one seed."""
 
     network_of: Callable[[Rng], Network] = staticmethod(a_network)
 
@@ -298,8 +298,8 @@ class Case:
     ) -> Played:
         """Run the network with new agents.
 
-        ``watched``: while probes look at all there is to see. ``looks_at``: look at these times (s), too. ``sample``:
-        the interval of rows in seconds. ``workers``: the number of processes. ``order``: that of `Network.run`.
+        ``watched``: with probes that read everything. ``looks_at``: additional times (s) of the probes. ``sample``: the
+        interval of rows in seconds. ``workers``: the number of processes. ``order``: that of `Network.run`.
         """
         agents = {node: agent(habits) for node, habits in self.habits.items()}
         for time in looks_at:
@@ -315,7 +315,7 @@ class Case:
 
 
 def look(agents: Mapping[Any, Noting]) -> Mapping[str, float]:
-    """Look at what a probe can see."""
+    """Read everything that a probe can see."""
     waiting = sum(len(agent.inbox) for agent in agents.values())
     return {"probe_waiting": waiting, "probe_now": max(agent.now + agent.round for agent in agents.values())}
 
@@ -329,21 +329,21 @@ def check_seed(seed: int) -> None:
     with suppress(BadInput):
         case.network.run(played.agents)
         raise AssertionError("agents that have run may not run again")
-    # The same network may run again; and a new one of the same seed is the same.
+    # A network may run twice; a new network of the same seed gives the same run.
     watched = bool(seed % 3)
     if seed % 2:
         again = case.play(watched)
         assert played.run.ended_at == again.run.ended_at
         check_same(played, again)
     else:
-        # As long as something is set to happen, those who read all that will ever come have something to wait for.
+        # Pending scheduled events keep listeners of all future frames waiting.
         listens = any(habits.name == "listen" for habits in case.habits.values())
         times = [case.network.round_period * share for share in LOOKS] if watched and not listens else []
         check_same(played, Case(seed).play(watched, looks_at=times))
 
 
 def check_sampled(seed: int) -> None:
-    """Check that rows at an interval change nothing, and that the last of them is the end."""
+    """Check that rows at an interval change nothing, and that the last row is the end's."""
     plain, case = Case(seed).play(), Case(seed)
     share = float(np.random.default_rng(seed).choice([1, 0.5, 0.25, 0.3, 2, 0.1, 7]))
     sampled = case.play(watched=bool(seed % 2), sample=share * case.network.round_period)
@@ -358,7 +358,7 @@ def check_sampled(seed: int) -> None:
 
 
 def check_one(rng: Rng) -> None:
-    """Check a network drawn with ``rng``; a failure names the seed with which `check_seed` repeats it."""
+    """Check a network drawn with ``rng``; a failure names the seed for `check_seed`."""
     seed = int(rng.integers(2**53))
     try:
         check_seed(seed)
@@ -375,7 +375,7 @@ def digest(run: Run) -> str:
 
 
 def hashes(seed: int, count: int) -> list[str]:
-    """Return the digests of ``count`` networks drawn from ``seed``: of all events, frames and what agents noted."""
+    """Return the digests of ``count`` networks drawn from ``seed``: of all events, frames and agents' records."""
     rng = np.random.default_rng(seed)
     return [whole_digest(Case(int(rng.integers(2**53))).play(trace=True)) for _ in range(count)]
 
@@ -383,7 +383,7 @@ def hashes(seed: int, count: int) -> list[str]:
 def whole_digest(played: Played) -> str:
     """Return a digest of all that a run leaves behind."""
     trace, ledger = played.run.trace, played.run.ledger
-    # Two copies of a frame that end at one instant, each otherwise, are in no order.
+    # Two copies of a frame that end at one instant with different causes have no defined order.
     frames = sorted(zip(*(column.tolist() for column in frames_of(trace).columns.values()), strict=True))
     parts = (trace.table().to_csv(), frames, [heard.tolist() for heard in ledger.heard()])
     parts += ([agent.notes for agent in played.agents.values()],)

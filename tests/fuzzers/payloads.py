@@ -1,4 +1,4 @@
-"""Payloads of every kind, and what may be changed of them."""
+"""Payloads of every kind, and ways to modify them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ def make(rng: np.random.Generator, kinds: list[Callable[[np.random.Generator], A
 
 
 def spoil(payload: Any) -> None:
-    """Change a payload in place wherever that is possible: no other agent may notice."""
+    """Modify a payload in place where possible: no other agent may notice."""
     if isinstance(payload, np.ndarray):
         if payload.flags.writeable and payload.size:
             payload.fill(1)

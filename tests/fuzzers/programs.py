@@ -1,7 +1,7 @@
 """Random asyncio programs, run on netsim's virtual loop and on a model of it: both must write the same log.
 
-The model is asyncio's own loop, with asyncio's own timers, tasks and futures; only its clock is made to jump. Delays
-are drawn so that no two timers are due at the same time: asyncio runs such in no particular order.
+The model is asyncio's own loop, timers, tasks and futures, with a clock that jumps. Delays are drawn so that no two
+timers are due at the same time, because asyncio runs such timers in no particular order.
 
 Run ``python -m tests.fuzzers.programs --seconds 600 --seed 0`` from the root to try many.
 """
@@ -31,7 +31,7 @@ DRIFTS = (None, 0.5, -0.3, 5e-5)
 
 
 class ProgramError(Exception):
-    """What programs raise on purpose."""
+    """An error that programs raise on purpose."""
 
 
 # --- the model --------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class _Jumping(selectors.SelectSelector):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """Hashed by its number, so that the sets of both loops are in one order; gathers are so on every loop."""
+    """A task hashed by its number, so that sets have the same order on both loops."""
 
     def __hash__(self) -> int:
         if not hasattr(self, "number"):
@@ -110,7 +110,7 @@ def program(seed: int, size: int = 40, more: Sequence[str] = ()) -> Node:
             case _:
                 return (name, label, delay(), rng.randint(0, 2))
 
-    # What one raises does not keep the next from its turn.
+    # An error in one statement does not keep the next from running.
     return ("block", *(("catch", f"top {i}", 0.0, 0, ("block", statement(0))) for i in range(6)))
 
 
@@ -123,7 +123,7 @@ WHEN = [asyncio.FIRST_COMPLETED, asyncio.FIRST_EXCEPTION, asyncio.ALL_COMPLETED]
 
 
 class Machine:
-    """What a program runs on: the things that its tasks share, and the log."""
+    """The state of a running program: the objects that its tasks share, and the log."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -150,7 +150,7 @@ class Machine:
             return f"block of {len(parts)}"
         label, delay, *more = parts
         self.note("begin", label)
-        # What runs more than once has another delay each time, or two timers could be due at one time.
+        # A repeated statement has a different delay each time, so that no two timers are due at one time.
         delay *= 1.0 + 1e-4 * next(self.turns)
         try:
             result = await getattr(self, f"do_{name}")(label, delay, *more)
@@ -306,7 +306,7 @@ class Machine:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return an exception in words; a group's in its order."""
+    """Return an exception as text; a group's members in order."""
     if isinstance(error, BaseExceptionGroup):
         return f"group({', '.join(map(kind_of, error.exceptions))})"
     return f"{type(error).__name__}({error})" if isinstance(error, ProgramError) else type(error).__name__
@@ -329,7 +329,7 @@ def outcome_of(task: "asyncio.Task[str]") -> str:
 
 
 def owner_by(clock: LocalClock) -> TaskOwner:
-    """Return an owner of tasks whose clock is off."""
+    """Return an owner of tasks whose clock is skewed."""
     owner = TaskOwner(lambda task, name: None, "", 0, clock)
     loop: Any = asyncio.get_running_loop()
     # The model counts all tasks together.
@@ -338,9 +338,9 @@ def owner_by(clock: LocalClock) -> TaskOwner:
 
 
 async def play(node: Node, clock: LocalClock | None = None, make: Callable[[], Machine] = Machine) -> Log:
-    """Run a program on a new machine, by a clock of its own; return its log.
+    """Run a program on a new machine with its own clock; return its log.
 
-    What it leaves in the background has some time more, and is then cancelled.
+    Background tasks get some additional time, and are then cancelled.
     """
     if clock is not None:
         OWNER.set(owner_by(clock))
@@ -367,14 +367,14 @@ def log_on(make_loop: Callable[[], asyncio.AbstractEventLoop], node: Node, clock
 
 
 def skewed_loop() -> Loop:
-    """Return a loop of netsim on which some have clocks of their own."""
+    """Return a loop of netsim on which some owners have their own clocks."""
     loop = netsim.clock.new_loop()
     loop.skewed = True
     return loop
 
 
 def difference(seed: int, size: int = 40, drift: float | None = None) -> str:
-    """Return where the logs of a program differ; empty if nowhere. With a drift it runs by a clock that is off."""
+    """Return where the logs of a program differ, "" if nowhere; with a drift its clock is skewed."""
     node = program(seed, size)
     clock = None if drift is None else LocalClock(0.0, drift)
     ours, model = log_on(skewed_loop if clock else netsim.clock.new_loop, node, clock), log_on(ModelLoop, node)
@@ -391,7 +391,7 @@ def check_one(rng: np.random.Generator) -> None:
 
 
 class Slow(netsim.Agent):
-    """A program by hand: wrong if its long task is through before its short one has begun."""
+    """A program by hand: wrong if its long task ends before its short task begins."""
 
     def __init__(self, steps: int = 3) -> None:
         self.steps, self.begun, self.ok = steps, False, True
@@ -411,7 +411,7 @@ class Slow(netsim.Agent):
 
 
 def main() -> None:
-    """Try programs for some time; print those that differ and a count."""
+    """Try programs for some time; print the number tried, and those that differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -39,7 +39,7 @@ from tests.fuzzers.networks import (
 
 
 def some_energy(rng: Rng, graph: "nx.Graph[Any]") -> Energy | Mapping[Any, Energy] | None:
-    """Return what nodes spend: nothing, the same for all, or batteries that some run empty."""
+    """Return the energy model of nodes: none, the same for all, or batteries that some nodes exhaust."""
     power = {"transmit": 0.05, "receive": 0.06, "listen": float(rng.choice([0, 0.06])), "sleep": 1e-6}
     if rng.random() < 0.3:
         return None
@@ -51,7 +51,7 @@ def some_energy(rng: Rng, graph: "nx.Graph[Any]") -> Energy | Mapping[Any, Energ
 
 
 def some_sleep(rng: Rng, graph: "nx.Graph[Any]", period: float) -> DutyCycle | Mapping[Any, DutyCycle] | None:
-    """Return when radios sleep: never, all alike, or some of them in cycles of their own."""
+    """Return the sleep cycles of radios: none, one for all, or different ones for some."""
     one = DutyCycle(period=period / 2, awake=period / 5)
     several = DutyCycle(period=period, windows=[(0.1 * period, 0.2 * period), (0.5 * period, 0.3 * period)])
     mixed = {node: pick(rng, one, several) for node in graph if rng.random() < 0.5}
@@ -102,7 +102,7 @@ def share(*numbers: float) -> float:
 
 
 class Flickers:
-    """Fading, or noise, that is a function of what it is asked for."""
+    """Fading or noise that depends only on its arguments."""
 
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
         """Return up to 10 dB, or as much less."""
@@ -114,7 +114,7 @@ class Flickers:
 
 
 class FlickersByName:
-    """The same, asked by the names of nodes."""
+    """The same, called with the names of nodes."""
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
         """Return up to 10 dB, or as much less; each direction of a link has its own."""
@@ -148,12 +148,12 @@ def one_in_a_thousand(sinr_db: float) -> float:
 
 
 def in_one_way(graph: "nx.Graph[Any]", radio: Radio) -> Radio:
-    """Return a radio without acknowledgements where some have no way back."""
+    """Return a radio without acknowledgements on which some links are one-way."""
     return radio if topology.one_way_link(graph) is None else dataclasses.replace(radio, acks=False)
 
 
 def a_network(rng: Rng) -> Network:
-    """Return a network on a radio, with links of their own and things that happen at set times."""
+    """Return a network on a radio, with per-link settings and scheduled events."""
     period = float(rng.choice(PERIODS))
     graph = one_way(rng, a_graph(rng))
     port = at_the_sender(rng, period, True) | {"rate": float(rng.choice([5e3, 1e5, 1e6])) / period}
@@ -187,7 +187,7 @@ def vars_of(link: Link) -> dict[str, Any]:
 
 
 class Interferes(netsim.Agent):
-    """Emits carriers in the background, some only once it senses nothing, with other powers and on other channels."""
+    """Emits carriers in the background with various powers and channels; some agents sense first."""
 
     background = True
 
@@ -195,7 +195,7 @@ class Interferes(netsim.Agent):
         self.pause = pause
 
     async def run(self) -> None:
-        """Emit carriers for as long as the run lasts."""
+        """Emit carriers until the run ends."""
         radio = self.radio
         while True:
             await asyncio.sleep(self.pause * self.rng.exponential())
@@ -210,7 +210,7 @@ class Interferes(netsim.Agent):
 
 
 def interfere(network: Network, rng: Rng) -> None:
-    """Put one to three interferers into a network, which are received with powers of their own."""
+    """Add one to three interferers with their own received powers."""
     radio, graph, period = network.medium, network.graph, network.round_period
     assert isinstance(radio, Radio)
     names = [f"interferer {number}" for number in range(rng.integers(1, 4))]
@@ -251,7 +251,7 @@ class RadioCase(Case):
             self.habits = {node: replace(habits, transmits=True) for node, habits in self.habits.items()}
 
     def _limit(self, rng: Rng) -> None:
-        """Where nodes send for a share of the time only: shares of their own, bands, and refusals, at times."""
+        """Limit duty cycles at times: per-node shares, bands, and refusals."""
         medium = self.network.medium
         assert isinstance(medium, Radio)
         if medium.transmit_share is None or rng.random() < 0.4:
@@ -280,7 +280,7 @@ def check_seed(seed: int) -> Played:
 
 
 def check_air(played: Played, retunes: bool = False) -> None:
-    """Check what holds of the air, and of what it costs."""
+    """Check the laws of the air and of its energy."""
     if retunes:
         what_was_on_the_air_was_asked_for(played)
     what_was_on_the_air_is_what_was_counted(played)
@@ -288,12 +288,12 @@ def check_air(played: Played, retunes: bool = False) -> None:
     one_frame_at_a_time_is_received(played)
     what_a_cut_link_ends_was_sent(played)
     if not retunes:
-        # When a radio changes its channel behind a frame is not in the log of the air.
+        # The log of the air does not show when a radio changes its channel after a frame.
         energy_is_power_times_time(played.run, played.network)
 
 
 def what_was_on_the_air_was_asked_for(played: Played) -> None:
-    """Each frame left on the channel that its agent had set when it sent it, though it may have set another since."""
+    """Each frame left on the channel that its agent had set at the call, even if it set another since."""
     assert played.run.air is not None
     names, acks = list(played.run.agents), ack_kind(played.run)
     for _, _, sender, _, kind, message, _, _, _, channel, *_ in played.run.air.log or ():
@@ -302,7 +302,7 @@ def what_was_on_the_air_was_asked_for(played: Played) -> None:
 
 
 def stamps_are_those_of_the_air(played: Played) -> None:
-    """A frame began at its receiver when the air's log says, and its event is as old there as at its sender.
+    """Receptions begin when the log of the air says; a frame's event has the same age at sender and receiver.
 
     Clocks differ in offset and drift, so times are compared on the simulation's clock.
     """
@@ -326,7 +326,7 @@ def stamps_are_those_of_the_air(played: Played) -> None:
             first = true(node, began) - latest.fixed if latest.fixed is not None else None
             if first is not None:
                 assert np.isclose(begins[sender], first, rtol=0, atol=1e-8).any(), (node, sender, kind, began)
-            # The sender noted the time by its own clock.
+            # The sender recorded the time by its own clock.
             at = clocks[sender].local(sent_at) if sender in clocks else sent_at
             meant = events.get((sender, kind, at))
             if meant is None or math.isnan(meant):
@@ -338,7 +338,7 @@ def stamps_are_those_of_the_air(played: Played) -> None:
 
 
 def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
-    """The log of the air, the airtime, the wire bits and the seconds of sending are one story."""
+    """The log of the air, the airtime, the wire bits and the seconds of sending agree."""
     log, airtime = played.run.on_air, played.run.airtime.set_index("agent")
     acks = log["kind"] == "(acknowledgement)"
     assert airtime["frames"].sum() == (~acks).sum()
@@ -349,13 +349,13 @@ def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
         counted = airtime.loc[[node], ["airtime_s", "ack_airtime_s"]].to_numpy().sum()
         assert np.isclose(total, counted, rtol=1e-9, atol=1e-12)
     for _, mine in log.groupby("sender", sort=False):
-        # One transmitter: nothing starts before what came before it has ended.
+        # A node has one transmitter: no frame starts before the previous one has ended.
         starts, ends = mine["start_s"].to_numpy(), mine["end_s"].to_numpy()
         assert (starts[1:] >= ends[:-1] - 1e-8).all()
 
 
 def what_was_on_the_air_was_paid_for(played: Played) -> None:
-    """A node sends for as long as its energy tells."""
+    """A node's sending time agrees with its energy."""
     run = played.run
     if run.air is None or not any(run.air.spent):
         return
@@ -366,7 +366,7 @@ def what_was_on_the_air_was_paid_for(played: Played) -> None:
 
 
 def one_frame_at_a_time_is_received(played: Played) -> None:
-    """No two frames that one node received overlap in time, nor one of them and what it sent itself."""
+    """No two frames that a node received overlap, nor does one of them overlap a frame that it sent."""
     log = rows_of(played.run.on_air)
     whole = {(row["sender"], row["message"]): row["fragment"] for row in sorted(log, key=itemgetter("fragment"))}
     rows: dict[Any, list[tuple[float, float]]] = defaultdict(list)
@@ -379,7 +379,7 @@ def one_frame_at_a_time_is_received(played: Played) -> None:
     for event in played.ended:
         late = played.link(event["sender"], event["receiver"]).latency_model.fixed
         if event["event"] == "delivered" and late is not None:
-            # What a burst of jitter delays, or the order of frames, does not follow from what was sent.
+            # Delays by bursts of jitter or by ordering cannot be derived from the frames sent.
             times = [(start + late, end + late) for start, end in rows[event["sender"], event["message"]]]
             heard[event["receiver"]] += [each for each in times if each[1] == event["time_s"]][:1]
     for node, spans in heard.items():
@@ -390,7 +390,7 @@ def one_frame_at_a_time_is_received(played: Played) -> None:
 
 
 def what_a_cut_link_ends_was_sent(played: Played) -> None:
-    """Nobody knows that a link is cut: what ends there was on the air, unless its sender was off."""
+    """Senders do not know of a cut link: its frames were on the air, unless the sender was off."""
     first = {(row["sender"], row["message"]): row["start_s"] for row in reversed(rows_of(played.run.on_air))}
     for event in played.ended:
         if event["event"] == "link_down" and not is_off(played.run, played.network, event["sender"], event["time_s"]):
@@ -418,11 +418,11 @@ def is_off(run: Run, network: Network, node: Hashable, time: float) -> bool:
 
 
 def joules(run: Run, network: Network, node: Hashable) -> float:
-    """Return what a node has spent, from the log of the air: its power from one change to the next, times the time.
+    """Return a node's energy from the log of the air: power between changes, times their interval.
 
-    A node that is off spends nothing. Else it sends; or it hears some neighbour's frame, to any receiver, if it was
-    on, awake (or waited for this acknowledgement) and neither sent nor began to send as that began; or it is awake, or
-    asleep. What bits cost is spent evenly.
+    A node that is off uses no energy. Otherwise it sends, receives, listens or sleeps. It receives any neighbour's
+    frame if at the frame's start it was on, awake (or waiting for this acknowledgement) and not sending. Energy per bit
+    is spread evenly over a frame.
     """
     radio = network.medium
     assert isinstance(radio, Radio)
@@ -430,7 +430,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     energy, cycle = radio.energy_of(node), cycle_of(network, node)
     assert energy is not None
     names, off = list(run.agents), off_times(run, network, node)
-    # When (s) what changes by how much: times that it is off, sends and hears, and the power of bits sent and heard.
+    # (time in s, change): a node is off, sends or hears, and the power of bits sent and heard.
     changes = [(time, 0, sign, 0.0) for span in off for time, sign in zip(span, (1, -1), strict=True)]
     sends_until, log = -1.0, run.air.log or ()
     begins = [start for start, _, number, *_ in log if names[number] == node]
@@ -469,7 +469,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
 
 
 def is_heard(network: Network, sender: Hashable, node: Hashable) -> bool:
-    """Return whether a node hears a sender's frames, and pays for that: a neighbour that is not too weak."""
+    """Return whether a node spends energy on a sender's frames: a neighbour that is not too weak."""
     radio = network.medium
     assert isinstance(radio, Radio)
     if not network.graph.has_edge(sender, node) or network.links.get((sender, node), network.link).loss.mean == 1:
@@ -478,7 +478,7 @@ def is_heard(network: Network, sender: Hashable, node: Hashable) -> bool:
 
 
 def cycle_of(network: Network, node: Hashable) -> DutyCycle | None:
-    """Return a node's duty cycle in true time: by its own clock, if that is off."""
+    """Return a node's duty cycle in true time, from its own clock."""
     assert isinstance(network.medium, Radio)
     cycle = network.medium.cycle_of(node)
     for fault in network.faults:
@@ -506,12 +506,12 @@ def windows_of(cycle: DutyCycle) -> Sequence[tuple[float, float]]:
 
 
 def ack_kind(run: Run) -> int:
-    """Return the number of the kind of acknowledgements, −1 if there are none."""
+    """Return the number of the acknowledgements' kind, or −1."""
     return run.ledger.tally.kinds.get("(acknowledgement)", -1)
 
 
 def energy_is_power_times_time(run: Run, network: Network) -> None:
-    """What each node has spent is that; no battery gives more than it holds, and who died has spent all of it."""
+    """Each node's energy is the sum of power times time; a battery gives at most its charge, and all of it at death."""
     if run.air is None or not any(run.air.spent):
         return
     for row in rows_of(run.energy):

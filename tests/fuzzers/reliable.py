@@ -13,7 +13,7 @@ from tests.fuzzers.radios import RadioCase, check_air
 
 
 def a_reliability(rng: Rng, case: Case) -> Reliability:
-    """Return what a case's links are to do about loss; where acknowledgements cannot be back in time, ask instead."""
+    """Return reliability settings; repairs on request where acknowledgements cannot return in time."""
     network = case.network
     way = ("ack", "ack", "nack", "keyframe")[rng.integers(4)]
     if topology.one_way_link(network.graph) is not None:
@@ -36,7 +36,7 @@ def a_reliability(rng: Rng, case: Case) -> Reliability:
 def reliable(case: Case, seed: int, with_faults: bool) -> Case:
     """Return a case whose links are reliable in a way drawn from a seed, maybe with faults."""
     rng = np.random.default_rng([seed, 1])
-    # The channel's own frames are none that an agent asked for.
+    # Control frames are sent without a call of an agent.
     case.habits = {node: dataclasses.replace(habits, retunes=False) for node, habits in case.habits.items()}
     network, way = case.network, a_reliability(rng, case)
     network.link = dataclasses.replace(network.link, reliability=way)
@@ -47,7 +47,7 @@ def reliable(case: Case, seed: int, with_faults: bool) -> Case:
 
 
 def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False) -> Played:
-    """Check that what holds for any run holds, that looking changes nothing, and that no agent hears a frame twice."""
+    """Check that the laws hold, that probes change nothing, and that no agent hears a frame twice."""
     kind = RadioCase if on_radio else Case
     played = reliable(kind(seed), seed, with_faults).play(trace=True)
     check_books(played)
@@ -59,6 +59,6 @@ def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False)
 
 
 def only_requests_have_numbers(played: Played) -> None:
-    """Nobody reads the channel's own frames, nor takes one for a request that is none."""
+    """No agent reads control frames, or takes an ordinary frame for a request."""
     kinds = {got.kind for agent in played.agents.values() for got in agent.notes.got}
     assert played.damages or not kinds & {"ack", "nack", "resent"}, kinds

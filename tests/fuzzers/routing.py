@@ -1,4 +1,4 @@
-"""Random networks whose messages cross several links, and the law that they obey."""
+"""Random networks whose messages cross several links, and the conservation of messages."""
 
 import asyncio
 from collections import Counter
@@ -17,7 +17,7 @@ ALL = "everyone"
 
 
 class Node(Agent):
-    """Sends at planned times, and notes what it hears until a time."""
+    """Sends at planned times, and records frames until a given time."""
 
     def __init__(self, plan: Plan = [], until: float = 100.0, pause: float = 0.0) -> None:  # noqa: B006  never changed
         self.plan, self.until, self.pause = plan, until, pause
@@ -83,7 +83,8 @@ def a_case(seed: int) -> tuple[Network, dict[Any, Node]]:
 def conserved(run: Run, agents: dict[Any, Node]) -> Counter[str]:
     """Messages sent + copies = messages handed over + link messages dropped, by cause + in flight.
 
-    A link message that is delivered to a forwarder is offered to one more link, and so on both sides of a link's law.
+    A link message that is delivered to a forwarder is offered to one more link, so it appears on both sides of a link's
+    law.
     """
     ends: Counter[str] = Counter()
     for row in run.ledger.table().to_dict("records"):
@@ -104,7 +105,7 @@ def check_seeds(seeds: range) -> list[str]:
     for seed in seeds:
         network, agents = a_case(seed)
         run = network.run(agents)
-        # Who crashes begins its plan anew, and forgets what it has not read.
+        # A crashed node restarts its plan, and loses unread frames.
         if not any(isinstance(fault, Crash) for fault in network.faults):
             met.update(conserved(run, agents))
         hashes.append(run.trace_hash)

@@ -1,4 +1,4 @@
-"""Random networks whose agents' moods are watched: each is known when it comes, and as each message leaves."""
+"""Random networks whose agents' moods are watched: at each change, and when each message leaves."""
 
 from collections import defaultdict
 from collections.abc import Hashable
@@ -16,7 +16,7 @@ ROWS = (None, None, 1, 0.3)
 
 
 def check_watched(seed: int, with_faults: bool = False, on_radio: bool = False) -> Played:
-    """Check that watching changes nothing, and what is known of the moods of a network's agents."""
+    """Check that watching changes nothing, and that the moods known are those of the agents."""
     kind = RadioCase if on_radio else Case
 
     def made() -> Case:
@@ -31,7 +31,7 @@ def check_watched(seed: int, with_faults: bool = False, on_radio: bool = False) 
     changes = changes_of(played.run)
     changes_are_those_of_the_agents(played, changes)
     if not (with_faults or played.damages):
-        # What a straggler sends it meant to send before.
+        # A straggler sends its messages later than it meant to.
         messages_leave_as_agents_were(played, changes)
     return played
 
@@ -46,25 +46,25 @@ def changes_of(run: Run) -> dict[Hashable, list[Row]]:
 
 
 def changes_are_those_of_the_agents(played: Played, changes: dict[Hashable, list[Row]]) -> None:
-    """After each instant an agent is known to be in the mood in which it then was, and at no other is it another."""
+    """After each instant the last mood of each agent is known, and no other mood."""
     for name, agent in played.agents.items():
         known = {row["time_s"]: row["mood"] for row in changes[name]}
-        # Of each instant the last.
+        # Only the last mood of each instant counts.
         moods = dict(agent.moods)
         crashes = [fault for fault in played.network.faults if isinstance(fault, Crash) and fault.agent == name]
         if any(isinstance(fault, ClockSkew) and fault.agent == name for fault in played.network.faults):
-            # What it noted is by its own clock.
+            # The agent recorded times by its own clock.
             assert set(known.values()) <= {0, *(mood for _, mood in agent.moods)}, name
         elif all(fault.keeps_state for fault in crashes):
             assert known == moods, name
         else:
-            # It has forgotten what it was as its node comes back, and cannot note that.
+            # A restarted node has lost its mood, and cannot record that.
             assert all(mood == moods.get(time, 0) for time, mood in known.items()), name
         assert [row["sent"] for row in changes[name]] == sorted(row["sent"] for row in changes[name])
 
 
 def messages_leave_as_agents_were(played: Played, changes: dict[Hashable, list[Row]]) -> None:
-    """Of each message it is known in which mood its sender was, be it that this changed again at the same instant."""
+    """The sender's mood at each message is known, even if the mood changes again at the same instant."""
     for event, call in sent_events(played):
         [*_, last] = [row for row in changes[event["sender"]] if row["sent"] <= event["message"]]
         assert (last["mood"], last["time_s"]) == (call.mood, call.at), (event, call, last)

@@ -1,7 +1,6 @@
-"""Random payloads and hostile bytes for the wire, and what docs/links.md promises of each.
+"""Random payloads and hostile bytes for the wire, against the promises of docs/links.md.
 
-Every function draws from a `random.Random`, so a seed repeats what it found:
-``check_one(random.Random(seed))``.
+Every function draws from a `random.Random`, so a seed repeats a finding: ``check_one(random.Random(seed))``.
 """
 
 import random
@@ -55,10 +54,10 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, np.longdouble | np.clongdouble):
-        # Some of its bytes are not used, and whatever was in memory.
+        # Unused bytes contain whatever was in memory.
         return repr(a) == repr(b)
     if isinstance(a, np.ndarray | np.void) and a.dtype.names is not None:
-        # The bytes between fields do not count.
+        # Padding between fields is not compared.
         if a.dtype != b.dtype or a.shape != b.shape or not a.nbytes or a.ndim > MOST_DIMENSIONS:
             return bool(a.dtype == b.dtype and a.shape == b.shape)
         return all(same(np.asarray(a)[name], np.asarray(b)[name]) for name in a.dtype.names)
@@ -136,7 +135,7 @@ def any_number(rng: Rng) -> Any:
     try:
         hash(number)
     except OverflowError:
-        # Since numpy 2.5 a date beyond all years has no hash.
+        # Since numpy 2.5 a date outside the years of datetime has no hash.
         return number.astype("<i8")
     return number
 
@@ -144,7 +143,7 @@ def any_number(rng: Rng) -> Any:
 @register(127)
 @dataclass(frozen=True)
 class Moody(Coded):
-    """A type of somebody else who checks nothing: what its `unpack` raises depends on the bytes."""
+    """A user's type without checks: the errors of its `unpack` depend on the bytes."""
 
     shape: tuple[int, ...]
     data: bytes
@@ -185,7 +184,7 @@ CODED = {kind: number for kind, number in registry.NUMBERS.items() if number < r
 
 
 def any_vector(rng: Rng) -> Any:
-    """A vector or matrix of numbers that float32 reaches, empty ones included."""
+    """A vector or matrix of numbers in the range of float32, or an empty one."""
     lengths = (0, 1, 2, 7, 20, 140)
     shape = (rng.choice(lengths), rng.choice(lengths)) if rng.random() < 0.4 else (rng.choice(lengths),)
     draws = np.random.default_rng(rng.getrandbits(32))
@@ -226,12 +225,12 @@ def any_coded(rng: Rng) -> Coded:
     elif vector.size > 1 and not by_row and rng.random() < 0.1:
         coder, vector = InParts(coder, {"a": (1,), "b": (1, vector.size - 1)}), vector.ravel()
     coded = coder.encode(vector, draws)
-    # Of low rank is only what has fewer elements so.
+    # A low-rank form is used only where it has fewer elements.
     return coded if isinstance(coded, Coded) else Floats.of(coded)
 
 
 def any_key(rng: Rng) -> Any:
-    """What may be a key of a dict."""
+    """A valid key of a dict."""
     make = rng.choice((any_int, any_text, any_bytes, any_float, any_number, lambda rng: None, lambda rng: True))
     return make(rng) if rng.random() < 0.8 else (make(rng), (any_key(rng),))
 
@@ -252,7 +251,7 @@ LEAVES: tuple[Callable[[Rng], Any], ...] = (
 
 
 def payload(rng: Rng, room: int = MOST_NESTED) -> Any:
-    """Anything that may travel: what the documentation lists, at most ``room`` lists, tuples and dicts deep."""
+    """Any payload that the documentation allows, with lists, tuples and dicts at most ``room`` deep."""
     if room <= 0 or rng.random() < 0.6:
         return rng.choice(LEAVES)(rng)
     if rng.random() < 0.02:
@@ -271,7 +270,7 @@ def payload(rng: Rng, room: int = MOST_NESTED) -> Any:
 
 
 def claim(rng: Rng, code8: int | None, code16: int, code32: int, length: int) -> bytes:
-    """A msgpack header that claims a length, in one of its sizes; often a lie."""
+    """A msgpack header of any size that claims a length, often a wrong one."""
     if rng.random() < 0.3:
         length = rng.choice((0, 1, 2, 255, 256, 65535, 10**6, 10**8, 2**31, 2**32 - 1))
     if code8 is not None and length < 256 and rng.random() < 0.6:
@@ -282,7 +281,7 @@ def claim(rng: Rng, code8: int | None, code16: int, code32: int, length: int) ->
 
 
 def token(rng: Rng, room: int = 3) -> bytes:
-    """A piece of msgpack that may be well-formed or a lie about its length."""
+    """A piece of msgpack, well-formed or with a wrong length."""
     kind = rng.randint(0, 9)
     if kind == 0:
         return rng.randbytes(rng.randint(0, 12))
@@ -302,7 +301,7 @@ def token(rng: Rng, room: int = 3) -> bytes:
 
 
 def extension(rng: Rng, room: int = 0) -> bytes:
-    """An extension type with a body that nearly is what it should be."""
+    """An extension type with an almost correct body."""
     code, body = rng.choice(
         ((1, trailed), (2, trailed), (3, token), (4, any_bytes), (12, named), (None, any_bytes), (0, any_bytes))
     )
@@ -316,7 +315,7 @@ def extension(rng: Rng, room: int = 0) -> bytes:
 
 
 def named(rng: Rng) -> bytes:
-    """The name of a payload and its content, or nearly."""
+    """A named payload and its content, or a malformed variant."""
     name = rng.choice((b"\xa8bfloat16", b"\xa8bfloat16", b"\xa1a", token(rng, 0)))
     bits = encode(np.arange(rng.randint(0, 3), dtype=np.uint16))
     return name + rng.choice((any_bytes(rng), token(rng), extension(rng), bits, mutated(rng, bits)))
@@ -342,7 +341,7 @@ def described(rng: Rng, room: int = 3) -> Any:
 
 
 def trailed(rng: Rng) -> bytes:
-    """Raw bytes and a description of an array that may not fit them."""
+    """Raw bytes with an array description that may not match them."""
     shape = [rng.choice((0, 1, 2, 3, -1, 2**31, 2**62, 2**63, True, 1.0, None)) for _ in range(rng.randint(0, 3))]
     if rng.random() < 0.3:
         shape = [1] * rng.choice((30, 63, 64, 65, 120))
@@ -354,7 +353,7 @@ def trailed(rng: Rng) -> bytes:
 
 
 def near_coded(rng: Rng) -> bytes:
-    """The bytes of a coded array, or of nearly one, or what begins like one."""
+    """The bytes of a coded array, of an almost valid one, or with its first bytes only."""
     way = rng.random()
     if way < 0.4:
         return mutated(rng, any_coded(rng).pack())
@@ -374,7 +373,7 @@ def near_coded(rng: Rng) -> bytes:
 
 
 def quantized(rng: Rng) -> bytes:
-    """A quantized vector or matrix whose parts may not fit each other."""
+    """A quantized vector or matrix with parts that may be inconsistent."""
     length = (0, 0, 1, 2, 3, 5, 2**20, 2**40, 2**47, 2**62)
     shape = rng.choice((rng.choice(length), [rng.choice(length), rng.choice(length)], [rng.choice(length)], [1, 2, 3],
                         -1, [0, -1], 2.0, [True, 1], None, [], "a", b"\xdd\x05\xf5\xe1\x00"))  # fmt: skip
@@ -416,7 +415,7 @@ def nested(rng: Rng) -> bytes:
 
 
 def crowded(rng: Rng) -> bytes:
-    """A dict whose keys all have the same hash, or are all the same."""
+    """A dict whose keys all have the same hash, or are all equal."""
     count = rng.choice((2, 250, 255, 256, 257, 400))
     keys = [complex(10**15 - 1000003 * i, i) for i in range(count)] if rng.random() < 0.7 else [1j] * count
     pairs = b"".join(b"\xd8\x04" + struct.pack("<dd", key.real, key.imag) + b"\x00" for key in keys)
@@ -431,12 +430,12 @@ def frame(rng: Rng) -> bytes:
 
 @lru_cache(4096)
 def kept_frame(number: int) -> bytes:
-    """One of many frames, made once: what is done to it takes less time than making it."""
+    """One of many frames made in advance, because making one takes longer than using it."""
     return frame(random.Random(number))
 
 
 def hostile(rng: Rng) -> bytes:
-    """Bytes that somebody might send: noise, msgpack with lies in it, or a valid frame with some bits flipped."""
+    """Hostile bytes: noise, msgpack with wrong lengths, or a valid frame with some bits flipped."""
     way = rng.random()
     if way < 0.1:
         return rng.randbytes(rng.randint(0, 60))
@@ -448,7 +447,7 @@ def hostile(rng: Rng) -> bytes:
         return crowded(rng)
     content = extension(rng, 3) if way < 0.8 else token(rng)
     if rng.random() < 0.3:
-        # As the payload of a frame.
+        # As a frame's payload.
         content = b"\x94\xa1m\x01\x07" + content
     return content
 
@@ -457,7 +456,7 @@ def hostile(rng: Rng) -> bytes:
 
 
 def use(value: Any) -> None:
-    """Do with a received payload what agents do with it: every part of it can be read."""
+    """Read every part of a received payload, as agents would."""
     if isinstance(value, Sparse) and np.prod(value.shape) > 2**20:
         # Few bytes may be a long vector of zeros, of up to 2**24.
         assert value.indices.max(initial=0) < np.prod(value.shape) <= 2**24
@@ -482,7 +481,7 @@ def use(value: Any) -> None:
 
 
 def _is_unprintable(dtype: np.dtype[Any]) -> bool:
-    """Whether numpy cannot print what it holds.
+    """Return whether numpy cannot print its content.
 
     Elements of no size may be very many, dates may be beyond all years, characters may be beyond Unicode.
     """
@@ -491,7 +490,10 @@ def _is_unprintable(dtype: np.dtype[Any]) -> bool:
 
 
 def check_hostile(data: bytes) -> bool:
-    """Decode hostile bytes: either a WireError, or a payload that can be read and travels on; return whether it was."""
+    """Decode hostile bytes: a WireError, or a payload that can be read and sent again.
+
+    Return whether it was decoded.
+    """
     try:
         value = decode(data)
     except WireError:
@@ -516,7 +518,7 @@ def check_hostile(data: bytes) -> bool:
 
 
 def check_payload(value: Any) -> None:
-    """Send a payload: it arrives as it is, bare and in a frame."""
+    """Check that a payload arrives unchanged, bare and in a frame."""
     data = encode(value)
     assert same(decode(data), value)
     sent = FrameEncoder().encode("m", 1, 7, value)

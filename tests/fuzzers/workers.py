@@ -1,6 +1,6 @@
-"""Random networks over several workers: they leave behind what they do in one process.
+"""Random networks over several workers give the same results as in one process.
 
-So do agents that run random asyncio programs, each of which depends on that agent alone.
+So do agents that run random asyncio programs, each of which depends on its agent alone.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from tests.fuzzers.reliable import a_reliability
 
 
 def with_latency(rng: Rng, link: Link, period: float) -> Link:
-    """Return a link whose frames arrive some time after they are sent, and never just when something else happens."""
+    """Return a link whose frames arrive later than they are sent, and never at the instant of another event."""
     low = float(period * rng.choice([0.01, 0.2, 0.7, 1.9]) * (1 + rng.random() / 10))
     high = low + float(period * rng.choice([0.1, 0.5, 2.0]))
     return replace(link, latency=latency.uniform(low, high))
 
 
 def for_workers(fault: Fault, longer: Latency | None = None) -> Fault:
-    """Return a fault without what workers refuse: another rate, and any latency but a given one."""
+    """Return a fault without the settings that workers refuse: other changes of rate or latency."""
     if not isinstance(fault, LinkChange):
         return fault
     kept = {"latency": longer if fault.latency is not None else None, "rate": None, "queue": None}
@@ -38,12 +38,12 @@ def for_workers(fault: Fault, longer: Latency | None = None) -> Fault:
 
 
 def of_events(seed: int, with_faults: bool = False, reliable: bool = False) -> Case:
-    """Return a case whose agents do anything, over links with latency."""
+    """Return a case of arbitrary agents over links with latency."""
     case, rng = Case(seed), np.random.default_rng([seed, 7])
     network, period = case.network, case.network.round_period
     network.link = with_latency(rng, network.link, period)
     network.links = {ends: with_latency(rng, link, period) for ends, link in network.links.items()}
-    # A latency longer than any that there is; acknowledgements would come too late for their round.
+    # A latency longer than all others; acknowledgements would come too late for their round.
     longer = None if reliable else latency.uniform(2.1 * period, 3.0 * period)
     network.faults = Faults(for_workers(fault, longer) for fault in network.faults)
     if reliable:
@@ -66,14 +66,14 @@ def of_rounds(seed: int, with_faults: bool = False) -> Case:
 
 
 def check_workers(make: Any, seed: int, **more: bool) -> Played:
-    """Check that a case is the same in one process and over several; return it as played over several."""
+    """Check that a case gives the same in one process and over several; return it as played over several."""
     rng = np.random.default_rng([seed, 9])
     cases = [make(seed, **more) for _ in range(2)]
     sample = float(rng.choice([0.3, 1.0, 2.5])) * cases[0].network.round_period if rng.random() < 0.3 else None
     count = min(int(rng.integers(2, 5)), len(cases[0].network.graph))
     for network in [case.network for case in cases]:
         if network.capacity is not None:
-            # Workers refuse downlinks, which frames of several of them share.
+            # Workers refuse downlinks that frames of several workers share.
             network.capacity = replace(network.capacity, downlink={})
     if rng.random() < 0.5:
         for case in cases:
@@ -111,7 +111,7 @@ def _text(column: Any) -> Any:
 
 
 class Speaking(Machine):
-    """A program's machine that says what it does to its agent's neighbours, and what it sees of the loop's tasks."""
+    """A program's machine that sends its log to its agent's neighbours, and also logs the loop's tasks."""
 
     def __init__(self, agent: "Programmed") -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class Speaking(Machine):
         super().note(*what, "in", None if running is None else running.get_name(), *names)
 
     async def run(self, node: Node) -> str:
-        """Run one statement; say that it ended."""
+        """Run one statement; report its end."""
         label = await super().run(node)
         if self.agent.speaks and self.agent.neighbors:
             await self.agent.broadcast("ended", label)
@@ -149,7 +149,7 @@ class Speaking(Machine):
 
 
 class Programmed(Agent):
-    """Runs a program, and keeps its log."""
+    """An agent that runs a program, and keeps its log."""
 
     def __init__(self, node: Node, speaks: bool = True) -> None:
         self.node, self.speaks = node, speaks
@@ -161,13 +161,13 @@ class Programmed(Agent):
 
 
 def hash_a_task(agents: Mapping[Any, Any]) -> int:
-    """Be a probe that puts tasks and futures of its own into sets."""
+    """As a probe, put new tasks and futures into sets."""
     loop = asyncio.get_running_loop()
     return len({loop.create_future() for _ in range(5)} | asyncio.all_tasks()) and 0
 
 
 def check_alone(seed: int) -> bool:
-    """Check that agents run their programs in one way: with workers, probes, a trace, a watch, and an agent more.
+    """Check that programs run the same with workers, probes, a trace, a watch, and an additional agent.
 
     Returns False if the programs drawn with the seed end the run with an error.
     """
@@ -194,7 +194,7 @@ def check_alone(seed: int) -> bool:
         one, expected = logs(graph)
         _, beside = logs(larger)
     except AgentError as error:
-        # A program that leaves a task whose error nobody retrieves.
+        # The program leaves a task whose error is never retrieved.
         if "in a task that is never awaited" in str(error):
             return False
         raise

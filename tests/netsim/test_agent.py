@@ -1,4 +1,4 @@
-"""What an agent can do: send, ask, answer, read its inbox; and what it must not do."""
+"""An agent's abilities: send, request, reply, read its inbox; and its limits."""
 
 import asyncio
 import copy
@@ -24,7 +24,7 @@ def doubler() -> Replier:
 
 
 async def listen(me: Actor) -> None:
-    """Note all that ever comes."""
+    """Record all frames that ever arrive."""
     async for frame in me.inbox:
         me.log.append((frame.kind, frame.sender, frame.payload))
 
@@ -172,7 +172,7 @@ def test_a_reply_that_comes_twice_counts_once() -> None:
     asker, replier = Actor(ask), doubler()
     run = play(asker, replier, link=Link(duplicate=1.0))
     assert asker.log == [42]
-    assert len(replier.log) == 2  # the request came twice, too
+    assert len(replier.log) == 2  # the request arrived twice, too
     table = run.ledger.table(by="sender").set_index("sender")
     assert table.loc[1, ["offered", "duplicated", "delivered", "late"]].tolist() == [2, 2, 1, 3]
 
@@ -481,7 +481,7 @@ def test_every_way_to_run_gives_the_same_run() -> None:
 
 
 def test_a_network_may_run_again_and_its_agents_may_not() -> None:
-    """They would continue from their last state: what a notebook gives would depend on how often a cell ran."""
+    """Agents would continue from their last state, so a notebook's results would depend on how often a cell ran."""
     network, agents = averaging()
     first = network.run(agents)
     at_the_end = [agent.value for agent in agents.values()]
@@ -494,7 +494,7 @@ def test_a_network_may_run_again_and_its_agents_may_not() -> None:
         )
     assert [agent.value for agent in agents.values()] == at_the_end
     assert network.run({i: Average(float(i)) for i in agents}).trace_hash == first.trace_hash
-    # Copies go on with the state they have.
+    # Copies continue with their current state.
     again = network.run(copy.deepcopy(agents))
     assert again.rounds["round"].tolist() == list(range(1, 51))
     assert again.trace_hash != first.trace_hash
@@ -533,7 +533,7 @@ def test_a_run_whose_agents_run_already_is_refused() -> None:
 
 
 def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
-    """What was planned for later must not go off after the end."""
+    """Timers set for later must not fire after the end."""
     went_off: list[str] = []
 
     async def main() -> tuple[int, Run]:

@@ -1,4 +1,4 @@
-"""Words, labels, notes and faults: what a run says of itself (docs/replay.md), and that it changes nothing."""
+"""Captions, labels, notes and faults of a run (docs/replay.md), which change nothing else."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class Colour(enum.Enum):
 
 
 class Speaker(Agent):
-    """Says something of everything; ``quiet``: the same messages, without a word on them."""
+    """Sends messages with labels, notes and captions; ``quiet``: the same messages without any of them."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -109,7 +109,7 @@ class Odd(Agent):
 
 
 def watched(values: list[Any]) -> list[Any]:
-    """Return an agent's states in turn; None for none."""
+    """Return an agent's successive states; None where it has none."""
     made = Network(topology.path(2))
     made.watch(["x"])
     states = made.run({0: Odd(values), 1: Odd(values[:1])}).states
@@ -160,7 +160,7 @@ def test_each_frame_has_its_label(run: Run) -> None:
     assert {kind for _, _, kind, _ in found} == {"beat", "vote", "ask"}
     assert {label for _, _, kind, label in found if kind == "beat"} == {"t0", "t1", "t2", "t3"}
     assert {label for _, _, kind, label in found if kind == "vote"} == {"0", "1", "2", "3"}
-    # The reply is labelled by its payload, the request has none.
+    # The reply is labelled by its payload; the request has no label.
     assert {label for _, _, kind, label in found if kind == "ask"} == {"", "7"}
 
 

@@ -1,4 +1,4 @@
-"""What composes with what: the table of docs/design.md as data, and a small network for each of its cells."""
+"""Which features combine: the table of docs/design.md as data, and a small network for each of its cells."""
 
 import asyncio
 import hashlib
@@ -80,7 +80,7 @@ LATE, AIR = Link(latency=0.01), Link(rate=250e3, header_bits=136)
 
 
 class Sums(netsim.Agent):
-    """Adds what it hears in three rounds."""
+    """Adds the values heard in three rounds."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -104,7 +104,7 @@ class Steps(StateAgent):
 
 
 class Says(Part):
-    """Says a number three times, and keeps what it hears."""
+    """Sends a number three times, and stores what it hears."""
 
     kinds: ClassVar[Any] = ("a",)
 
@@ -115,7 +115,7 @@ class Says(Part):
         for k in range(3):
             await asyncio.sleep(0.1 + 0.01 * self.name)
             await self.broadcast("a", k)
-        # Where they wait for real time, nobody knows that no more will come.
+        # In real time an agent cannot know that no more frames will come.
         with suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 async for frame in self.inbox:
@@ -222,7 +222,7 @@ def shown_live(make: Callable[[], Made], options: Mapping[str, Any], run: Any = 
 
 def in_lab(make: Callable[[], Made], options: Mapping[str, Any]) -> Run:
     network, _ = make()
-    # It always keeps a trace.
+    # This mode always records a trace.
     options = {name: value for name, value in options.items() if name != "trace"}
     if options.keys() - {"until"}:
         netsim.lab(network, make()[1], **options)
@@ -250,7 +250,7 @@ def experiment(make: Callable[[], Made], until: float | None = None) -> Experime
 def in_experiment(make: Callable[[], Made], options: Mapping[str, Any]) -> Run:
     options = dict(options)
     with ExitStack() as flags:
-        # As --workers and --order of the command do.
+        # As the command's --workers and --order do.
         flags.enter_context(spread(options.pop("workers", 1)))
         flags.enter_context(ordering(Order.parse(str(options.pop("order"))) if "order" in options else None))
         return experiment(make, options.pop("until", None)).play(**options)
@@ -289,7 +289,7 @@ CELLS = {
 
 
 def attempt(row: str, column: str) -> tuple[Run, Run]:
-    """Return the run of what a cell combines, and the run in virtual time and one process that it may equal."""
+    """Return the run of a combination, and the run in virtual time in one process that it may equal."""
     found = {row, column}
     if column in MADE and row in MADE:
         make, options = MADE[row]
@@ -307,7 +307,7 @@ def attempt(row: str, column: str) -> tuple[Run, Run]:
 
 
 def states(run: Run) -> list[Any]:
-    """Return what agents know in the end."""
+    """Return the agents' final values."""
     found = [agent.app if isinstance(agent, Mote) else agent for agent in run.agents.values()]
     return [str({name: vars(each).get(name) for name in ("value", "state", "heard")}) for each in found]
 
@@ -328,7 +328,7 @@ def sent(run: Run) -> int:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody will ask for the page."""
+    """No client will ask for the page."""
     monkeypatch.setattr(server, "_PAGE_TIMEOUT", 0.0)
     monkeypatch.setattr(server, "_ABRUPT", 0.0)
 
@@ -339,7 +339,7 @@ PAIRS = {frozenset(cell): (cell, mark) for cell, mark in CELLS.items()}
 
 
 def marked(*marks: str, column: str = "") -> list[tuple[str, str]]:
-    """Return the cells with one of these marks, each pair once; of a column, or of those that take no process."""
+    """Return the cells with one of these marks, each pair once: of one column, or those without processes."""
     found = [cell for cell, mark in PAIRS.values() if mark in marks and frozenset(cell) not in STUDIES]
     others = {"deploy", "workers", "wall clock"} - {column}
     return [cell for cell in found if not others & {*cell} and (not column or column in cell)]
@@ -477,12 +477,12 @@ MAKES_A_STUDY = "mine = study_of(experiment)"
 
 
 def hash_of_one(trace_hash: str) -> str:
-    """Return the hash of a study that has one run."""
+    """Return the trace hash of a study that has one run."""
     return hashlib.sha256(trace_hash.encode()).hexdigest()[:32]
 
 
 def in_folder(*words: str, cwd: Path) -> str:
-    """Run a study by the command, and return its hash."""
+    """Run a study by the command, and return its trace hash."""
     done = call(*words, "--out", "out", cwd=cwd)
     assert done.returncode == 0, done.stderr
     found: str = json.loads((cwd / "out" / "summary.json").read_text())["trace_hash"]

@@ -1,4 +1,4 @@
-"""Deployments: from positions to a network, motes that walk, that are alone, and whose clocks are wrong."""
+"""Deployments: networks from positions; motes that move, are isolated, or have wrong clocks."""
 
 import asyncio
 import itertools
@@ -19,12 +19,12 @@ from netsim.faults import ClockSkew, Crash, Faults, Join, Move
 from netsim.radio import DutyCycle, LogDistance, Phy, Radio, Walls, medium
 from tests.parts import every, slow
 
-# At 0 dBm and exponent 3: 67 m at the sensitivity of −95 dBm, 82 m where one frame in ten of 50 bytes is received.
+# At 0 dBm and exponent 3: 67 m at the sensitivity of −95 dBm; at 82 m one in ten frames of 50 bytes is received.
 NEAR, FAR = (20.0, 0.0), (200.0, 0.0)
 
 
 class Says(Agent):
-    """Sends its number to all each second, and notes who was heard when."""
+    """Broadcasts its number each second, and records whom it heard and when."""
 
     def __init__(self, seconds: float = 100.0, phase: float = 0.0) -> None:
         self.seconds, self.phase, self.heard = seconds, phase, list[tuple[Any, float]]()
@@ -43,7 +43,7 @@ class Says(Agent):
 
 
 def says(network: Network, seconds: float = 100.0) -> dict[Any, Says]:
-    """One of each node, not at the same times."""
+    """Return one agent for each node, sending at different times."""
     return {node: Says(seconds, 0.03 * number) for number, node in enumerate(network.graph)}
 
 
@@ -53,7 +53,7 @@ def a_run(deployment: Deployment, seconds: float = 100.0, **options: Any) -> Run
 
 
 def heard(run: Run, receiver: Any, sender: Any) -> list[int]:
-    """The whole seconds in which one heard the other."""
+    """Return the whole seconds in which one node heard the other."""
     return sorted({int(time) for name, time in run.agents[receiver].heard if name == sender})
 
 
@@ -138,7 +138,7 @@ def test_neighbours_receive_the_reference_frame_often_enough(least: float) -> No
         if best > phy.lock_db and phy.success(best, 8 * 50) >= least:
             expected.add((a, b))
     assert {tuple(sorted(edge)) for edge in found.graph.edges} == expected
-    # All that is not too weak to disturb has a power.
+    # Every pair has a power unless it is too weak to disturb.
     for ends, power in powers.items():
         if power >= phy.noise_dbm - 10.0:
             assert found.powers[ends] == power
@@ -167,7 +167,7 @@ def test_powers_are_those_of_the_preset() -> None:
         assert found.powers == {(0, 1): power - loss, (1, 0): power - loss}
         other = replace(found, preset=netsim.presets.ieee802154(-25))
         assert other.powers == pytest.approx({(0, 1): -25 - loss, (1, 0): -25 - loss})
-    # LoRa goes much farther.
+    # LoRa has a much longer range.
     places = {0: (0, 0), 1: (500, 0)}
     assert Deployment(places, preset=netsim.presets.lora(12)).graph.number_of_edges() == 1
     assert Deployment(places).graph.number_of_edges() == 0
@@ -250,7 +250,7 @@ def there_and_back(**options: Any) -> Deployment:
 
 def test_a_mote_that_walks_is_heard_where_it_is() -> None:
     run = a_run(there_and_back())
-    # It leaves the 82 m of the reference frame after 20 s, and is back in them after 80 s; shorter frames go farther.
+    # Leaves the reference frame's range of 82 m after 20 s and returns after 80 s; shorter frames reach farther.
     assert set(range(17)) <= set(heard(run, 0, 1))
     assert not set(range(25, 75)) & set(heard(run, 0, 1))
     assert set(range(84, 99)) <= set(heard(run, 0, 1))
@@ -289,13 +289,13 @@ def test_neighbours_are_those_of_all_times() -> None:
         network.at(float(time), look)
     network.run(says(network, 61.0))
     assert met <= {tuple(sorted(edge)) for edge in expected}
-    # Those looked at between steps are nearly all there are.
+    # Steps find nearly all encounters.
     assert len(met) >= 0.95 * len(expected)
     assert len(met) > Deployment(places, path_loss=model, connected=False, seed=9).graph.number_of_edges()
 
 
 def random_site(rng: np.random.Generator, seed: int) -> Deployment:
-    """A site of few motes, some of which walk or jump, in an area of some radii of reception, or of less than one."""
+    """Return a site of few motes, some moving or jumping, in an area of less than one to several radii of reception."""
     side = float(rng.choice([30, 100, 300]))
     places = {node: tuple((side * rng.random(2)).tolist()) for node in range(int(rng.integers(1, 12)))}
     walkers = {node: at for node, at in places.items() if rng.random() < 0.5}
@@ -328,7 +328,7 @@ def random_site(rng: np.random.Generator, seed: int) -> Deployment:
 
 
 class Busy(Agent):
-    """Sends to one or to all, at random."""
+    """Sends to one neighbour or to all, at random."""
 
     async def run(self) -> None:
         while self.now < 12:
@@ -392,7 +392,7 @@ def test_network_move_at_any_time() -> None:
     network = there_and_back().network()
     network.at(20.5, lambda: network.move(1, NEAR))
     run = network.run(says(network), trace=True)
-    # It ends the first walk, and the second begins and ends at its end.
+    # The second move ends the first, and itself begins and ends at that time.
     assert heard(run, 0, 1) == list(range(100))
     scene = run.trace.scene
     assert scene is not None
@@ -401,7 +401,7 @@ def test_network_move_at_any_time() -> None:
 
 
 def test_a_roaming_mote_may_go_anywhere() -> None:
-    """Out of range of one, into that of another that it did not know, and back; its neighbours are all."""
+    """A mote leaves one mote's range, enters that of another one, and returns; all motes are neighbours."""
     far = (400.0, 0.0)
     site = Deployment({0: (0, 0), 1: NEAR, 2: far}, roaming=[1])
     assert sorted(site.graph.edges) == [(0, 1), (1, 2)]
@@ -416,7 +416,7 @@ def test_a_roaming_mote_may_go_anywhere() -> None:
 
 
 def test_roaming_motes_reach_and_sense_each_other() -> None:
-    """Two that are 400 m apart come together: they carry messages, and find the channel busy."""
+    """Two motes 400 m apart meet: they exchange messages, and sense each other's carrier."""
     site = Deployment({0: (0, 0), 1: (400, 0), 2: (800, 0)}, roaming=[0, 2])
     network = site.network()
     network.at(10.5, lambda: network.move(0, (390.0, 0.0)))

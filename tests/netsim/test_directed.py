@@ -21,7 +21,7 @@ RING = topology.directed_ring(5, hops=(1, 2))
 
 
 class Hearing(netsim.Agent):
-    """Broadcasts its name each round, and notes whom it heard and who its neighbours were."""
+    """Broadcasts its name each round, and records the senders heard and its neighbours."""
 
     def __init__(self, rounds: int = 3) -> None:
         self.count = rounds

@@ -41,7 +41,7 @@ PATH = topology.path(3)
 
 
 class Child(netsim.Agent):
-    """Chooses the agent before it as its parent after a second, and has done one thing more."""
+    """Chooses the previous agent as its parent after a second, and counts one more action."""
 
     draw: ClassVar[Mapping[str, Any]] = {
         "parent": Edge(),
@@ -130,7 +130,7 @@ def test_values_decide_where_nothing_is_declared(values: list[Any], expected: An
 
 
 def test_a_flag_that_wanders_is_a_token() -> None:
-    # Agent 0 hands over before agent 1 has it.
+    # Agent 0 hands over before agent 1 takes it.
     states = {"agents": [0, 1, 0, 1], "values": {"x": {"words": ["True", "False"], "codes": [0, 1, 1, 0]}}}
     assert resolved(states, ["a", "b"], {})["x"] == {"as": "token"}
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_drawn_is_refused_with_agent_and_time(values: dict[str, A
 
 
 class Late(netsim.Agent):
-    """Has what it found only once it has found it."""
+    """Has the attribute `found` only once it found something."""
 
     draw: ClassVar[Mapping[str, Drawn]] = {"found": Badge(), "lgo": Strip()}
 
@@ -173,7 +173,7 @@ def test_a_declared_state_that_no_agent_of_the_class_ever_has_is_refused(workers
         agents = dict(zip(PATH, [*(Late(*each) for each in late), *(Child() for _ in PATH)], strict=False))
         return Network(PATH, Link(latency=0.1)).run(agents, until=4.0, trace=True, workers=workers)
 
-    # Children lack both, and declare neither; one of two has each, the one from the third round on.
+    # Children have neither attribute and declare none; one of two agents gets each from the third round on.
     assert played((True, False), (False, True)).states["found"].notna().any()
     with pytest.raises(BadInput, match=r"^draw, lgo of agent 0 at \d s: 'Late' object has no attribute 'lgo'$"):
         played((True, False))
@@ -226,7 +226,7 @@ def test_a_tree_has_depths_loops_and_agents_without_a_way() -> None:
 def picture(time: float, **values: Any) -> list[Call]:
     run = played(**values)
     meta, columns = parts(run.trace, states=run.states)
-    # Slowed twenty times: what is new is marked for 0.15 s.
+    # Slowed twenty times: a new element is marked for 0.15 s.
     table = film_of(RunHistory(meta, columns), pace=0.05)
     size, meta = (1000, 700), {**meta, "film": table}
     found = Still(meta, columns, view="map", theme="light", size=size, k=1.0, begin=0.0, end=1.5)
@@ -240,10 +240,10 @@ def count(drawn: list[Call], name: str) -> int:
 
 def test_the_map_at_a_time_has_what_is_declared() -> None:
     before, after = picture(0.5), picture(1.2)
-    # Arrows: two heads, besides that of the legend; a fresh one glows.
+    # Arrows: two heads, besides that of the legend; a new arrow glows.
     assert count(after, "edge") - count(before, "edge") == 2
     assert count(picture(1.1), "accent") - count(after, "accent") == 2
-    # Three things wait at each of three agents, and batteries are low.
+    # Three items wait at each of three agents, and batteries are low.
     assert count(after, "past") - count(before, "past") == 9
     assert count(before, "good") - count(after, "good") == 3
     words = [each["text"] for each in after if "text" in each and each["fill"]]
@@ -253,7 +253,7 @@ def test_the_map_at_a_time_has_what_is_declared() -> None:
     assert "th…" not in [each["text"] for each in before if "text" in each]
 
 
-# How a colour is seen with a colour deficiency, severity 1 (Machado, Oliveira and Fernandes 2009), and OKLab.
+# Colours as seen with a colour vision deficiency of severity 1 (Machado, Oliveira and Fernandes 2009), and OKLab.
 SEEN = {
     "all": np.eye(3),
     "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

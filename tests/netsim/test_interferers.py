@@ -1,4 +1,4 @@
-"""Interferers: when they emit, how strongly motes receive them, and that they are no motes."""
+"""Interferers: when they emit, how strongly motes receive them, and that they are not motes."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ HERE = (0.0, 0.0)
 
 
 class Noted(Interference):
-    """Notes when it would emit, and for how long."""
+    """Records its emissions: their start and length."""
 
     def __init__(self, source: Interferer) -> None:
         super().__init__(source)
@@ -41,7 +41,7 @@ class Lives(Agent):
 
 
 def spans(source: Interferer, seconds: float) -> Any:
-    """Begins and lengths of what an interferer emits, shape (bursts, 2)."""
+    """Return the starts and lengths of an interferer's emissions, shape (bursts, 2)."""
     noted = Noted(source)
     netsim.Network(topology.path(2), seed=1).run({0: noted, 1: Lives(seconds)})
     return np.array(noted.spans)
@@ -196,7 +196,7 @@ def test_a_jammer_loses_its_share_of_frames_and_an_end_ends_it() -> None:
 
     assert share(a_site(), radio=radio) == 1.0
     assert arrive() == 0.0
-    # A frame of 1.95 ms meets bursts of 30 ms each 101 ms with probability 0.316.
+    # A frame of 1.95 ms meets bursts of 30 ms every 101 ms with probability 0.316.
     assert arrive(duty=30 / 101, period=0.101) == pytest.approx(1 - 31.95 / 101, abs=0.04)
     assert arrive(at=5.0, until=15.0) == pytest.approx(0.5, abs=0.01)
 
@@ -234,7 +234,7 @@ def test_motes_defer_to_what_they_sense() -> None:
 
 
 def test_who_walks_to_an_interferer_is_disturbed_more() -> None:
-    """Far from both, the jammer is weak at first; the sink goes to it."""
+    """Far from both, the jammer is weak at first; then the sink approaches it."""
     radio = replace(a_site().preset.radio, acks=False, access="aloha")
     jam = {"jam": Jammer(position=(0.0, 300.0))}
     places = {"sink": (0.0, 0.0), "mote": (0.0, 10.0)}
@@ -256,7 +256,7 @@ def test_sites_with_interferers_that_cannot_be_are_refused() -> None:
 
 
 def motes_of(setup: Setup) -> dict[Any, Agent]:
-    """One agent for each mote that the setup knows."""
+    """Return one agent for each mote of the setup."""
     assert setup.graph is not None
     assert "ap" not in setup.graph
     return {node: Sink() if node == "sink" else Sends(20) for node in setup.graph}
@@ -279,7 +279,7 @@ def test_an_experiment_on_a_site_has_agents_for_its_motes_only(tmp_path: Path) -
 
 
 def test_a_mote_with_more_power_is_heard_from_farther_away() -> None:
-    """At 0 dBm and exponent 3 one frame in ten is received at 82 m; 9 dB are a factor of 2."""
+    """At 0 dBm and exponent 3 one frame in ten is received at 82 m; 9 dB double the distance."""
     places = {0: (0.0, 0.0), 1: (120.0, 0.0)}
     assert not Deployment(places, connected=False).graph.edges
     louder = Deployment(places, power_dbm={0: 9.0})

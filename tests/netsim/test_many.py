@@ -1,4 +1,4 @@
-"""Many frames, many kinds, many messages: cost that grows no faster than they do, and counters without an end."""
+"""Many frames, kinds and messages: cost that grows no faster than their number, and unbounded counters."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from netsim.testing import Actor
 
 
 class Flood(Agent):
-    """Broadcasts ``count`` frames at one instant, once its neighbours wait for them."""
+    """Broadcasts ``count`` frames at one instant, while its neighbours wait."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -26,7 +26,7 @@ class Flood(Agent):
 
 
 class Blocked(Agent):
-    """Waits for its first frame, and leaves the others."""
+    """Waits for its first frame, and reads no other."""
 
     async def run(self) -> None:
         self.first = (await self.inbox.get()).payload
@@ -49,7 +49,7 @@ def test_a_waiting_agent_costs_as_much_a_frame_with_many_as_with_few() -> None:
         assert blocked.first == 0
 
     flood(100)
-    # Five times as many: five times the time, or 25 times; the bound is far from both.
+    # Five times as many frames take 5 times the time if linear, 25 times if quadratic; the bound is far from both.
     assert seconds_of(lambda: flood(10_000)) < 11 * seconds_of(lambda: flood(2000))
 
 
@@ -84,7 +84,7 @@ def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
     assert 2 * graph.number_of_edges() == 5550
 
     def seconds_a_round(kinds: int) -> float:
-        """Return the processor time of a round once all kinds are known."""
+        """Return the CPU time of a round once all kinds are known."""
         times: list[float] = []
         agents: dict[int, Agent] = {i: Listener() for i in graph} | {0: Chatty(kinds)}
         Network(graph).run(agents, progress=lambda k: times.append(time.process_time()))
@@ -97,7 +97,7 @@ def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
 @pytest.mark.parametrize("before", [2**31, 2**32, 2**40])
 @pytest.mark.parametrize("link", [Link(latency=0.1), Link(latency=0.1, rate=1e6, duplicate=1.0)])
 def test_there_is_no_last_message(before: int, link: Link) -> None:
-    """For an agent that has sent ``before`` - 3 messages."""
+    """The counter of an agent that has sent ``before`` - 3 messages."""
 
     class Persistent(Agent):
         async def run(self) -> None:

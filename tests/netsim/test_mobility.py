@@ -1,4 +1,4 @@
-"""Models of mobility: random waypoint against its known statistics, traces against what they say."""
+"""Mobility models: random waypoint against its known statistics, traces against their files."""
 
 import math
 from itertools import pairwise
@@ -15,7 +15,7 @@ AREA = (10.0, -50.0, 110.0, 50.0)
 
 
 def legs(moves: list[Move], start: tuple[float, float]) -> list[tuple[float, float, float]]:
-    """Length (m), seconds and pause (s) after it of each way of one node."""
+    """Return length (m), duration (s) and following pause (s) of each leg of one node."""
     found, at = [], start
     for move, after in pairwise(moves):
         assert move.until is not None
@@ -38,7 +38,7 @@ def test_random_waypoint() -> None:
     assert speed.min() * (1 + 1e-9) >= 1
     assert speed.max() <= 4 * (1 + 1e-9)
     assert speed.mean() == pytest.approx(2.5, abs=4 * 3 / math.sqrt(12 * len(speed)))
-    # Yoon, Liu, Noble 2003: over time, slow ways weigh more. Two random places of a unit square are 0.5214 apart.
+    # Yoon, Liu, Noble 2003: over time, slow legs weigh more. Two random points of a unit square are 0.5214 apart.
     assert length.sum() / seconds.sum() == pytest.approx(3 / math.log(4), rel=0.05)
     assert length.mean() == pytest.approx(52.14, rel=0.05)
     assert pause.mean() == pytest.approx(10, rel=0.05)
@@ -106,7 +106,7 @@ def test_a_trace_that_is_none(tmp_path: Path, text: str, message: str) -> None:
         ({"pause": (-1, 1)}, "pause: low = -1.0: must be a number >= 0"),
         ({"pause": 3}, "pause = 3: must be 2 numbers, the lower bounds first"),
         ({"until": 0}, "until = 0: must be a number > 0"),
-        # Ways of no length take no time: nobody would ever get to ``until``.
+        # Legs of no length take no time, so no trace would ever reach ``until``.
         ({"area": (5, 5, 5, 5)}, r"area = \(5, 5, 5, 5\): must be wider or higher than a point"),
         ({"positions": [(20, 0)]}, r"positions = \[\(20, 0\)\]: must be a mapping"),
         ({"positions": {0: (20,)}}, r"positions\[0\] = \(20,\): must be \(x, y\) or \(x, y, z\)"),

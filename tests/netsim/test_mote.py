@@ -1,4 +1,4 @@
-"""A mote of several parts: each has its frames, random numbers and tasks; name, radio and battery are the mote's."""
+"""A mote of several parts: each has its own frames, random numbers and tasks; the mote has name, radio and battery."""
 
 import asyncio
 import copy
@@ -36,7 +36,7 @@ LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 
 
 class Says(Part):
-    """Says its kind a few times, and keeps what it hears."""
+    """Sends frames of its kind a few times, and stores what it hears."""
 
     def __init__(self, kind: str = "a", times: int = 3, pause: float = 1.0) -> None:
         self.kinds: Any = (kind,)
@@ -47,7 +47,7 @@ class Says(Part):
         async with asyncio.TaskGroup() as group:
             group.create_task(self.listen())
             for _ in range(self.times):
-                # Nodes, and parts of one node, do not disturb each other.
+                # Different pauses keep nodes, and parts of one node, from colliding.
                 await asyncio.sleep(self.pause + 0.0213 * self.name + 0.01 * ord(self.kind))
                 self.drawn.append(self.rng.random())
                 await self.broadcast(self.kind, self.drawn[-1])
@@ -214,7 +214,7 @@ def test_after_a_crash_all_parts_begin_again(keeps_state: bool) -> None:
     assert mote.one.mote is mote
     assert mote.parts["one"] is mote.one
     assert [len(part.drawn) for part in mote.parts.values()] == ([4, 3] if keeps_state else [3, 2])
-    # The stream of random numbers goes on where it was.
+    # The random stream continues where it was.
     first, *later = usual[0].one.drawn
     assert mote.one.drawn[-3:-1] == later
     assert (mote.one.drawn[0] == first) is keeps_state
@@ -402,7 +402,7 @@ def test_motes_sample_at_a_common_time_and_report() -> None:
     motes = {node: Mote(time=FTSP(10), routing=CTP(is_sink=node == 0), app=Sampler()) for node in places}
     site.network(seed=1).run(motes, until=300)
     heard, sampled = motes[0].routing.heard, sum(mote.routing.taken for mote in motes.values())
-    assert sampled - len(heard) <= 9  # the last ones are on their way
+    assert sampled - len(heard) <= 9  # the last ones are in flight
     late = {slot: times for slot, times in taken.items() if slot >= 25}
     assert len(late) >= 4
     for times in late.values():
@@ -437,7 +437,7 @@ class Calls(Part):
 
 
 def both(does: Any, *, mac: Any = None, **options: Any) -> Any:
-    """Return two motes whose first part of node 0 does something, and which keep what they hear."""
+    """Return two motes: node 0's first part does something; all parts store what they hear."""
 
     async def nothing(part: Any) -> None:
         """End at once."""
@@ -449,7 +449,7 @@ def both(does: Any, *, mac: Any = None, **options: Any) -> Any:
 
 
 def test_one_task_reads_the_inbox_and_another_iterates() -> None:
-    """As none can arrive any more the iteration ends, and the task that waits for one frame goes on waiting."""
+    """When no frame can arrive any more, an iteration ends, but a task waiting for one frame keeps waiting."""
 
     class Reads(Part):
         kinds: ClassVar = ("k",)
@@ -684,7 +684,7 @@ def test_nodes_may_have_any_names() -> None:
 
 
 def test_a_journal_can_hold_a_mote() -> None:
-    """So motes over wires can be deployed."""
+    """Journals let motes over wires be deployed."""
     motes = {0: Mote(keeps=Keeps(), update=Dissemination(b"abc"), calls=Requests(), table=Neighbors())}
     assert StateWriter(motes, lambda digest, data: None).state(0)
 
@@ -696,7 +696,7 @@ def test_motes_before_a_run_can_be_pickled() -> None:
 
 
 def test_motes_split_over_processes() -> None:
-    """Over wires they can be; over a radio they are refused."""
+    """Over wires motes may be split over processes; over a radio this is refused."""
 
     async def says(part: Any) -> None:
         await asyncio.sleep(1)
@@ -820,7 +820,7 @@ def test_each_protocol_works_above_each_mac_layer(layer: str, above: str) -> Non
 
 
 async def _is_busy(part: Any) -> None:
-    """Use the protocol until the run ends, so that it has work left then."""
+    """Use the protocol until the run ends, so that it is still busy then."""
     it = part.mote.it
     while hasattr(it, "report") or hasattr(it, "ask"):
         await asyncio.sleep(0.5)

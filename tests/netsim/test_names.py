@@ -1,4 +1,4 @@
-"""Names that are equal are one name: of one key, whatever their type; and what has no key is refused."""
+"""Equal names are one name, with one key whatever their type; names without a key are refused."""
 
 import math
 from collections import namedtuple
@@ -135,7 +135,7 @@ def test_keys_are_equal_just_if_names_are(one: Hashable, other: Hashable) -> Non
     [
         *(math.nan, np.float32("nan"), Decimal("nan"), complex(1, math.nan), (1, math.nan)),
         *(np.timedelta64(1, "s"), np.datetime64("2020-01-01"), Decimal("1e999999999")),
-        # On some systems it is a float.
+        # On some systems longdouble is a float.
         *([np.longdouble("0.1")] if np.finfo(np.longdouble).nmant > np.finfo(float).nmant else []),
         *(10**5000, Fraction(1, 10**5000), Lower("Hall"), Place(1), Plain.HALL, frozenset({1}), object),
     ],

@@ -34,7 +34,7 @@ def test_laws_hold_on_random_networks(seed: int) -> None:
 def test_the_networks_are_hard_enough() -> None:
     """Each end of a frame is met: a law that is never put to the test holds always."""
     met: Counter[str] = Counter()
-    # Transmissions collide on a Radio only, which has a fuzzer of its own.
+    # Transmissions collide on a Radio only, which has a separate fuzzer.
     ends = [name for name in (*CAUSES, "duplicated", "in_flight") if name != "collided"]
     for seed in range(60):
         for row in Case(seed).play().links:
@@ -46,7 +46,7 @@ def test_the_networks_are_hard_enough() -> None:
 
 
 def test_every_process_and_both_cores_run_the_same() -> None:
-    """The Python core says what the compiled one must do: the same events, the same tables, to the byte."""
+    """The Python core defines the compiled one: the same events, the same tables, to the byte."""
     code = "from tests.fuzzers.networks import hashes; print(*hashes(3, 8), sep='\\n')"
     here = hashes(3, 8)
     assert len(set(here)) == 8
@@ -57,7 +57,7 @@ def test_every_process_and_both_cores_run_the_same() -> None:
 
 
 def forget_a_frame(played: Played) -> None:
-    # Who lives in rounds reads all that comes.
+    # Agents in rounds read every frame.
     readers = (agent for agent in played.agents.values() if agent.habits.name == "in_rounds")
     del next(agent for agent in readers if agent.notes.got).notes.got[0]
 
@@ -122,7 +122,7 @@ TAMPERINGS = [
 
 @cache
 def plain_seed() -> int:
-    """A run in which frames arrive and rounds close, but no frame as the first round does."""
+    """Return a seed whose frames arrive and rounds close, with no frame where the first round has one."""
     return next(
         seed
         for seed, played in ((seed, Case(seed).play(trace=True)) for seed in range(100))
@@ -162,7 +162,7 @@ class Talk(Agent):
 
 
 class Asker(Agent):
-    """Asks one neighbour or none, and answers all."""
+    """Sends a request to one neighbour or none, and answers all requests."""
 
     def __init__(self, to: int | None, timeout: float | None = None) -> None:
         self.to, self.patience = to, timeout
@@ -200,7 +200,7 @@ def on_wires(faults: Iterable[Fault] = (), round_period: float = 1.0, **link: An
     return Network(topology.path(3), Link(**link), faults=faults, round_period=round_period)
 
 
-# What takes a number that need not be whole, as a network with it; and two whole values for it.
+# Parameters that need not be whole numbers, with a network for each and two whole values.
 WHOLE: dict[str, tuple[Callable[[Any], Network], tuple[int, int]]] = {
     "rate": (lambda x: on_wires(rate=x), (7, 10**25)),
     "budget": (lambda x: on_wires(budget=x), (50, 10**25)),
@@ -225,7 +225,7 @@ WHOLE: dict[str, tuple[Callable[[Any], Network], tuple[int, int]]] = {
 
 
 class TalkToOne(Talk):
-    """Sends to one neighbour first, of many sizes: at time 0, where times have the most digits."""
+    """Sends many sizes to one neighbour, at time 0, where floats have the finest resolution."""
 
     async def run(self) -> None:
         for size in range(9):
@@ -242,7 +242,7 @@ def test_a_whole_number_is_the_same_in_every_form(name: str) -> None:
         found = {make(form).run({i: TalkToOne() for i in range(3)}, until=200.0).trace_hash for form in forms}
         assert len(found) == 1, value
         hashes += found
-    # It matters what the value is.
+    # The value has an effect.
     assert len(set(hashes)) == len(values)
 
 

@@ -1,4 +1,4 @@
-"""Profiles of devices: what a csv file says of them is what the network does."""
+"""Device profiles: a network behaves as its csv file describes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_fedscales_columns_are_in_its_units(file: Path) -> None:
-    # A device of its published table.
+    # A device from the published table.
     file.write_text("node,computation,communication\n0,162.0,5648.109619499134\n2,30,1000\n")
     network = Network(topology.path(3), **Profile.read(file).of(range(3)))
     assert network.capacity is not None

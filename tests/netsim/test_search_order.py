@@ -1,4 +1,4 @@
-"""Searching in drawn orders: races of one instant, which no seed shows in asyncio's order."""
+"""Searching in drawn orders: races within an instant, which no seed shows in asyncio's order."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ class Ready(Agent):
 
 
 class Store(Agent):
-    """Lost update: frames come 1 ms apart, and the disk takes 1 ms, so the write is just in time."""
+    """Lost update: frames come 1 ms apart, and the disk takes 1 ms, so writes are just in time."""
 
     def __init__(self) -> None:
         self.count = self.acked = 0
@@ -63,7 +63,7 @@ class Client(Agent):
 
 
 class Pool(Agent):
-    """Check, then act: the last ticket is sold twice if one buyer looks as the other's sale ends."""
+    """Check-then-act: the last ticket is sold twice if one buyer checks as the other's sale ends."""
 
     def __init__(self) -> None:
         self.tickets = 1
@@ -82,7 +82,7 @@ class Pool(Agent):
 
 
 class Register(Agent):
-    """The last writer wins; all replicas agree, unless frames of two writers come at one time."""
+    """Last writer wins; replicas agree unless two writers' frames arrive at one time."""
 
     def __init__(self, writes: str | None = None) -> None:
         self.writes, self.value = writes, ""
@@ -163,7 +163,7 @@ def test_no_seed_shows_a_race_and_a_drawn_order_does(case: str) -> None:
     make, invariant, _ = CASES[case]
     assert search(make, invariant, seeds=range(10)) is None
     found = found_in(case, "priorities")
-    # Of all the choices one change is to blame.
+    # Shrinking leaves the one change of order that causes the violation.
     assert len(found.order) == 1
     net, agents, settings = make(seed=found.seed)
     assert holds(invariant, net.run(agents, **settings).agents)
@@ -208,7 +208,7 @@ def test_what_is_overtaken_by_many_steps_is_one_hold() -> None:
 
 
 def test_faults_and_order_are_shrunk_apart() -> None:
-    """Where the one is not to blame, none of it is left."""
+    """If faults or order are not the cause, none of them remains."""
 
     class Fragile(Agent):
         async def run(self) -> None:
@@ -278,7 +278,7 @@ class Right(Agent):
 
 
 def test_all_orders_of_a_right_program() -> None:
-    """Each of two agents has its three tasks in six orders."""
+    """Each of two agents can run its three tasks in six orders."""
     seen = set()
 
     class Seen:
@@ -294,7 +294,7 @@ def test_all_orders_of_a_right_program() -> None:
     assert len(seen) == 36
     seen.clear()
     assert str(explore(make, Seen, deviations=1)) == "holds in all orders with up to 1 change: 13 runs"
-    # What one change makes of an agent's three tasks (102, 201 and 021), and one hold (120).
+    # One change gives an agent's three tasks the orders 102, 201 and 021; one hold gives 120.
     assert len(seen) == 9
     assert str(explore(make, Seen, limit=20)) == "holds in the orders that were tried: 20 runs"
     assert str(explore(make, Seen, deviations=0)) == "holds in all orders with up to 0 changes: 1 run"
@@ -310,7 +310,7 @@ def test_a_race_is_found_by_holding_each_thing_alone(case: str) -> None:
 
 
 def test_exploring_goes_by_the_number_of_changes() -> None:
-    """Only with two changes c comes before b before a."""
+    """The order c, b, a takes two changes."""
 
     class Three(Agent):
         async def run(self) -> None:
@@ -336,7 +336,7 @@ def test_exploring_goes_by_the_number_of_changes() -> None:
 
 
 class Handover(Agent):
-    """Agent 1 looks at one second for what agent 0 sends at one second, as do agents 3 and 2."""
+    """At one second agent 1 checks for agent 0's frame of that second; so do agents 3 and 2."""
 
     ok = True
 
@@ -364,7 +364,7 @@ def test_over_links_without_latency_agents_come_in_any_order(method: Any) -> Non
     assert found is not None
     [change] = found.order
     first = next(name for name, agent in found.run.agents.items() if not agent.ok)
-    # Whoever comes first at 0 s also has the first timer.
+    # The first agent at 0 s also has the first timer.
     assert change.time in (0.0, 1.0)
     assert str(change) == f"at {change.time:g} s agent {first - 1}: agent {first} comes before agent {first - 1}"
     [note] = found.run.notes.to_dict("records")

@@ -1,4 +1,4 @@
-"""Published mistakes, written as agents from their descriptions: a search finds each, and passes what repairs it."""
+"""Published mistakes, written as agents from their descriptions: a search finds each, and passes its repair."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from netsim.agents.classics import Raft
 from netsim.checkers import invoke, linearizable, no_lost_update
 from netsim.testing import Finding, search
 
-# A power of two: what takes equally many steps then comes at one instant.
+# A power of two, so that equal numbers of steps end at exactly one instant.
 STEP = 2.0**-6
 
 
 class Server(Agent):
-    """Answers requests by its methods ``on_…``."""
+    """Answers requests with its methods ``on_…``."""
 
     def answer(self, frame: Any) -> Any:
         return getattr(self, f"on_{frame.kind}")(*frame.payload)
@@ -31,11 +31,11 @@ class Server(Agent):
 
 
 class Cache(Server):
-    """A look-aside cache, 0, in front of a database, 1; with leases, whoever misses gets a token.
+    """A look-aside cache, 0, in front of a database, 1; leases give a token to a client that misses.
 
     Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1: a web server that has read the database
-    sets a value that another has updated, and deleted from the cache, meanwhile. Leases, which a delete takes away, are
-    the repair of that section.
+    sets a stale value, which another server has meanwhile updated and deleted from the cache. That section's repair is
+    leases, which a delete invalidates.
     """
 
     def __init__(self, leases: bool) -> None:
@@ -124,9 +124,9 @@ class Keys(Server):
 class Broker(Agent):
     """A node of a log over the service, 0; it takes the next offset and stores a message there.
 
-    Gossip Glomers, challenge 5b (fly.io/dist-sys/5b, 2023), on Maelstrom 0.2: its workload "kafka" calls it a lost
-    write if two messages get one offset. That happens where a node reads the offset and writes the next one; the demo
-    of Maelstrom (demo/clojure/kafka.clj, commit 47a0b71) compares and sets.
+    Gossip Glomers, challenge 5b (fly.io/dist-sys/5b, 2023), on Maelstrom 0.2: its workload "kafka" reports a lost write
+    if two messages get one offset. That happens if a node reads the offset and then writes the next one; Maelstrom's
+    demo (demo/clojure/kafka.clj, commit 47a0b71) uses compare-and-set.
     """
 
     def __init__(self, compares: bool, times: list[int]) -> None:
@@ -162,11 +162,11 @@ def messages(agents: Any) -> int:
 
 
 class Etcd(Raft):
-    """A register on Raft, whose clients ask whoever believes to be the leader.
+    """A register on Raft, whose clients ask any node that believes to be the leader.
 
-    etcd-io/etcd issue 741, 18 April 2014, shortly before etcd 0.4.0: a leader reads its own state, also when the others
-    have elected a new one that it has not heard of. So does etcd 2.0 without ``quorum=true`` (issue 2837), with which a
-    read is an entry of the log.
+    etcd-io/etcd issue 741, 18 April 2014, shortly before etcd 0.4.0: a leader answers reads from its own state, even
+    after the others have elected a new leader. So does etcd 2.0 without ``quorum=true`` (issue 2837), with which a read
+    is an entry of the log.
     """
 
     def __init__(self, quorum: bool) -> None:
@@ -196,7 +196,7 @@ class Etcd(Raft):
                     read.ok(writes[-1] if writes else None)
 
     async def committed(self, command: Any) -> int:
-        """Wait until a command is committed; return its place in the log."""
+        """Wait until a command is committed; return its index in the log."""
         self.commands.append((self.now, command))
         while True:
             await asyncio.sleep(0.01)
@@ -214,10 +214,11 @@ def replicated(*, quorum: bool, seed: int = 1) -> Any:
 
 
 class Storage(Server):
-    """A counter, and a lock on it that is free again after half a second; with fencing, the counter knows the lock.
+    """A counter, with a lock that expires after half a second; with fencing, the counter checks the lock's token.
 
-    Kleppmann, "How to do distributed locking", 8 February 2016: a client that pauses longer than its lease writes over
-    what the next one has written, as in early versions of HBase. With tokens that grow, the storage refuses the write.
+    Kleppmann, "How to do distributed locking", 8 February 2016: a client that pauses for longer than its lease
+    overwrites the next client's write, as in early versions of HBase. With increasing tokens, the storage refuses such
+    a write.
     """
 
     def __init__(self, fences: bool) -> None:
@@ -295,7 +296,7 @@ def test_a_published_mistake_is_found(case: str) -> None:
     if faults:
         assert 1 <= len(found.faults) <= 2
     else:
-        # No seed shows it in asyncio's order, and one change is to blame.
+        # No seed shows it in asyncio's order; a single change of order causes it.
         assert len(found.order) == 1
         assert search(wrong, invariant, seeds=range(20)) is None
     assert search(right, invariant, seeds=range(found.seed + 1), faults=faults or None, order=True) is None

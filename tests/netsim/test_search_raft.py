@@ -1,4 +1,4 @@
-"""The seed search on Raft: it finds two leaders in a term where a mistake was made, and none where none was."""
+"""The seed search on Raft: it finds two leaders in a term in a faulty version, and none in the right one."""
 
 import runpy
 import shlex
@@ -27,21 +27,21 @@ def cluster(version: str, longest: float = 0.15) -> partial[Any]:
 
 @cache
 def found_in(version: str) -> Finding:
-    """Return the finding of a hundred seeds, of which each crash is needed."""
+    """Return the finding of a hundred seeds, in which each crash is needed."""
     finding = search(cluster(version), one_leader_a_term(), seeds=range(100), faults=CRASHES)
     assert finding is not None
     return finding
 
 
 def test_two_leaders_of_a_term_are_found_in_a_broken_raft_and_shrunk_to_two_crashes() -> None:
-    """With half of the servers for a majority two may win at once, if crashes have brought them out of step."""
+    """If half of the servers count as a majority, two candidates may win at once after crashes."""
     finding = found_in("half")
     assert (finding.seed, len(finding.drawn), len(finding.faults)) == (8, 6, 2)
     assert all(isinstance(fault, Crash) for fault in finding.faults)
     assert finding.message == "term 4 has two leaders, 0 and 1"
     for fault in finding.faults:
         assert search(cluster("half"), one_leader_a_term(), seeds=[finding.seed], faults=[fault]) is None
-    # The right one stands the same crashes.
+    # The right version survives the same crashes.
     assert search(cluster("right"), one_leader_a_term(), seeds=[finding.seed], faults=finding.drawn) is None
 
 

@@ -1,4 +1,4 @@
-"""Site files: what they hold becomes a Deployment, and what is wrong in them is told with its line."""
+"""Site files: valid ones become a Deployment, and errors are reported with their line."""
 
 import math
 from pathlib import Path

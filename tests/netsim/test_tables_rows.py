@@ -1,4 +1,4 @@
-"""Csv files written by hand: every reader takes the same ones, and names the file and the line of what it refuses."""
+"""Csv files written by hand: all readers accept the same ones, and name file and line of an error."""
 
 import gzip
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Files of graphs are read as what they are, whatever their names say, or refused with the line and the reason."""
+"""Graph files are recognised by their content, whatever their names, or refused with line and reason."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ from netsim.errors import BadInput
 from tests.fuzzers import files
 from tests.parts import slow
 
-# As the Internet Topology Zoo's files are, each with one of their defects; not copied from one.
+# Written for this test in the form of the Internet Topology Zoo's files, each with one of their defects.
 REPEATED = """Creator "somebody"
 graph [
   Network "Ours"

@@ -1,9 +1,9 @@
 """The batch methods as recursions on stacked arrays: all agents at once, every message received.
 
-Agent i has the squared loss, known through gram[i] = Φ_iᵀΦ_i/T_i and cross[i] = Φ_iᵀy_i/T_i, so its cost is
-R_i(θ) = θᵀ gram[i] θ − 2 cross[i]ᵀθ + lam_local ‖θ‖² up to a constant. The equations are those of Xu, Wang,
-Chen and Tian, "COKE: communication-censored decentralized kernel learning", 2021. This is what the agents
-on the network are compared with, and so shares no code with them.
+Agent i has the squared loss, known through gram[i] = Φ_iᵀΦ_i/T_i and cross[i] = Φ_iᵀy_i/T_i, so its cost is R_i(θ) = θᵀ
+gram[i] θ − 2 cross[i]ᵀθ + lam_local ‖θ‖² up to a constant. The equations are those of Xu, Wang, Chen and Tian, "COKE:
+communication-censored decentralized kernel learning", 2021. The agents are compared with this module, which therefore
+shares no code with them.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,8 +37,8 @@ def cta(
 ) -> tuple[Vector, NDArray[np.bool_]]:
     """Combine then adapt: ψ_i = Σ_n W[i, n] θ_n, then θ_i = ψ_i − η ∇R_i(ψ_i), from θ = 0 (COKE, §5).
 
-    With ``thresholds``, shape (rounds,), i broadcasts where ‖θ_i − θ̂_i‖ is not below the round's; others combine θ̂_i,
-    at first 0.
+    With ``thresholds``, shape (rounds,), i broadcasts where ‖θ_i − θ̂_i‖ reaches the round's threshold; others combine
+    θ̂_i, initially 0.
 
     Returns
     -------
@@ -80,9 +80,9 @@ def coke(
 ) -> tuple[Vector, NDArray[np.bool_]]:
     """COKE, eqs. 20 and 21, on the graph of adjacency matrix A; v = 0 is DKLA, eq. 18.
 
-    Round k = 1, 2, …: θ_i = argmin R_i(θ) + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; with h = θ_i −
-    θ̂_i, i broadcasts where ‖h‖ ≥ v μᵏ and then θ̂_i = θ_i, or θ̂_i + quantize(h) if there is such a
-    function; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n). All start at 0. With ``squared`` the censor compares ‖h‖².
+    Round k = 1, 2, …: θ_i = argmin R_i(θ) + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; with h = θ_i − θ̂_i, i
+    broadcasts where ‖h‖ ≥ v μᵏ, and then θ̂_i = θ_i, or θ̂_i + quantize(h) if ``quantize`` is given; γ_i ← γ_i + ρ Σ_n
+    (θ̂_i − θ̂_n). All start at 0. With ``squared`` the censor compares ‖h‖².
 
     Returns
     -------
@@ -122,11 +122,10 @@ def coke(
 def uniform_quantizer(
     bits: int, scale: float | None = None, low: float | None = None, high: float | None = None
 ) -> Callable[[Vector], Vector]:
-    """Return h ↦ what a receiver decodes of it: the middles of 2ᵇ equal cells of a range.
+    """Return h ↦ its decoded value: the midpoints of 2ᵇ equal cells of a range.
 
-    The range is [low, high) where those are given, [−scale, scale) where that is, and else a range for each
-    message: [−r, r) with r = max|h| as the nearest float32 that is not below it. Elements outside saturate.
-    A message of zeros with a range of its own decodes to zeros.
+    The range is [low, high) if given, else [−scale, scale) if ``scale`` is given, else [−r, r) for each message, with r
+    = max|h| rounded up to a float32. Elements outside saturate. With a range per message, zeros decode to zeros.
     """
     levels = 2**bits
     if scale is not None:

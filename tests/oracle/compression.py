@@ -1,4 +1,4 @@
-"""Compressors as their papers write them, in plain numpy: natural compression and PowerSGD with error feedback."""
+"""Compressors as in their papers, in plain numpy: natural compression and PowerSGD with error feedback."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def gram_schmidt(matrix: Array) -> Array:
 def power_sgd(gradients: list[Array], right: Array) -> list[Array]:
     """Return the decompressed messages of one worker: Vogels et al. 2019, algorithm 1 with the errors of algorithm 2.
 
-    ``right`` is the first Q; the next are those that were sent.
+    ``right`` is the first Q; each later Q is the one sent last.
     """
     error: Any = np.zeros_like(gradients[0])
     sent = []

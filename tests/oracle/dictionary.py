@@ -1,10 +1,10 @@
 """Kernel expansions pruned by direct re-fits, and the greedy projected penalty method as one synchronous recursion.
 
-No inverse is updated here: every candidate for removal is tried by solving the least squares problem that is left, and
-errors are computed in full. This is what `netsim.agents.greedy.dictionary` and `netsim.agents.greedy.penalty` are
-compared with, and so shares no code with them.
+No inverse is updated here: every candidate for removal is tried by solving the remaining least squares problem, and
+errors are computed in full. `netsim.agents.greedy.dictionary` and `netsim.agents.greedy.penalty` are compared with this
+module, which therefore shares no code with them.
 
-Weights have shape (M, C) throughout, C = 1 for one value.
+Weights have shape (M, C) throughout, with C = 1 for scalar values.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def greedy_penalty(
     regularizer: float,
     parsimony: float,
 ) -> list[list[tuple[Array, Array]]]:
-    """Run all agents at once, every value heard.
+    """Run all agents at once, with every value received.
 
     Parameters
     ----------

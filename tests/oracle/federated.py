@@ -1,4 +1,4 @@
-"""FedAvg, SCAFFOLD and AD-PSGD in plain numpy: who is drawn, and what arrives when, is given."""
+"""FedAvg, SCAFFOLD and AD-PSGD in plain numpy, for given clients and arrival times."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ Gradient = Callable[[Vector, int], Vector]
 
 
 def fedavg(gradient: Gradient, drawn: Sequence[Sequence[int]], size: int, eta: float, tau: int) -> Vector:
-    """Return the server's models, shape (rounds, D); ``drawn`` has those that were drawn and answered."""
+    """Return the server's models, shape (rounds, D); ``drawn`` lists clients that were drawn and answered."""
     x, found = np.zeros(size), []
     for clients in drawn:
         ends = []
@@ -40,8 +40,8 @@ def scaffold(
 ) -> tuple[Vector, Vector]:
     """Return the server's models and Σ c_i − N c, shape (rounds, D) each (Karimireddy et al. 2020, alg. 1, option II).
 
-    Those in ``heard`` took their steps, those in ``answered`` were heard by the server. ``states``: it gets c_i, and c
-    is the mean of what it has; otherwise it gets the change.
+    Clients in ``heard`` took their steps; the server received the answers of those in ``answered``. With ``states`` it
+    receives c_i, and c is the mean of all received; otherwise it receives the change.
     """
     x, c = np.zeros(size), np.zeros(size)
     own, table = np.zeros((agents, size)), np.zeros((agents, size))
@@ -78,8 +78,8 @@ def ad_psgd(
 ) -> Vector:
     """Return all models at the end of each second, shape (until, N, D): Lian et al. 2018, alg. 1, exchanges at once.
 
-    ``times``: the mean time of a gradient, and the standard deviation of its logarithm. Each agent's stream gives a
-    time, then a place among its neighbours, in turns.
+    ``times``: the mean time of a gradient, and the standard deviation of its logarithm. Each agent's stream alternately
+    gives a time and the index of a neighbour.
     """
     mean, spread = times
     x = np.zeros((len(neighbors), size))

@@ -1,15 +1,15 @@
 """First-order methods as recursions on stacked arrays, from their papers; row i of an array is agent i's.
 
-``gradient(X)`` has the agents' own gradients at their own rows, W is symmetric and doubly stochastic, ``Q`` is what is
-decoded of one agent's vector. Each returns the models after each round, of shape (rounds, N, …), from X = 0.
+``gradient(X)`` returns each agent's gradient at its own row; W is symmetric and doubly stochastic; ``Q`` decodes one
+agent's coded vector. Each function returns the models after each round, of shape (rounds, N, …), from X = 0.
 
 Lian et al. 2017, algorithm 1; Shi, Ling, Wu and Yin 2015, EXTRA and PG-EXTRA, algorithm 1 each, with
 W̃ = (I + W)/2; Nedić, Olshevsky and Shi 2017, algorithm 1; Liu et al. 2021, algorithm 1; Zhao et al. 2022, algorithm 1;
 Richtárik, Sokolov and Fatkhullin 2021, EF21 of several nodes; Gruntkowska, Tyurin and Richtárik 2023, EF21-P; Chen,
 Giannakis, Sun and Yin 2018, LAG-WK.
 
-The functions that take ``arrived`` are told, as in `tests.oracle.lossy`, which frames arrived: ``arrived[t, i, n]``
-says whether what n sent in round t + 1 arrived at i in that round. They are written neighbour by neighbour.
+Functions with the parameter ``arrived`` are given the frames that arrived, as in `tests.oracle.lossy`: ``arrived[t, i,
+n]`` is whether n's frame of round t + 1 reached i in that round. They are written neighbour by neighbour.
 """
 
 from collections.abc import Callable, Sequence
@@ -133,7 +133,7 @@ def beer(
 
 
 def ef21(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q: Quantizer) -> Vector:
-    """Agent 0 is the server, whose own gradient is not coded; every row is the server's model after the round."""
+    """Agent 0 is the server, whose own gradient is uncoded; every row is the server's model after the round."""
     x = np.zeros(shape)
     g = np.zeros(shape)
     found = []
@@ -160,10 +160,10 @@ def ef21p(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q
 def lag(
     gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, xi: Sequence[float], Q: Quantizer
 ) -> tuple[Vector, Vector]:
-    """Return the server's models, shape (rounds + 1, D), and who uploads in each round, shape (rounds, N).
+    """Return the server's models, shape (rounds + 1, D), and the uploads of each round, shape (rounds, N).
 
     LAG-WK, in the paper's notation: its α is η/N, its M is N. Agent 0 is the server, which always knows its own
-    gradient. With Q what travels is the coded change of the gradient.
+    gradient. With Q, uploads are coded changes of the gradient.
     """
     alpha, M = eta / shape[0], shape[0]
     models = [np.zeros(shape[1:])]
@@ -195,9 +195,9 @@ def near(W: Vector) -> list[list[int]]:
 def lossy_diging(
     gradient: Gradient, W: Vector, shape: tuple[int, ...], eta: float, arrived: Arrived, *, sums: bool
 ) -> tuple[Vector, Vector]:
-    """Return models and trackers; with ``sums`` frames carry Σ y, and a receiver takes what is new since the last.
+    """Return models and trackers; with ``sums`` frames carry Σ y, and a receiver uses the increase since the last.
 
-    Of y a receiver without sums keeps the last, as of x; one that never heard a neighbour leaves it out.
+    Without sums a receiver uses each neighbour's last y and x; a neighbour never heard is left out.
     """
     x = np.zeros(shape)
     g = y = gradient(x)
@@ -233,7 +233,7 @@ def lossy_diging(
 def lossy_extra(
     gradient: Gradient, W: Vector, shape: tuple[int, ...], eta: float, arrived: Arrived
 ) -> tuple[Vector, Vector]:
-    """Return models and duals q; of a neighbour that is not heard the last x counts, of one never heard nothing."""
+    """Return models and duals q; an unheard neighbour counts with its last x, one never heard not at all."""
     x, q = np.zeros(shape), np.zeros(shape)
     copies: list[dict[int, Vector]] = [{} for _ in W]
     models, duals = [], []
@@ -260,7 +260,7 @@ def lossy_lead(
     arrived: Arrived,
     Q: Quantizer,
 ) -> tuple[Vector, Vector]:
-    """Return models and duals D; a difference that does not arrive is missing from the receiver's copy of H."""
+    """Return models and duals D; a lost difference is missing from the receiver's copy of H."""
     eta, gamma, alpha = steps
     x = -eta * gradient(np.zeros(shape))
     H, D = np.zeros(shape), np.zeros(shape)
@@ -289,7 +289,7 @@ def lossy_lead(
 def lossy_beer(
     gradient: Gradient, W: Vector, shape: tuple[int, ...], steps: tuple[float, float], arrived: Arrived, Q: Quantizer
 ) -> tuple[Vector, Vector]:
-    """Return models and trackers V; a frame that does not arrive is missing from the receiver's copies of H and G."""
+    """Return models and trackers V; a lost frame is missing from the receiver's copies of H and G."""
     eta, gamma = steps
     x = np.zeros(shape)
     g = V = gradient(x)
@@ -323,7 +323,7 @@ def lossy_beer(
 def lossy_ef21(
     gradient: Gradient, shape: tuple[int, ...], eta: float, down: Arrived, up: Arrived, Q: Quantizer
 ) -> Vector:
-    """Return the server's models; ``down[t, n]`` and ``up[t, n]`` say what arrived at and from client n."""
+    """Return the server's models; ``down[t, n]`` and ``up[t, n]`` are the arrivals at and from client n."""
     x = np.zeros(shape[1:])
     at_client, at_server = np.zeros(shape), np.zeros(shape)
     found = []
@@ -343,7 +343,7 @@ def lossy_ef21(
 def error_feedback(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q: Quantizer) -> Vector:
     """Return the server's models of gradient descent with error feedback (Seide et al. 2014); rows as `ef21`.
 
-    Each client sends Q(e_i + η ∇f_i(x)), keeps what was left out as e_i, and x moves by the mean of what was sent.
+    Each client sends Q(e_i + η ∇f_i(x)) and keeps the error as e_i; x moves by the mean of the messages.
     """
     x, error = np.zeros(shape), np.zeros(shape)
     found = []

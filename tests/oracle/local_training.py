@@ -39,7 +39,7 @@ def radmm(
 
 
 def exchanged(z: Vector, message: Vector, A: Vector, alpha: float, arrived: NDArray[np.bool_]) -> Vector:
-    """Return z after message[i, j] from i reached j where it did."""
+    """Return z, updated where message[i, j] from i reached j."""
     after = z.copy()
     for i in range(len(A)):
         for j in range(len(A)):
@@ -60,14 +60,14 @@ def lt_admm(
 ) -> Vector:
     """Return x, shape (rounds, N, D), of LT-ADMM from x = z = 0; ``steps`` are γ, β and ρ.
 
-    ``code``: what is decoded of a difference. Then i codes 2ρx_i − z_ij against the last of its messages that j has
-    said to have; j says in each of its own messages which was the last that it had before.
+    ``code`` decodes a coded difference. With it, i codes 2ρx_i − z_ij relative to its last message that j has
+    acknowledged; each of j's messages acknowledges the last one that j had before.
     """
     gamma, beta, rho = steps
     n = len(A)
     x, z = np.zeros((n, size)), np.zeros((n, n, size))
     sent: dict[tuple[int, int], list[Vector]] = {(i, j): [np.zeros(size)] for i in range(n) for j in range(n)}
-    # The number of the last message from i that j has, and of the last that i knows j to have.
+    # Number of i's last message received by j, and of i's last message acknowledged by j.
     has, knows = np.zeros((2, n, n), dtype=int)
     found = []
     for k in range(len(arrived)):

@@ -1,9 +1,9 @@
-"""The methods as recursions that are given which frames arrived, agent by agent and neighbour by neighbour.
+"""The methods as recursions for given frame arrivals, agent by agent and neighbour by neighbour.
 
-What a lossy link does to a method follows from what it does to the frames: agent i has a copy of its own of each
-neighbour's θ̂, and a frame that does not arrive leaves it as it was. ``arrived[t − 1, i, n]`` says whether what n sent
-in round t arrived at i before the round closed. With that the models and duals of a run are determined. The equations
-are those of `tests.oracle.batch` and `tests.oracle.online`, with which these agree where everything arrives.
+A lossy link affects a method only through its frames: agent i has its own copy of each neighbour's θ̂, and a lost frame
+leaves the copy unchanged. ``arrived[t − 1, i, n]`` is whether n's frame of round t arrived at i before the round
+closed; these determine the models and duals of a run. The equations are those of `tests.oracle.batch` and
+`tests.oracle.online`; the results agree with theirs if everything arrives.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Step = Callable[[int, int, Vector, Vector, Vector], Vector]
 
 
 def arrivals(run: Run, rounds: int) -> Arrived:
-    """Return which frames arrived in their round, by the trace of a run of agents 0, 1, … in rounds of one second."""
+    """Return the frames that arrived in their round, from the trace of agents 0, 1, … in rounds of one second."""
     assert run.trace is not None
     agents = len(run.agents)
     arrived = np.zeros((rounds, agents, agents), dtype=bool)
@@ -38,7 +38,7 @@ def arrivals(run: Run, rounds: int) -> Arrived:
 
 
 class Coding(NamedTuple):
-    """When agents speak, and what they say.
+    """The censoring and coding of broadcasts.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Coding(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Models, duals and who broadcast: shapes (rounds, N, D), (rounds, N, D) and (rounds, N)."""
+    """Models, duals and senders: shapes (rounds, N, D), (rounds, N, D) and (rounds, N)."""
 
     thetas: Vector
     duals: Vector
@@ -64,7 +64,7 @@ class Result(NamedTuple):
 
 
 class _Copies:
-    """θ̂_i of every agent, and ``of[i][n]``, what i takes θ̂_n for; None if it never heard n."""
+    """θ̂_i of every agent, and ``of[i][n]``, i's copy of θ̂_n; None if it never heard n."""
 
     def __init__(
         self, neighbors: list[list[int]], size: int | tuple[int, int], arrived: Arrived, coding: Coding
@@ -78,7 +78,7 @@ class _Copies:
         return np.zeros_like(self.own[n]) if copy is None else copy
 
     def share(self, t: int, theta: list[Vector]) -> list[bool]:
-        """Let all speak whom no threshold silences; return who did."""
+        """Let all agents broadcast that no threshold silences; return them."""
         spoke, before = [], list(self.own)
         for i, state in enumerate(theta):
             change = state - before[i]
@@ -95,7 +95,7 @@ class _Copies:
 
 
 def admm(step: Step, A: Vector, size: int, rho: float, arrived: Arrived, coding: Coding) -> Result:
-    """Return what an ADMM method does: a local step, the sharing, and γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+    """Return the result of an ADMM method: a local step, the sharing, and γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
     neighbors = [np.flatnonzero(row).tolist() for row in A]
     copies = _Copies(neighbors, size, arrived, coding)
     theta, dual = [np.zeros(size) for _ in neighbors], [np.zeros(size) for _ in neighbors]
@@ -119,14 +119,14 @@ def admm(step: Step, A: Vector, size: int, rho: float, arrived: Arrived, coding:
 
 
 def repaired(step: Step, A: Vector, size: int, rho: Vector, heard: Heard, coding: Coding) -> Result:
-    """Return what an ADMM method does whose frames may be heard rounds late, with penalty ``rho[t - 1]`` in round t.
+    """Return the result of an ADMM method with late frames, with penalty ``rho[t - 1]`` in round t.
 
-    After round k agent i takes for n's state of a round j ≤ k what it would know had every frame it has heard by now
-    come in its own round, and γ_i = Σ_{j≤k} ρ_j Σ_n (θ̂_i,j − that), summed anew in each round.
+    After round k, agent i's copy of n's state in a round j ≤ k is the one it would have had if every frame heard by now
+    had come in its own round; γ_i = Σ_{j≤k} ρ_j Σ_n (θ̂_i,j − that copy), summed anew in each round.
     """
     rounds, agents = len(rho), len(A)
     neighbors = [np.flatnonzero(row).tolist() for row in A]
-    # θ̂ after each round, and what travelled in it: a state or a change; ``said`` tells whether anything did.
+    # θ̂ after each round, and the message of that round, a state or a change; ``said`` is whether one was sent.
     own, told = np.zeros((rounds, agents, size)), np.zeros((rounds, agents, size))
     said = np.zeros((rounds, agents), dtype=bool)
     theta, dual, now = (np.zeros((agents, size)) for _ in range(3))
@@ -166,7 +166,7 @@ def repaired(step: Step, A: Vector, size: int, rho: Vector, heard: Heard, coding
 def diffusion(
     adapt: Callable[[int, int, Vector], Vector], W: Vector, size: int, arrived: Arrived, coding: Coding
 ) -> Result:
-    """Return what a diffusion method does: ψ_i = w_ii θ_i + Σ_n w_in θ̂_n, θ_i = adapt(t − 1, i, ψ_i); its duals are 0.
+    """Return a diffusion method's result: ψ_i = w_ii θ_i + Σ_n w_in θ̂_n, θ_i = adapt(t − 1, i, ψ_i); duals are 0.
 
     Without thresholds a neighbour that was never heard is left out, and the other weights are scaled up.
     """
@@ -259,5 +259,5 @@ def online_gradient(
 
 
 def _in_round(rho: float | Vector, t: int) -> float:
-    """Return the penalty of round t + 1, given one for all rounds or one for each."""
+    """Return the penalty of round t + 1, from one for all rounds or one per round."""
     return float(rho) if np.ndim(rho) == 0 else float(np.asarray(rho)[t])

@@ -1,8 +1,7 @@
 """Online multi-kernel learning as recursions on stacked arrays: all agents and kernels at once, every message received.
 
 Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023, algorithm 1, and the complete-graph
-method of Shen et al. 2021 as described there. What the agents on the network are compared with; it shares no code with
-them.
+method of Shen et al. 2021 as described there. The agents are compared with this module, which shares no code with them.
 
 features[t − 1, i, p] = z_p(x_i,t), shape (T, N, P, K), and targets[t − 1, i] = y_i,t = ±1; the loss is logistic. Every
 function starts from zero models and equal weights.
@@ -19,7 +18,7 @@ Quantizer = Callable[[Vector], Vector]
 
 
 class Result(NamedTuple):
-    """What happened in each round.
+    """The values of each round.
 
     Attributes
     ----------
@@ -49,8 +48,8 @@ def gossip(
 ) -> Result:
     """Gossiped OMKL with the mixing matrix W; ``quantize`` codes the change of one kernel at one agent.
 
-    With ``thresholds``, shape (T,), an agent whose change, of all kernels together, is shorter than the round's keeps
-    silent: its hidden states, zero at first, stay as they are.
+    With ``thresholds``, shape (T,), an agent whose change, over all kernels, is shorter than the round's threshold
+    keeps silent: its hidden states, initially zero, stay unchanged.
     """
     _, agents, kernels, size = features.shape
     learned, hidden = np.zeros((2, agents, kernels, size))

@@ -2,10 +2,10 @@
 
 Agent i has the cost L_i,t(θ) = ℓ(θᵀφ_i,t, y_i,t) + lam_local ‖θ‖² in round t = 1, 2, …, one sample a round, with
 features[t − 1, i] = φ_i,t and targets[t − 1, i] = y_i,t. The equations are those of P. Xu's dissertation, chapters 3
-(3.29, 3.30) and 4 (4.18, 4.19). This is what the agents on the network are compared with, in results and in time, and
-so shares no code with them.
+(3.29, 3.30) and 4 (4.18, 4.19). The agents are compared with this module, in results and in time, so it shares no code
+with them.
 
-Every function starts from θ = 0 and, unless there is a ``coded_start`` (θ̂ = Q(0)), from θ̂ = 0; it returns
+Every function starts from θ = 0 and from θ̂ = 0, or with ``coded_start`` from θ̂ = Q(0); it returns
 
 - thetas, ndarray of shape (T, N, D): the models at the end of each round;
 - sent, bool ndarray of shape (T, N): who broadcast;
@@ -64,8 +64,8 @@ def odkla(  # noqa: PLR0913  the recursion's symbols
 ) -> Result:
     """ODKLA, and QC-ODKLA with a threshold v μᵗ and a quantizer, on the graph of adjacency matrix A.
 
-    θ_i ← θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρ d_i). With h = θ_i − θ̂_i, i broadcasts where ‖h‖ ≥
-    v μᵗ and then θ̂_i = θ_i, or θ̂_i + quantize(h) if there is such a function; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+    θ_i ← θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρ d_i). With h = θ_i − θ̂_i, i broadcasts where ‖h‖ ≥ v
+    μᵗ, and then θ̂_i = θ_i, or θ̂_i + quantize(h) if ``quantize`` is given; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
     """
     shrink = 1.0 / (eta + 2.0 * rho * A.sum(axis=1)[:, None])
 
@@ -88,7 +88,7 @@ def dokl(
     quantize: Quantizer | None = None,
     coded_start: bool = False,
 ) -> Result:
-    """Online ADMM for the squared loss, with a threshold for each round if there are ``thresholds``, shape (T,).
+    """Online ADMM for the squared loss; ``thresholds``, shape (T,), censor each round.
 
     θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; the rest as in `odkla`.
     """

@@ -1,8 +1,8 @@
-"""Successive projections, orthogonal and Bregman's, as a recursion on whole arrays, and the problem that they solve.
+"""Successive projections, orthogonal and Bregman's, as a recursion on whole arrays, and the problem they solve.
 
 Table I, eq. (7) and section IV of Predd, Kulkarni and Poor, "Distributed kernel regression". K is the kernel matrix of
-all n examples, ``access[i]`` the indices of those that agent i reads, y the targets, lams the λ_i. A function is a
-vector of n coefficients over all examples, zero outside those that its agent reads. Shares no code with the agents.
+all n examples, ``access[i]`` the indices of agent i's examples, y the targets, lams the λ_i. A function is a vector of
+n coefficients over all examples, zero outside its agent's. Shares no code with the agents.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +56,7 @@ def relaxed(K: Vector, access: Access, y: Vector, lams: Sequence[float]) -> tupl
     return solution[:n], values
 
 
-# φ' and the z of a number s without bounds, by the loss's name: so no search leaves the domain of φ.
+# φ' and a map from an unbounded s to z, by the loss's name, so that no search leaves the domain of φ.
 SLOPES = {
     "half square": (lambda z: z, lambda s: s, lambda z: z),
     "entropy": (np.log, np.exp, np.log),

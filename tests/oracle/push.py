@@ -1,4 +1,4 @@
-"""Push-sum recursions in matrices: SGP and Push-DIGing on graphs that change, and with messages that are lost.
+"""Push-sum recursions in matrices: SGP and Push-DIGing on changing graphs and with lost messages.
 
 Graphs are matrices A[i, j] = 1 where i sends to j. Gradients take and return arrays of shape (N, D).
 """
@@ -56,9 +56,9 @@ def push_diging(gradient: Gradient, graphs: Sequence[Vector], steps: Sequence[fl
 def lossy_sgp(
     gradient: Gradient, A: Vector, arrived: NDArray[np.bool_], x: Vector, step: float, *, running: bool
 ) -> tuple[Vector, Vector]:
-    """Return models and weights of SGP when only arrived[k, i, j] of what i sends to j in round k arrives.
+    """Return models and weights of SGP; arrived[k, i, j] is whether i's message to j in round k arrives.
 
-    ``running``: what was not delivered over a link waits there, and comes with the next message that arrives.
+    ``running``: undelivered mass waits on its link, and arrives with the next message.
     """
     n, C = len(A), mixing(A)
     mass = np.hstack([x, np.ones((n, 1))])

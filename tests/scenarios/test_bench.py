@@ -1,4 +1,4 @@
-"""The benchmark: its suite, what a case measures, how methods are tuned and told apart, and how an entry is checked."""
+"""The benchmark: its suite, its measures, tuning and comparison of methods, and checks of entries."""
 
 import dataclasses
 import json
@@ -78,7 +78,7 @@ def run_of(errors: list[float]) -> pd.DataFrame:
     ("errors", "expected"),
     [
         ([3.0, 1.0, 0.5], [math.nan, 200.0, 200.0]),
-        # It comes and goes: only where it stays counts.
+        # The error reaches the target and leaves it: only its last stay counts.
         ([1.0, 3.0, 1.0, 0.1], [100.0, math.nan, 300.0, 300.0]),
         ([3.0, 2.0], [math.nan, math.nan]),
         ([math.nan, math.inf, 1.0], [math.nan, math.nan, 300.0]),
@@ -257,7 +257,7 @@ def changed(made: Path, tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, name: str, text: str) -> None:
-    """Change a file, and its digest, as somebody would who means it."""
+    """Change a file and its digest, as a deliberate forger would."""
     (folder / name).write_text(text, encoding="utf-8")
     write_sums(folder)
 

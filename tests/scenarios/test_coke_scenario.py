@@ -285,7 +285,7 @@ def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypa
     settings = [json.loads(each["settings.json"]) for each in (reused, made)]
     assert settings[0]["files_sha256"] == settings[1]["files_sha256"]
     assert settings[0]["parameters"] == settings[1]["parameters"]
-    # The settings name the libraries that are loaded; a sweep writes no report.
+    # The settings name the loaded libraries; a sweep writes no report.
     other = {"settings.json", "SHA256SUMS", "report.html"}
     assert {name: reused[name] for name in reused.keys() - other} == {name: made[name] for name in made.keys() - other}
     method = tmp_path / "own.py"

@@ -1,4 +1,4 @@
-"""Convergecast: what arrives against closed forms, the tree against a search of all paths, refusals, what it leaves."""
+"""Convergecast: delivery against closed forms, the tree against a search of all paths, refusals, files."""
 
 import inspect
 import itertools
@@ -28,7 +28,7 @@ def run(**parameters: object) -> Study:
 
 @pytest.fixture(scope="module")
 def quiet() -> Study:
-    """So little traffic that frames hardly ever meet."""
+    """So little traffic that frames hardly ever collide."""
     return run(agents=12, radius=45.0, model="disk", loss=0.3, period=100.0, readings=150, awake="1", seed=3)
 
 
@@ -44,7 +44,7 @@ def test_what_arrives_is_what_losses_by_hop_make_of_it(quiet: Study) -> None:
         hop = 0.7 if row["algorithm"].startswith("no acks") else 1 - 0.3**4
         share = hop ** row["hops"]
         assert row["expected_%"] == pytest.approx(100 * share)
-        # Readings share their way, so their losses are not independent; each has at least a hop of its own.
+        # Readings share hops, so losses are dependent; each reading has at least one hop alone.
         band = 5 * math.sqrt(share * (1 - share) / row["readings"])
         assert abs(row["delivered_%"] / 100 - share) < band + 0.01
 
@@ -85,7 +85,7 @@ def test_sleep_saves_energy_and_costs_time() -> None:
 
 
 def test_a_reading_that_was_never_taken_did_not_arrive() -> None:
-    """Awake once in 30 s, a mote has ten readings to take in that time, and waits for the first's acknowledgement."""
+    """Awake once in 30 s, a mote takes ten readings by then, and waits for the first one's acknowledgement."""
     study = run(agents=12, radius=45.0, acks=True, awake="0.001", cycle=30.0, period=3.0, readings=10)
     motes, table = study.tables["by_mote"], study.tables["by_run"].iloc[0]
     assert (motes["readings"] == 10).all()
@@ -103,7 +103,7 @@ def test_a_reading_that_was_never_taken_did_not_arrive() -> None:
     ids=["no acks", "acks", "ctp", "rpl"],
 )
 def test_each_reading_has_arrived_or_a_reason(how: dict[str, object]) -> None:
-    """On bad links, asleep most of the time, with more readings than the channel bears."""
+    """On bad links, asleep most of the time, with more readings than the channel carries."""
     study = run(agents=12, radius=45.0, awake="0.03", period=2.0, readings=25, seed=5, **how)
     readings, by_run, losses = (study.tables[name] for name in ("by_reading", "by_run", "losses"))
     assert len(readings) == 11 * 25
@@ -205,7 +205,7 @@ def test_links_that_wake_no_receiver_are_named(tmp_path: Path) -> None:
     (note,) = [each for each in study.notes if "wakes no receiver" in each]
     assert note == "Links of the best tree whose signal, below -90 dBm, wakes no receiver: edge → near."
     arrived = study.tables["by_mote"].set_index("mote")["arrived"]
-    # What arrives from the edge came while its receiver was awake for another reason.
+    # A reading from the edge arrives only if its receiver was awake for another reason.
     assert arrived["near"] == 10 > 2 * arrived["edge"] - 1
 
 
@@ -376,7 +376,7 @@ def test_bad_input_is_refused_by_name(parameters: dict[str, object], says: str) 
 
 
 def mapped(places: dict[Any, tuple[float, ...]], edges: list[tuple[Any, Any]], **options: Any) -> Any:
-    """Return the first panel of a tree's figure, drawn, and where its motes are on it, in order."""
+    """Return the drawn first panel of a tree's figure, and the positions of its motes, in order."""
     motes = pd.DataFrame(
         {"algorithm": "CTP, awake 1", "mote": [node for node in places if node], "delivered_%": 50.0, "frames_j": 1e-3}
     )

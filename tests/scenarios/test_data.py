@@ -232,12 +232,12 @@ def test_synthetic_set() -> None:
     for column in (*inputs.T, target):
         assert (column.min(), column.max()) == (0.0, 1.0)
     spans = [float(np.ptp(s.train_target)) for s in shares]
-    assert min(spans) < 1.0  # scaled jointly: no agent's own range fills the interval of all
+    assert min(spans) < 1.0  # scaled jointly: no single agent's range fills the whole interval
 
 
 def test_synthetic_noise_beside_the_signal() -> None:
-    # Scaling hides the noise's variance of 0.1, but not its ratio to the signal's. Fits find it (a cubic
-    # leaves almost nothing of so smooth a signal); other draws from the formula tell what it should be.
+    # Scaling hides the noise's variance of 0.1, but not its ratio to the signal's. Fits estimate the noise (a cubic
+    # fits so smooth a signal almost exactly); other draws from the formula give its expected value.
     def cubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
         ones = np.column_stack([x, np.ones(len(x))])
         pairs = np.einsum("ni,nj->nij", ones, ones)[:, *np.triu_indices(6)]

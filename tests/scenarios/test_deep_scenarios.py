@@ -1,4 +1,4 @@
-"""The studies of deep kernel learning, alone and over a network."""
+"""The studies of deep kernel learning, on one machine and over a network."""
 
 import gzip
 import importlib.util
@@ -389,14 +389,14 @@ QUICK: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False}
 @pytest.mark.usefixtures("undrawn")
 def test_odd_tables_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
-    # One class only in the training part, or nearly so: a library refuses, the maps learn.
+    # The training part has almost only one class: a library refuses it, while the maps learn.
     own_table(tmp_path, "rare", ["x"] * 39 + ["y"])
     study = run("deep", data="rare", **QUICK | {"seed": 1})
     assert len(study.tables["comparison"]) >= 4
-    # Whole numbers that are no classes.
+    # Whole numbers that are not classes.
     own_table(tmp_path, "counts", np.random.default_rng(1).integers(1000, size=120))
     assert "test_mse" in run("deep", data="counts", **QUICK).tables["comparison"]
-    # Names that matplotlib would take for formulas.
+    # Class names that matplotlib would parse as formulas.
     own_table(tmp_path, "money", ["$5k-$10k", "$\\foo$"] * 30)
     study = run("deep", data="money", **QUICK)
     study.save(tmp_path / "out")
@@ -452,7 +452,7 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
     alpha, batch = penalty_of(lam, count, classes)
     assert batch <= 200
     assert 0 <= -count % batch <= 0.05 * batch, "batches are about equal"
-    # Steps too short to move it: what it reports is the cost of the weights that it began with.
+    # With steps too small to move the weights, the library reports the cost of its initial weights.
     kind = MLPClassifier if classes else MLPRegressor
     network = kind(
         hidden_layer_sizes=(5, 3), alpha=alpha, batch_size=batch, max_iter=1, learning_rate_init=1e-12, random_state=0
@@ -467,7 +467,7 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
     weights = sum(float(np.sum(each**2)) for each in network.coefs_)
     assert lam * weights > loss
     found = network.loss_ * (1 if classes else 2)
-    # The mean over the batches weights each by its samples: exact where all are equal.
+    # The mean over the batches weights each by its size: exact if all are equal.
     assert found == pytest.approx(loss + lam * weights * math.ceil(count / batch) * batch / count, rel=1e-9)
 
 
@@ -486,7 +486,7 @@ def test_the_network_is_given_that_cost(classes: int, count: int, monkeypatch: p
     y = rng.integers(0, classes, count).astype(float) if classes else rng.standard_normal(count)
     deep_network(AgentData(x, y, x[:20], y[:20]), [5], classes, regularizer=1e-2, seed=0)
     (network,) = made
-    # What it stops early by is not learned from.
+    # Samples for early stopping are not trained on.
     learned = count if count < 10_000 else count - count // 10
     assert (network.alpha, network.batch_size) == penalty_of(1e-2, learned, classes)
 
@@ -587,7 +587,7 @@ def test_the_digits_are_those_of_scikit_learn() -> None:
 
     table, classes = Samples().load("digits", seed=0)
     inputs, numbers = load_digits(return_X_y=True)
-    # The rows are in an order of their own.
+    # The prepared rows are in another order.
     ours, theirs = np.c_[table.inputs, table.target], np.c_[unit(inputs), numbers]
     assert sorted(map(bytes, ours)) == sorted(map(bytes, theirs))
     assert classes == tuple("0123456789")

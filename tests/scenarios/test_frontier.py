@@ -256,7 +256,7 @@ def test_the_front_and_the_winner_by_brute_force(small: Study) -> None:
 
 
 def test_nothing_wins_before_the_reference_has_come_to_rest(small: Study) -> None:
-    """After 60 rounds it is far from the optimum, and still falls: who has sent least has not won."""
+    """After 60 rounds the reference is far from the optimum, and still falling: the least sent does not win."""
     errors = small.runs["DKLA float64"].rounds["train_mse"]
     best = small.centralised["train_mse"]
     assert errors.iloc[-1] > 1.1 * best
@@ -315,7 +315,7 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
     figure = small.figures["frontier"]
     figure.draw_without_rendering()
     for panel in figure.axes:
-        # Without their leaders, which an annotation counts as its own.
+        # Without the leaders, which an annotation counts as part of itself.
         boxes = [Text.get_window_extent(text) for text in panel.texts]
         for one, other in itertools.combinations(boxes, 2):
             assert not one.overlaps(other)
@@ -325,7 +325,7 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
 
 
 def test_its_combinations_are_tuned_for_the_bits_to_a_target_and_run_with_what_was_best(tmp_path: Path) -> None:
-    """Those of a method share its name in tables, and have values of their own; what is set goes before these."""
+    """A method's variants share its name in tables, but have separate values; explicit settings take precedence."""
     chosen = {"methods": "DKLA,COKE", "coders": "float64,4", "censors": "none,geometric", **SMALL}
     flags = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
     over = ("--over", "DKLA 4-bit.rho=0.001:0.1:log", "--over", "v=0.1:3:log", "--candidates", "3", "--seeds", "100")

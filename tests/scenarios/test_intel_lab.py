@@ -1,4 +1,4 @@
-"""The study of the Intel lab: on a small matrix in the same format always, on the real one where data are at hand."""
+"""The Intel lab study: on a small matrix in the same format, and on the real one where available."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ SMALL = {"rounds": 150, "features": 20, "rho": 0.05}
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Motes 1 to 8 in a ring, each heard by two on either side with 0.6, and a ninth that nobody hears well."""
+    """Motes 1 to 8 in a ring, each heard by two on either side with 0.6, and an isolated ninth."""
     rows = [
         (a, b, RECEPTION if (a - b) % MOTES in (1, 2, MOTES - 1, MOTES - 2) else 0.05)
         for a in range(1, MOTES + 1)
@@ -53,7 +53,7 @@ def test_a_trace_has_the_places_of_the_motes(lab: Path) -> None:
     study = catalogue.find_study("intel_lab").execute(
         trace=True, data="field", algorithms="DKLA", remedies="none", rounds=2, features=5
     )
-    # As on the plan of the lab, whose y grows downwards.
+    # As on the lab's plan, whose y axis points down.
     places = [(10 * np.cos(mote), -10 * np.sin(mote)) for mote in range(1, MOTES + 1)]
     for run in study.runs.values():
         scene = run.trace.scene
@@ -82,7 +82,7 @@ def test_real_links_bias_and_remedies_bring_it_back(lab: Path) -> None:
 
 
 def test_energy_is_power_times_time(lab: Path) -> None:
-    """By hand: four neighbours; 20 doubles and the message around them; CC2420 at 0 dBm and 3 V."""
+    """By hand: four neighbours; messages of 20 doubles and overhead; CC2420 at 0 dBm and 3 V."""
     study = run(algorithms="DKLA", remedies="edge-duals", rounds=40, round_period=2.0)
     energy = study.tables["energy"].set_index(["algorithm", "mote"])
     for name, heard in (("DKLA real", 4), ("DKLA edge-duals", 1)):

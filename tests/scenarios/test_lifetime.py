@@ -1,4 +1,4 @@
-"""Lifetimes: against power × time by hand, with and without sleep; refusals, and what a run folder has."""
+"""Lifetimes: against power × time by hand, with and without sleep; refusals, and the run folder's files."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from netsim import BadInput
 from netsim.studies import Study, catalogue
 
 SMALL = {"agents": 4, "edges": 5, "features": 20, "rounds": 120, "battery": 2.0}
-LISTEN = 18.8e-3 * 3.0  # W; to receive takes as much
+LISTEN = 18.8e-3 * 3.0  # W; receiving takes as much
 
 
 def run(**parameters: Any) -> Study:
@@ -32,7 +32,7 @@ def rows(study: Study) -> dict[tuple[str, str], dict[str, float]]:
 def test_a_radio_that_always_listens_lasts_as_long_whatever_is_said(study: Study) -> None:
     found = rows(study)
     for method in ("DKLA", "COKE 3-bit"):
-        # To send takes a little less than to listen, and is some percent of the time.
+        # Sending takes slightly less power than listening, and a few percent of the time.
         expected = 2.0 / LISTEN
         assert found[method, "listens always"]["first_death_rounds"] == pytest.approx(expected, abs=2)
         assert found[method, "listens always"]["median_death_rounds"] == pytest.approx(expected, abs=2)

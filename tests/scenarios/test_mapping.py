@@ -43,7 +43,7 @@ def test_the_median_distance() -> None:
 
 
 def test_tuning_finds_the_scale_of_the_target() -> None:
-    """The target's waves are much shorter than the median distance."""
+    """The target's wavelengths are much shorter than the median distance."""
     phi, setting, study = made(tune=True)
     table = study.tables["bandwidths"]
     assert len(table) == len(TIMES)
@@ -110,7 +110,7 @@ def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
     given = catalogue.find_study(name).execute(**options)
     assert 0 < study.settings["sigma"] != given.settings["sigma"]
     assert ("bandwidths" in study.tables) == (way == "tune")
-    # It is really used.
+    # The chosen value has an effect.
     assert study.trace_hash != given.trace_hash
 
 

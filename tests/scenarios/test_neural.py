@@ -1,4 +1,4 @@
-"""The study neural: what it measures and shows, what each flag does, and what is refused."""
+"""The study neural: its measures and figures, its flags, and its refusals."""
 
 import dataclasses
 import os

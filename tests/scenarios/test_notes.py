@@ -1,4 +1,4 @@
-"""What studies say of a run names the true cause, or nothing."""
+"""Notes of studies on a run name the true cause, or nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -210,7 +210,7 @@ GRAPH = topology.complete(4)
 
 
 def dkla(links: dict[tuple[int, int], Link], rounds: int = 200, duals: Duals | None = None, **options: Any) -> str:
-    """Return what is said of DKLA on four agents; what is not said else is that all frames arrive."""
+    """Return the notes on DKLA with four agents, except the usual one that all frames arrive."""
     rng = np.random.default_rng(0)
     problems = {i: LocalProblem(rng.random((20, 3)), rng.random(20), loss=Squared(), regularizer=1e-3) for i in GRAPH}
     censor = options.pop("censor", Always())
@@ -251,7 +251,7 @@ def test_links_over_which_next_to_nothing_was_heard_are_named() -> None:
 def test_links_that_fell_silent_are_named_with_the_round_and_those_that_healed_are_not() -> None:
     lossy = {"link": Link(loss=0.3), "duals": RunningSums()}
     fell = dkla({}, faults=[LinkDown(0, 1, at=50, one_way=True), LinkDown(2, 3, at=50, until=150)], **lossy)
-    # Looked at in rounds 32, 64, 128, …, of which one is in the run's first half.
+    # Checked in rounds 32, 64, 128, …, of which one is in the run's first half.
     assert "Nothing since round 64 over 0 → 1. " in fell
     assert fell.endswith("is made good late or never.")
     healed = dkla({}, faults=[LinkDown(2, 3, at=50, until=150)], **lossy)
@@ -260,7 +260,7 @@ def test_links_that_fell_silent_are_named_with_the_round_and_those_that_healed_a
 
 
 def test_who_says_nothing_has_no_dead_link() -> None:
-    """A censor that lets nobody speak after the first rounds, in which some frames are lost."""
+    """A censor that silences all agents after the first rounds, in which some frames are lost."""
 
     class First(Always):
         def speaks(self, change: Any, state: Any, round_number: int, rng: Any) -> bool:
@@ -291,7 +291,7 @@ def test_edge_duals_bear_links_that_are_dead_one_way() -> None:
 
 
 def on_the_air(radio: Radio) -> Run:
-    """Run four agents that all speak at the same time in each of ten rounds."""
+    """Run four agents that all send at the same time in each of ten rounds."""
 
     class Talks(Agent):
         async def run(self) -> None:
@@ -305,7 +305,7 @@ def on_the_air(radio: Radio) -> Run:
 
 def test_who_sends_while_others_do_hears_nothing_and_that_is_named() -> None:
     run = on_the_air(Radio(access="aloha"))
-    # All four speak at once: every frame finds its receiver sending.
+    # All four send at once: every frame finds its receiver sending.
     assert unheard("Talks", run) == (
         "Talks missed frames: 120 of 120 frames did not arrive in time (half duplex 120). "
         "Half duplex: their receivers were sending at the time."
@@ -313,7 +313,7 @@ def test_who_sends_while_others_do_hears_nothing_and_that_is_named() -> None:
 
 
 def test_frames_that_find_no_access_are_named() -> None:
-    # One look at the channel, without back-off, and nothing more: who is not first gives up.
+    # One assessment without back-off: only the first node sends, and the others give up.
     run = on_the_air(Radio(max_csma_backoffs=0, min_be=3, unit_backoff=100e-6))
     failed = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))["access_failed"]
     assert 0 < failed < 120

@@ -103,7 +103,7 @@ def test_means_bands_and_tails(study: Study) -> None:
 
 
 def test_what_lies_between_repetitions_is_students_interval(study: Study) -> None:
-    """Of two repetitions it reaches 12.7 / 2 times as far as they are apart; two standard errors would be once."""
+    """For two repetitions the interval extends to 12.7 / 2 times their distance; two standard errors would be once."""
     assert study.titles["differences"].endswith("±: 95 % interval of the mean (Student's t, n = 2)")
     assert "bands: 95 % interval of the mean (Student's t, n = 2)" in study.figures["losses"].get_suptitle()
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""One agent alone: every study works, sends nothing and warns of nothing (warnings fail a test)."""
+"""One agent alone: every study works, sends nothing and raises no warning (warnings fail a test)."""
 
 from typing import Any
 
@@ -24,15 +24,15 @@ ALONE: dict[str, dict[str, Any]] = {
     "neural": {"data": "digits", "rounds": 20},
     "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},
 }
-# Their answers compare what is sent, and an agent alone sends nothing.
+# They compare messages, and an agent alone sends none.
 OF_MESSAGES = {"online", "dynamic", "omkl", "deep_network"}
 BETWEEN_AGENTS = {"election": 3, "frontier": 2, "privacy": 2}
 OF_ONE_AGENT = {"deep"}
-# They are two generals.
+# The study is about two generals.
 OF_TWO_AGENTS = {"generals"}
-# Their motes are given by the data, or they run other studies, or what is on the air is what they are about.
+# Data fix their motes, or they run other studies, or they measure frames on the air.
 OF_MOTES_AND_SWEEPS = {"convergecast", "intel_lab", "lifetime", "mtu", "packet_loss", "papers", "ulb_library"}
-# Its suite says how many there are.
+# A suite fixes the number of agents.
 OF_A_SUITE = {"bench", "bench_case", "theory"}
 
 
@@ -52,7 +52,7 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     assert bool(study.answered) == (name not in OF_MESSAGES), "what was not measured is not answered"
     assert study.hero in study.figures
     folder = study.save(tmp_path / "out")
-    # All its figures are drawn, without a warning.
+    # All figures are drawn, without a warning.
     assert load(folder)["summary"]["failed"] == {}
     assert not [note for note in study.notes if ".png: " in note]
     numbers = study.rounds.drop(columns="algorithm").to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""The online and dynamic scenarios: what is known of their results, and what they leave in the run folder."""
+"""The online and dynamic scenarios: known results, and the files of their run folders."""
 
 import dataclasses
 import math
@@ -129,7 +129,7 @@ def test_quantized_and_censored_ends_near_the_plain_method_with_a_tenth_of_its_b
 
 @needs_data
 def test_what_the_censor_kept_back_at_first_is_made_good_in_the_end() -> None:
-    """Prepared as for the printed tables: the running error keeps what was lost early, the last tenth does not."""
+    """Prepared as for the printed tables: the running error keeps early losses, the last tenth does not."""
     study = run("online", data="tomshardware", algorithms="ODKLA,QC-ODKLA")
     errors = study.rounds.pivot(index="round", columns="algorithm", values="running_mse")
     count = len(errors)
@@ -186,7 +186,7 @@ def test_compared_bits_take_the_step_sizes_given() -> None:
 
 
 def test_dokl_by_a_dense_solve_is_dokl_and_takes_longer_steps() -> None:
-    """Table 3.1's ratio is that of such a solve."""
+    """The ratio in table 3.1 is for a dense solve."""
     study = run("online", rounds=60, features=60, algorithms="DOKL,DOKL dense")
     by = study.rounds.pivot(index="round", columns="algorithm", values="running_mse")
     np.testing.assert_allclose(by["DOKL dense"], by["DOKL"], rtol=1e-9)

@@ -1,4 +1,4 @@
-"""`--task mine.py`: a problem of one's own beside its known solution, and what is refused of such a file."""
+"""`--task mine.py`: a user's problem against its known solution, and refusals."""
 
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def test_the_seed_reaches_the_file_and_the_graph_is_its_own(tmp_path: Path) -> N
     path = file(tmp_path)
     for seed in (0, 3):
         found = run(task=path, rounds=1, algorithms="CTA", eta=0.5, seed=seed).rounds
-        # CTA's first step from zero is 2η c_0 = (0, seed): all that is off (1, 2) is known.
+        # CTA's first step from zero is 2η c_0 = (0, seed), so all distances from (1, 2) are known.
         assert found["distance"].iloc[0] == max(1.0, abs(seed - 2.0), abs(2.0 - seed))
 
 
@@ -93,7 +93,7 @@ def test_the_example_learns_what_scikit_learn_does() -> None:
     study = run(task=str(EXAMPLE), rounds=60, rho=0.02, algorithms="DKLA", seed=4)
     samples = np.random.default_rng(4).standard_normal((8, 50, 6)).reshape(400, 6)
     x, y = samples[:, :5], np.sign(samples @ [2, -1, 0, 1, 0.5, 0.5])
-    # It minimises sum(loss) + |θ|²/(2C); ours is mean(loss) + 0.01 |θ|², 400 times smaller.
+    # scikit-learn minimises sum(loss) + |θ|²/(2C); ours is mean(loss) + 0.01 |θ|², 400 times smaller.
     best = LogisticRegression(C=1 / 8, fit_intercept=False, tol=1e-10, max_iter=1000).fit(x, y).coef_[0]
     for agent in study.runs["DKLA"].agents.values():
         np.testing.assert_allclose(agent.theta, best, atol=1e-3)
@@ -365,7 +365,7 @@ def moving(tmp_path: Path, count: int = 1, graph: str = "None", measure: str = B
 
 
 def test_an_agent_alone_follows_its_recursion(tmp_path: Path) -> None:
-    """Each round's model is tried on its cost, (θ - t - s)², before it learns from it."""
+    """Each round's model is evaluated on its cost, (θ - t - s)², before the update."""
     study = run("online", task=moving(tmp_path), rounds=6, algorithms="RFF-DOKL,DDKL", step=0.25, rho=1.0, seed=2)
     for name, share in (("RFF-DOKL", 0.5), ("DDKL", 1.0)):
         theta, lost, losses, behind = 0.0, 0.0, [], []
@@ -434,7 +434,7 @@ def test_online_refuses_flags_without_meaning(tmp_path: Path) -> None:
 def test_the_moving_example_follows_the_truth() -> None:
     example = ROOT / "docs" / "examples" / "moving.py"
     study = run("online", task=str(example), rounds=600, algorithms="RFF-DOKL", step=0.1)
-    # Started at zero it is 3 from the truth; the noise's variance is 0.01.
+    # Started at zero the model is 3 from the truth; the noise's variance is 0.01.
     assert study.rounds["from_truth"].iloc[-100:].max() < 0.05
 
 

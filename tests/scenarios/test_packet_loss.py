@@ -1,4 +1,4 @@
-"""The study of packet loss: what it is to show, that nothing is done twice, and what it refuses."""
+"""The packet loss study: its expected results, no repeated work, and its refusals."""
 
 import dataclasses
 import json
@@ -80,7 +80,7 @@ def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/run.json")}
     # 4 families, and 2 with running sums, of 4 seeds: at 0, at 0.3, and in bursts at 0.3.
     assert len(before) == (4 + 2) * 4 * 3
-    # One is lost, as in a run that was interrupted.
+    # One result is deleted, as after an interrupted run.
     gone = min(before)
     gone.unlink()
     again = run(folder, **SMALL, remedies="running-sums")
@@ -127,7 +127,7 @@ FEW: dict[str, object] = {**TINY, "repeats": 2, "jobs": 1, "lost": "0.3", "burst
 
 
 def alone(family: str, loss: float, seed: int = 0, **given: Any) -> float:
-    """Return the error with which the study coke ends."""
+    """Return the final error of a method in the study coke."""
     study = catalogue.find_study("coke").execute(
         **{**TINY, "conventions": "text", "algorithms": family, "loss": loss, "seed": seed, **given}
     )
@@ -135,7 +135,7 @@ def alone(family: str, loss: float, seed: int = 0, **given: Any) -> float:
 
 
 def ended(study: Study, family: str, loss: float, seed: int = 0, remedy: str = "none") -> float:
-    """Return the error with which a run of this study ended."""
+    """Return the final error of a run of this study."""
     runs = study.tables["runs"].set_index(["family", "remedy", "loss", "seed"])
     return float(runs.loc[(family, remedy, loss, seed), "train_mse"])
 
@@ -169,7 +169,7 @@ def test_values_that_nothing_takes_are_refused_before_anything_runs(text: str, w
 
 @pytest.mark.slow
 def test_each_share_runs_with_what_was_tuned_for_it(tmp_path: Path) -> None:
-    # The study's own steps are bad, so that the best are others.
+    # The study's own steps are bad, so tuning finds others.
     given = {**TINY, "algorithms": "CTA,DKLA", "eta": 1e-4, "rho": 100.0, "loss": "0,0.3", "conventions": "text"}
     flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     over = ("--over", "CTA.eta=0.1:1", "--over", "DKLA.rho=0.001:0.1:log", "--candidates", "3", "--validation", "none")
@@ -231,7 +231,7 @@ def test_notes_follow_from_the_numbers() -> None:
 
 
 def test_the_interval_of_two_seeds_is_that_of_their_mean() -> None:
-    """Two errors, 23 and 27 % above: a line from one to the other is no interval of 95 %; 12.7 times as long is."""
+    """Two errors, 23 and 27 % above: their 95 % interval is 12.7 times as long as the range between them."""
     means = summarised(with_errors(rows({("none", 0.0): [1.0, 1.0], ("none", 0.1): [1.23, 1.27]})))
     (row,) = pick(means, ABOVE_LOSS_FREE, loss=0.1).to_dict("records")
     assert (row["low"], row["high"]) == pytest.approx((25.0 - 12.706 * 2, 25.0 + 12.706 * 2), abs=1e-2)
@@ -300,7 +300,7 @@ def test_each_family_runs_with_what_was_best_for_its_share_and_remedy(tmp_path: 
         for seed in (0, 1):
             own = {"rho": best["DKLA"]["rho"], "remedy": remedy}
             assert ended(study, "DKLA", loss, seed, remedy) == alone("DKLA", loss, seed, **own)
-            # What is set goes before what was tuned.
+            # Explicit settings override tuned ones.
             assert ended(study, "CTA", loss, seed) == alone("CTA", loss, seed, eta=0.1)
     told = f"Each family at the settings that were best for its share of lost frames: {','.join(files)}."
     assert told in study.notes
@@ -378,7 +378,7 @@ def test_the_definition_takes_parts_of_ones_own() -> None:
 
 @needs_data
 def test_on_air_quality_as_measured_by_others(tmp_path: Path) -> None:
-    """In kind what a run of 1,500 rounds shows, in fewer."""
+    """The same kind of result as 1,500 rounds, in fewer."""
     given = {"data": "airquality", "sigma": 0.5, "rounds": 400, "lost": "0.001,0.01,0.3", "burst": 1.0}
     study = run(tmp_path / "runs", **given, remedies="running-sums", repeats=2)
     assert above(study, "DKLA", "none", 0.01) > 15.0

@@ -1,4 +1,4 @@
-"""The papers' study: how claims are judged and told, from known tables; and that what is done is not done again."""
+"""The papers' study: verdicts on claims from known tables, and reuse of finished runs."""
 
 import dataclasses
 import math
@@ -45,7 +45,7 @@ QUIET = Reporter(quiet=True)
 
 
 class Known(Runs):
-    """Runs whose rounds are given, and what a constant answer gets in each of its columns."""
+    """Runs with given rounds, and with the error of a constant predictor in each column."""
 
     def __init__(self, work: Work, rounds: pd.DataFrame, **constant: float) -> None:
         super().__init__(work, Path("known"))
@@ -54,7 +54,7 @@ class Known(Runs):
 
 
 def known(values: dict[int, list[float]], work: Work = BASE, **constant: float) -> Known:
-    """Return runs of an algorithm A, by seed and round from 1; what was sent is ten a round."""
+    """Return runs of an algorithm A, by seed and round from 1; each round sends ten."""
     rows = [
         {"seed": seed, "algorithm": "A", "round": number, "train_mse": value, "transmissions": 10 * number}
         for seed, column in values.items()
@@ -105,7 +105,7 @@ def test_a_run_without_the_value_differs() -> None:
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    # Three values 0.1 apart: 0.248 to either side of their mean. Two: 12.7 times half of what they are apart.
+    # Three values 0.1 apart: 0.248 to either side of their mean. Two: 12.7 times half their distance.
     [([0.65, 0.75, 0.85], AGREES), ([1.15, 1.35, 1.25], DIFFERS), ([0.7, 0.8, 0.9], OPEN), ([0.98, 0.99], OPEN)],
 )
 def test_a_statement_holds_where_the_interval_of_the_mean_does(values: list[float], verdict: str) -> None:
@@ -129,7 +129,7 @@ HOLLOW = {0: [3.0, 1.0], 1: [3.1, 1.1], 2: [2.9, 0.9]}
 
 @pytest.mark.parametrize(("constant", "void"), [(0.5, True), (1.0, True), (1.1, True), (1.2, False), (20.0, False)])
 def test_a_claim_about_a_model_that_does_not_learn_is_void(constant: float, void: bool) -> None:
-    """Clearly below the best constant's error is a tenth below it."""
+    """A model learns if its error is a tenth below the best constant's."""
     for cell, verdict in (
         (Cell("k = 2", 1.0), AGREES),
         (Cell("k = 2", 9.0), DIFFERS),
@@ -158,7 +158,7 @@ def test_the_best_algorithm_that_a_claim_is_about_must_learn() -> None:
 
 @pytest.mark.parametrize(("largest", "void"), [(0.8, True), (0.75, False)])
 def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool) -> None:
-    """81 % right where always naming the largest class is right in 80 %: 0.95 of its mistakes are left."""
+    """With 81 % right and a largest class of 80 %, the error is 0.95 of the error of always naming this class."""
     rounds = known(HOLLOW).rounds.assign(test_accuracy=0.81)
     found = judged(claim(Cell("k = 2", 1.0)), {"base": Known(BASE, rounds, test_accuracy=largest)})
     assert found.void == void
@@ -166,7 +166,7 @@ def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool)
 
 @pytest.mark.parametrize(("constant", "void"), [(1.0, True), (1.2, False)])
 def test_of_a_running_mean_it_is_that_of_the_last_fifth_of_the_rounds(constant: float, void: bool) -> None:
-    """Errors 9, 9, 9, 9, 1: the mean of all is 7.4, and what counts is the 1."""
+    """Errors 9, 9, 9, 9, 1: the mean of all is 7.4, but the last fifth is 1."""
     errors = [9.0, 9.0, 9.0, 9.0, 1.0]
     rounds = known({seed: (np.cumsum(errors) / np.arange(1, 6)).tolist() for seed in range(3)}).rounds
     runs = Known(BASE, rounds.rename(columns={"train_mse": "running_mse"}), running_mse=constant)
@@ -240,7 +240,7 @@ def test_what_is_not_there_is_named_in_one_line() -> None:
 
 
 def missing_table() -> None:
-    """Ask runs that are there for a table that their study has not."""
+    """Request a table that the study of existing runs lacks."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -294,7 +294,7 @@ def test_a_claim_may_be_about_other_algorithms_in_another_setting() -> None:
 
 
 def test_every_claim_has_one_outcome() -> None:
-    """Of several: that all of it agrees in another setting is said before that some of it agrees as it is."""
+    """Among outcomes, full agreement in another setting precedes partial agreement as stated."""
     runs: dict[str, Runs] = {"base": known({0: [3.0, 2.0], 1: [3.1, 2.1], 2: [2.9, 1.9]}), "other": NEAR}
     found = {
         "agrees": claim(Cell("k = 1", 3.0)),
@@ -355,7 +355,7 @@ def test_runs_that_fail_are_told(tmp_path: Path) -> None:
 
 
 def test_seeds_without_a_run_are_told(tmp_path: Path) -> None:
-    """Some ensembles of so few sensors are not connected, which the study refuses."""
+    """Some ensembles of so few sensors are disconnected, which the study refuses."""
     few = Work("few", "projections", {"agents": 5, "examples": 12, "sweeps": 1})
     runs = do([few], tmp_path, range(2), 1, QUIET)
     assert not runs["few"].missing
@@ -439,7 +439,7 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
 
 
 def test_of_a_claim_in_part_some_cells_agree() -> None:
-    """That of one none of whose cells agrees is no such claim, whatever they are beside."""
+    """A partial claim needs at least one agreeing cell."""
     far = {0: [3.0, 2.0], 1: [3.1, 10.0], 2: [2.9, 20.0]}
     none, some = claim(Cell("k = 1", 1.0), Cell("k = 2", 10.0)), claim(Cell("k = 1", 3.0), Cell("k = 2", 10.0))
     open_ones = claim(Cell("k = 2", 10.0), Cell("k = 2", 11.0))
@@ -496,7 +496,7 @@ def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch:
     assert {f"{name}.png" for name in study.figures} == set(re.findall(r"\]\((\w+\.png)\)", text))
     claims = pd.read_csv(folder / "claims.csv")
     assert set(claims["paper"]) == {"projections"}
-    # No step may lead away from the limit: that is a theorem.
+    # By theorem 2 no step leads away from the limit.
     assert claims.loc[claims["where"] == "theorem 2", "verdict"].tolist() == [AGREES]
 
 

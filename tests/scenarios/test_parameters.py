@@ -1,4 +1,4 @@
-"""Every parameter of every study is read, documented, and means one thing; methods of a user's own join in."""
+"""Every parameter of every study is read, documented, and has one meaning; users' methods can join."""
 
 import ast
 import dataclasses
@@ -28,7 +28,7 @@ SMALL = {"agents": 4, "rounds": 20, "features": 8}
 
 
 def read_in(tree: ast.AST) -> set[str]:
-    """Return the names that are read as names or attributes, and those that a loop hands to getattr."""
+    """Return the names read as names or attributes, and those that a loop passes to getattr."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
@@ -42,7 +42,7 @@ def read_in(tree: ast.AST) -> set[str]:
 
 @cache
 def read() -> dict[Path, set[str]]:
-    """Return what each file of the studies reads."""
+    """Return the names read by each file of the studies."""
     files = [*(ROOT / "scenarios").rglob("*.py"), ROOT / "netsim" / "studies" / "seeds.py"]
     return {path: read_in(ast.parse(path.read_text())) for path in files}
 
@@ -52,7 +52,7 @@ def test_every_parameter_is_read(name: str) -> None:
     study = catalogue.find_study(name)
     groups = {field.name for _, group in study.groups for field in dataclasses.fields(group)}
     everywhere = set().union(*read().values())
-    # Short names of an experiment are paths to what its parts read, and switches ask for a measure.
+    # Short names of an experiment are paths to parameters of its parts, and switches request a measure.
     paths = {each.name for each in getattr(study.function, "named_parameters", list)()}
     for parameter in study.parameters:
         assert parameter.name in everywhere | paths, parameter.name
@@ -78,7 +78,7 @@ def test_one_name_for_one_thing() -> None:
         for parameter in catalogue.find_study(name).parameters:
             found.setdefault(parameter.name, set()).add(parameter.kind)
     assert {"losses", "loss_function", "draws", "seeds"} & set(found) == set()
-    # Steps that are listed in one study, to be compared, are numbers in the others.
+    # Steps that one study takes as a list to compare are numbers in the others.
     assert {name for name, kinds in found.items() if len(kinds) > 1} <= {"eta", "gamma"}
 
 
@@ -308,7 +308,7 @@ ADMM = {"coke": "DKLA", "frontier": "DKLA", "online": "ODKLA", "dynamic": "ODKLA
 
 
 def with_own(name: str, folder: Path, body: str, base: str | None = None, **more: Any) -> Study:
-    """Run a study with a method of one's own beside a base of it."""
+    """Run a study with a user's method beside its base class."""
     file = written(folder, OWN.format(base=base or ADMM[name], body=body), "mine")
     return catalogue.find_study(name).execute(**SMALL, **COMPARED[name], method=file, **more)
 

@@ -27,7 +27,7 @@ Labels = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def balanced(classes: int, each: int) -> Labels:
-    """Class numbers in random order, as many of each."""
+    """Return class numbers in random order, equally many of each."""
     return np.random.default_rng(0).permutation(np.repeat(np.arange(float(classes)), each))
 
 
@@ -82,7 +82,7 @@ def test_one_shard_of_one_class_each_is_any_class_with_the_same_chance() -> None
 
 
 def test_two_shards_are_of_one_class_as_often_as_two_cards_are() -> None:
-    """Of 20 shards, two of each of ten classes, the second is of the first's class with chance 1/19."""
+    """Of 20 shards, two of each of ten classes, the second has the first one's class with chance 1/19."""
     labels = balanced(10, 12)
     single = [np.mean((counts("shards:2", labels, 10, seed) > 0).sum(axis=1) == 1) for seed in range(600)]
     assert abs(np.mean(single) - 1 / 19) < 4 * stats.sem(single)
@@ -101,7 +101,7 @@ def test_shards_of_numbers_are_intervals() -> None:
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
 def test_dirichlet_shares_have_the_mean_variance_and_law_of_their_distribution(alpha: float) -> None:
     """A share of a class with share p is Beta(αp, α(1 - p)), with mean p and variance p(1 - p)/(α + 1)."""
-    # With many agents, as what runs out takes from the variance: 7 % with 400 agents, 2 % with these.
+    # Many agents, because exhausted labels reduce the variance: by 7 % with 400 agents, by 2 % with these.
     sizes, agents, each = np.array([100_000, 60_000, 40_000]), 4000, 50
     labels = np.random.default_rng(1).permutation(np.repeat(np.arange(3.0), sizes))
     found = np.concatenate([counts(f"dirichlet:{alpha}", labels, agents, seed) for seed in range(3)])
@@ -115,12 +115,12 @@ def test_dirichlet_shares_have_the_mean_variance_and_law_of_their_distribution(a
         law = stats.betabinom(each, alpha * p[number], alpha * (1 - p[number]))
         grid = np.arange(each + 1)
         realised = (found[:, number, None] <= grid).mean(axis=0)
-        # Wasserstein's distance of the shares: many agents miss one sample or two of a label that ran out.
+        # Wasserstein's distance of the shares: many agents lack one or two samples of an exhausted label.
         assert np.abs(realised - law.cdf(grid)).sum() / each < 0.015
 
 
 def test_agents_are_alike_under_dirichlet_also_where_classes_run_out() -> None:
-    """With ten agents and alpha 0.1 classes always run out; the last agent still expects what the first does."""
+    """With ten agents and alpha 0.1 classes always run out; the last agent's expected share equals the first's."""
     labels = balanced(5, 40)
     found = np.stack([counts("dirichlet:0.1", labels, 10, seed) for seed in range(500)])
     assert (found.sum(axis=2) == 20).all()
@@ -235,7 +235,7 @@ def test_a_study_of_classes_divides_by_its_classes() -> None:
     study = run("deep_network", partition="shards:1", agents=10, rounds=1, width=4, tune=False)
     table = study.tables["partition"]
     assert [each for each in table if each.startswith("class ")] == [f"class {digit}" for digit in range(10)]
-    # Of digits no class has fewer than 174 of 1797 samples, a shard 180 at most: it touches two classes, three at most.
+    # Each class of digits has at least 174 of 1797 samples, and a shard at most 180: it spans two or three classes.
     assert (table.filter(like="class ") > 0).sum(axis=1).max() <= 3
     assert all(axis.get_title() == "" for axis in study.figures["partition"].axes)
 
@@ -264,13 +264,13 @@ def test_another_partition_is_refused_before_the_data_are_read() -> None:
 
 
 def numbered(count: int) -> Table:
-    """A table whose only input and whose target are the number of the row."""
+    """A table whose only input and whose target are the row's number."""
     index = np.arange(float(count))
     return Table("numbered", index[:, None], index, ("number",), "y")
 
 
 class Same:
-    """A map that leaves inputs as they are."""
+    """A map that returns its inputs."""
 
     inputs = size = 1
 
@@ -322,7 +322,7 @@ def test_online_agents_see_their_shard_only_and_see_it_again(houses: str) -> Non
             drawn.append(cost.target)
         assert sorted({*drawn}) == sorted(drawn[:50])
         seen.append(sorted(drawn[:50]))
-    # A shard of one agent is a quarter of the sorted targets.
+    # An agent's one shard is a quarter of the sorted targets.
     assert np.concatenate(sorted(seen)) == pytest.approx(target)
 
 
@@ -352,7 +352,7 @@ def test_omkl_divides_by_the_two_classes() -> None:
     table = study.tables["partition"]
     assert list(table)[3:] == ["class -1", "class +1"]
     assert table["samples"].tolist() == [40] * 4
-    # A shard touches both classes only where one ends.
+    # Only the shard at the boundary of two classes contains both.
     assert ((table[["class -1", "class +1"]] > 0).sum(axis=1) == 2).sum() <= 1
     totals = table[["class -1", "class +1"]].sum()
     assert totals.max() / totals.sum() == pytest.approx(study.constant["running_accuracy"])

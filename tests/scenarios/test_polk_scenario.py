@@ -99,7 +99,7 @@ def test_a_small_study_learns(criterion: str) -> None:
     assert (table["missing"] == 0).all()
     rounds = study.rounds[study.rounds["algorithm"] == "draw 0"]
     assert rounds["samples"].iloc[-1] == 330
-    # At rounds 1, 3, 7 and 10; the agent that asks sends 2 numbers a sample, and gets 5.
+    # At rounds 1, 3, 7 and 10; the requesting agent sends 2 numbers a sample, and gets 5.
     assert rounds["accuracy"].notna().sum() == 4
     assert (7 * table["raw_data_bits"] == 2 * table["payload_bits"]).all()
     assert set(study.figures) == {"progress", "surface"}
@@ -221,7 +221,7 @@ def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
 
 @only_with("sklearn")
 def test_what_is_tested_on_was_never_trained_on() -> None:
-    # 60 % of 100 columns are the left part: what is to the right of them changes nothing in training.
+    # The left part is 60 % of 100 columns: changes to the right of it do not affect training.
     images = stripes(size=100)
     changed = images.copy()
     changed[:, :, 60:] = 255 - changed[:, :, 60:]
@@ -290,7 +290,7 @@ def test_a_small_study_of_textures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     study = run(data="brodatz", agents=3, density=0.9, samples=200, batch=20, checks=1, compare=False)
     table = study.tables["textures"]
     assert table["texture"].tolist() == list(TEXTURES)
-    # Test patches are dealt to the classes in turn, so that their mean is the whole's, but for one patch.
+    # Test patches are dealt to the classes in turn, so class means equal the whole's up to one patch.
     assert table["accuracy"].mean() == pytest.approx(study.tables["draws"]["accuracy"].iloc[0], abs=0.01)
     assert study.tables["draws"]["central SVM"].iloc[0] > 0.3
     assert "surface" not in study.figures

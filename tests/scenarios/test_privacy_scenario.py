@@ -1,4 +1,4 @@
-"""The study of what algorithms give away."""
+"""The study of the information that algorithms reveal."""
 
 import dataclasses
 import os
@@ -69,7 +69,7 @@ def test_lossy_links_and_wires() -> None:
 
 
 def test_what_cannot_get_through_leaves_the_others_results() -> None:
-    # A budget of 400 bits a round is less than most messages, but not than coded ones and single inputs.
+    # A budget of 400 bits a round is less than most messages, but more than coded ones and single inputs.
     study = run(budget=400.0, rounds=4)
     table = study.tables["given_away"]
     assert len(table) == 16
@@ -154,7 +154,7 @@ def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @real_data
 def test_a_table() -> None:
     study = run(data="airquality", sigma=0.5)
-    # 13 inputs, of which none but the greedy method's travel.
+    # 13 inputs, which only the greedy method sends.
     raw = study.tables["given_away"].set_index("algorithm")["raw_data_bits"]
     assert raw["greedy penalty"] % (13 * 64) == 0
     assert raw.sum() == raw["greedy penalty"] > 0

@@ -45,7 +45,7 @@ def test_it_compares_the_orders(small: Study) -> None:
     last = ends(small)
     assert list(last.index) == ["token", "coloured", "random", "contention"]
     assert (last["turns"] == 8 * 15).all()
-    # On an ideal radio a turn is one broadcast, and the token one message more; it rests after the last turn.
+    # On an ideal radio a turn is one broadcast, and the token one more message, except after the last turn.
     assert last.loc["coloured", "transmissions"] == 120
     assert last.loc["token", "transmissions"] == 239
     assert last.loc["contention", "transmissions"] > 5 * 120
@@ -178,7 +178,7 @@ def test_sensors_learn_the_places_of_a_table(tables: Path) -> None:
     assert study.settings["sigma"] == 0.25
     assert study.settings["noise"] == 0.0
     assert "field" in study.figures
-    # What is learned together tells rows that nobody reads.
+    # Joint learning also predicts rows that no agent reads.
     variance = float(np.var(ground_of("places", Columns(), 0).truth))
     assert (ends(study)["test_mse"] < 0.3 * variance).all()
     assert study.centralised["test_mse"] < 0.2 * variance

@@ -1,4 +1,4 @@
-"""Remedies for lost frames as flags of the studies, and what is said of them."""
+"""Remedies for lost frames as flags of the studies, and the notes on them."""
 
 from typing import Any
 

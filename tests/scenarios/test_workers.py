@@ -43,7 +43,7 @@ def test_a_study_is_the_same_over_workers(name: str, few: bool, monkeypatch: pyt
 
     def changes(states: StateSender) -> bytes:
         sent.append(states)
-        # Nothing but the end is sent whole: a worker sends all states once.
+        # Only the end is sent whole: a worker sends all states once.
         assert len(sent) == 1
         return whole(states)
 

@@ -1,1 +1,1 @@
-"""A study run over real sockets: the plan, what each process runs, and the parts gathered into one run folder."""
+"""Run a study over real sockets: the plan, the processes, and the parts gathered into one run folder."""

@@ -52,7 +52,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
         if not plan.is_here:
             _write_folder(plan, place, reporter)
             return True
-        # No other user may read it, for the key's sake.
+        # The folder is private, because it holds the key.
         with tempfile.TemporaryDirectory(prefix="netsim-deploy-", ignore_cleanup_errors=True) as made:
             folder = Path(made)
             plan.write(folder)
@@ -63,7 +63,7 @@ def deploy(plan: Plan, out: str | None, formats: Formats, reporter: Reporter) ->
 
 
 def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Reporter) -> bool:
-    """Make a run folder of what the processes of a deployment wrote; return whether all ended well."""
+    """Make a run folder from the files of a deployment's processes; return whether all ended well."""
     plan = Plan.read(folder)
     definition, _ = plan.find()
     with terminable(), reserved(definition, out) as place:
@@ -73,10 +73,10 @@ def gather_folder(folder: Path, out: str | None, formats: Formats, reporter: Rep
 
 
 def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> NoReturn:
-    """Play a process's part of each run, report the numbers of the run and of its rows, and end the process."""
+    """Play a process's part of each run, report the numbers of runs and rows, and end the process."""
     plan = Plan.read(folder)
     host = plan.host(name)
-    # A scheduler sends it to a process alone: ended as by Ctrl-C, its part is whole, and records why it ended.
+    # A scheduler sends SIGTERM to a process alone: handled like Ctrl-C, its part stays valid, and records the reason.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     numbers = itertools.count()
 
@@ -86,12 +86,12 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
         def play_part(agents: Agents) -> None:
             transport = plan.transport(host, network.graph, network.round_period, folder / PARTS)
             transport.first_run = number
-            with suppress(Missed):  # it began again, and the others are further
+            with suppress(Missed):  # the process restarted, and the others are ahead
                 mine = network.result_of(agents, result.probes, partial(report, number))
                 _run(network, settings, mine, transport)
 
         is_last = number + 1 == plan.runs
-        # The study goes on with the results of a simulation, which needs the agents as they are now.
+        # The study continues with the results of a simulation, which needs the agents in their present state.
         if not is_last and not hasattr(os, "fork"):
             play_part(copy.deepcopy(result.agents))
         elif is_last or forked():
@@ -99,7 +99,7 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
             raise Ended(0)
         return _run(network, settings, result)
 
-    # With a trace, agents' states are kept, too.
+    # With a trace, agents' states are recorded, too.
     _play(plan, play, trace=plan.trace)
     raise NetsimError(f"study = {plan.study!r}: must make {plan.runs} runs, as planned; it made fewer")
 
@@ -113,7 +113,7 @@ def _play(plan: Plan, backend: Backend, **more: Any) -> Study:
     try:
         context.run(definition.play, study)
     except BaseException as error:
-        # A sys.exit, too, ends it early.
+        # A sys.exit ends it early, too.
         if isinstance(error, Ended) or catalogue.interrupted(error):
             raise
         raise NetsimError(catalogue.why(definition, error)) from error
@@ -128,7 +128,7 @@ def _run(network: Network, settings: Settings, result: Run, transport: Transport
 
 
 def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
-    """Simulate the study: this shows whether it can be deployed, how many runs it has, and what results to expect."""
+    """Simulate the study, to find whether it can be deployed, the number of its runs, and the expected results."""
     runs: list[Run] = []
 
     def simulate(network: Network, settings: Settings, result: Run) -> Run:
@@ -161,7 +161,7 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
 
 
 def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
-    """Return the study of what the processes did, with notes on how it differs, and whether all ended well."""
+    """Return the study of the processes' results, with notes on differences, and whether all ended well."""
     found: list[MergedRun] = []
 
     def merge(network: Network, settings: Settings, result: Run) -> Run:
@@ -180,7 +180,7 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
                 ) from error
         raise
     named = {id(run): name for name, run in study.runs.items()}
-    # A study may run networks besides those that it names.
+    # A study may run networks besides its named ones.
     names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(found, start=1)]
     study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
     study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}

@@ -1,4 +1,4 @@
-"""The plan of a deployment: which study, which processes, how they reach each other; read and written as a folder."""
+"""The plan of a deployment: study, processes, and connections; read from and written to a folder."""
 
 import dataclasses
 import hashlib
@@ -31,10 +31,10 @@ _MOST_PROCESSES = 1000
 
 @dataclass(frozen=True)
 class Host:
-    """A process.
+    """A process of a deployment.
 
-    It has a name, by which it is started; an address, where it is reached ("host:port" over UDP, a name over MQTT); and
-    the names of its agents, as text, or None for a share of those that no process names.
+    It has a name, used to start it; an address to reach it ("host:port" over UDP, a name over MQTT); and the names of
+    its agents, as text, or None for a share of the agents that no process names.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Host:
     agents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        # Files are named after it.
+        # Files are named after the process.
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", self.name):
             raise check.refuse("hosts", self.name, "names of at most 64 letters, digits, '_', '.' and '-'")
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How processes reach each other: a name of `TRANSPORTS`, a broker's "host:port", and real seconds."""
+    """The transport between processes: a name in `TRANSPORTS`, a broker's "host:port", and timeouts in real seconds."""
 
     carrier: str = "udp"
     broker: str = "127.0.0.1:1883"
@@ -65,7 +65,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Plan:
-    """A deployment: a study by its name or its file, with that file's hash; its number of runs; a key for datagrams."""
+    """A deployment: a study by name or file, with the file's hash; its number of runs; a key for datagrams."""
 
     study: str
     parameters: Mapping[str, Any]
@@ -97,7 +97,7 @@ class Plan:
         return definition, parameters_of(f"deployment of {self.study!r}", definition, self.parameters)
 
     def places(self, agents: Iterable[Any]) -> dict[str, list[Any]]:
-        """Return the agents of each process by its address; raises BadInput if a process would have none."""
+        """Return the agents of each process, keyed by address; raises BadInput if a process would have none."""
         known = {str(name): name for name in agents}
         mine: dict[str, list[Any]] = {host.address: [] for host in self.hosts}
         left = dict(known)
@@ -118,7 +118,7 @@ class Plan:
         return mine
 
     def transport(self, host: Host, agents: Iterable[Any], period: float, folder: Path) -> Transport:
-        """Return what carries the datagrams of a process in a network of these agents and this round period (s)."""
+        """Return the transport of a process in a network of these agents and this round period (s)."""
         places = self.places(agents)
         peers = {place: names for place, names in places.items() if place != host.address}
         return self._carrier(host, peers, pace=period / self.settings.round_time, folder=folder)
@@ -126,12 +126,12 @@ class Plan:
     def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
-        # Each deployment on a broker has topics of its own.
+        # Each deployment on a broker has separate topics.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
         return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 
     async def try_out(self) -> None:
-        """Try each process's transport from here; raises NetsimError if one cannot be reached."""
+        """Open each process's transport from here; raises NetsimError if one cannot be reached."""
         addresses = [host.address for host in self.hosts]
         for host in self.hosts:
             transport = self._carrier(host, {address: () for address in addresses if address != host.address})
@@ -141,7 +141,7 @@ class Plan:
     # --- as a folder --------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder that exists: the plan, and the key, which no other user may read."""
+        """Write the plan, and the key, which no other user may read, into an existing folder."""
         content = {"netsim": __version__, **dataclasses.asdict(self)}
         del content["key"]
         key = folder / KEY
@@ -151,7 +151,7 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
-        """Return the plan that a folder holds; raises BadInput if it holds none, or one of another version."""
+        """Return the plan in a folder; raises BadInput if there is none, or one of another version."""
         _must_be_private(folder / KEY)
         try:
             content = json.loads((folder / PLAN).read_text(encoding="utf-8"))
@@ -181,7 +181,7 @@ def _host(content: Mapping[str, Any]) -> Host:
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
-    """Return agents in ``count`` parts, one after the other, as even as possible."""
+    """Return agents in ``count`` consecutive parts, as even as possible."""
     bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
     return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
 
@@ -196,7 +196,7 @@ def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
-    """Return the processes, and the broker, that a TOML file names; raises BadInput if it is no such file."""
+    """Return the processes, and the broker, in a TOML file; raises BadInput for an invalid file."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -231,7 +231,7 @@ def _listed(file: str, name: str, content: Any) -> Host:
 
 
 def _must_be_private(key: Path) -> None:
-    """Raise BadInput if others than its owner may read or write a key that exists."""
+    """Raise BadInput if users other than the owner may read or write an existing key."""
     try:
         mode = stat.S_IMODE(key.stat().st_mode)
     except OSError:

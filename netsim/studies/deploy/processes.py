@@ -1,4 +1,4 @@
-"""The processes of a deployment on this machine: started, watched, and ended with the one that started them."""
+"""The processes of a deployment on this machine: started, watched, and ended with their parent."""
 
 import ctypes
 import os
@@ -24,9 +24,9 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
 class Processes:
-    """The processes of a deployment, each `netsim node` on this machine; a context manager that ends them.
+    """The processes of a deployment, each `netsim node` on this machine; leaving the context ends them.
 
-    It reports the number of a run, from 0, and of each row that the first process has written.
+    It reports the number of each run, from 0, and each row that the first process has written.
     """
 
     def __init__(self, plan: Plan, folder: Path, report: Callable[[int, int], None]) -> None:
@@ -55,9 +55,9 @@ class Processes:
                 process.stdout.close()
 
     def wait(self) -> None:
-        """Wait for all of them; raises NetsimError, with its last line, if one fails or none comes to its end.
+        """Wait for all processes; raises NetsimError, with its last line, if one fails or does not end.
 
-        One that has not ended long after another, as one that was stopped, is killed.
+        A process that continues long after another has ended, as a stopped one does, is killed.
         """
         give_up = float("inf")
         while True:
@@ -90,7 +90,7 @@ class Processes:
                 stdout=subprocess.PIPE if tells else subprocess.DEVNULL,
                 stderr=log,
                 text=True,
-                # A Ctrl-C is for the process that started them, which then ends them.
+                # Ctrl-C is handled by the parent, which then ends the processes.
                 start_new_session=True,
             )
 
@@ -108,19 +108,19 @@ class Processes:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
         if written := [line for line in lines if line.strip()]:
             return written[-1].removeprefix("netsim: ")
-        # Its last line would have been written there.
+        # The last line would have been written to that disk.
         full = shutil.disk_usage(self._folder).free < _ROOM
         return "ended without a word" + (f"; no space is left in {str(self._folder)!r} (TMPDIR)" if full else "")
 
 
 class Ended(SystemExit):
-    """This process has no more to do: it has played its part, or a fork of it has failed, and printed why."""
+    """This process has nothing left to do: it played its part, or a fork of it failed and printed the reason."""
 
 
 def forked() -> bool:
     """Fork this process; return True in the fork, and in this process, once the fork has ended well, False."""
     if sys.stdout is not None:
-        # Else the fork would print again what waits here.
+        # Otherwise the fork would print buffered output again.
         sys.stdout.flush()
     parent, fork = os.getpid(), os.fork()
     if not fork:
@@ -141,7 +141,7 @@ def forked() -> bool:
 
 
 def die_with(parent: int) -> None:
-    """Let this process end as soon as the one that began it has, on Linux also while it is stopped."""
+    """Make this process end as soon as its parent has, on Linux even while it is stopped."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

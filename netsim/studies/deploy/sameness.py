@@ -1,4 +1,4 @@
-"""Whether a deployment has the results of the simulation, and where they begin to differ."""
+"""Compare a deployment's results with the simulation's, and find where they begin to differ."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ _ENDS = ("late", "missing")
 
 
 def same(simulated: Run, deployed: Run) -> bool:
-    """Return whether two runs are the same to the last bit: every event at its time, every row, every probe."""
+    """Return whether two runs are equal bit for bit: every event at its time, every row, every probe."""
     return simulated.trace_hash == deployed.trace_hash and not where(simulated, deployed)
 
 
 def where(simulated: Run, deployed: Run) -> str:
-    """Return where two runs' rows begin to differ, as "round 31 (train_mse)"; empty if they do not."""
+    """Return where two runs' rows begin to differ, as "round 31 (train_mse)"; "" if they do not."""
     old, new = simulated.rounds, deployed.rounds
     columns = [name for name in old.columns if name in new.columns]
     count = min(len(old), len(new))
@@ -37,13 +37,13 @@ def where(simulated: Run, deployed: Run) -> str:
 
 
 def losses(run: Run) -> Counter[str]:
-    """Return how many link messages were late, and how many went missing between processes."""
+    """Return the numbers of late link messages, and of those missing between processes."""
     counts = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
     return Counter({name: counts.get(name, 0) for name in _ENDS})
 
 
 def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[MergedRun]) -> list[str]:
-    """Return notes on a deployment's runs: that they are as simulated, or where they differ, and the known causes."""
+    """Return notes on a deployment's runs: equal to the simulation, or where they differ, with known causes."""
     lines = []
     for name, expected, made in zip(names, simulated, found, strict=True):
         if same(expected, made.run):
@@ -81,7 +81,7 @@ def _runs(count: int) -> str:
 
 
 def processes(names: Sequence[str], found: Sequence[MergedRun]) -> "pd.DataFrame":
-    """Return a row for each run and part, of what its process wrote at its end; the columns are in docs/sockets.md."""
+    """Return a row for each run and part, as written at its end; docs/sockets.md lists the columns."""
     import pandas as pd
 
     return pd.DataFrame([_row(name, part) for name, made in zip(names, found, strict=True) for part in made.parts])
@@ -108,7 +108,7 @@ def _row(name: str, part: RunPart) -> dict[str, Any]:
 
 
 def _clock(part: RunPart) -> tuple[float, float]:
-    """Return by how much (s) the first process's clock is ahead of a part's, and the round trip (s) of measuring it."""
+    """Return the offset (s) of the first process's clock from a part's, and the round trip (s) of its measurement."""
     first = part.begin["hosts"][0]
     if part.host == first:
         return 0.0, 0.0

@@ -41,7 +41,7 @@ RESERVED = _TAKEN | {"round", "time_s"}
 
 @dataclass(frozen=True)
 class Measured:
-    """What a cell gave.
+    """The results of a cell.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class Measured:
     read : dict
         SHA-256 of each file that was read, by name.
     about : dict
-        Versions of netsim and of what the last digits depend on.
+        The versions of netsim and of all packages that influence the last digits.
     doubts : list of str
-        What the algorithm says of its parameters (`doubts`).
+        The algorithm's warnings about its parameters (`doubts`).
     """
 
     table: "pd.DataFrame | Path"
@@ -66,7 +66,7 @@ class Measured:
 
     @property
     def rounds(self) -> "pd.DataFrame":
-        """The table; it is read when it is asked for, because an experiment may have thousands."""
+        """The table, read on demand, because an experiment may have thousands."""
         import pandas as pd
 
         if not isinstance(self.table, Path):
@@ -75,7 +75,7 @@ class Measured:
 
     @classmethod
     def failed(cls, why: str) -> "Measured":
-        """Return the results of a cell that gave none."""
+        """Return the results of a cell that failed."""
         import pandas as pd
 
         return cls(pd.DataFrame(), {"outcome": FAILED, "outcome_round": math.nan, "why": why}, {}, {})
@@ -83,7 +83,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: its parts, and the columns by which it is known.
+    """One run: its parts, and the columns that identify it.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Cell:
     measure, after : tuple of callable
         Probes of the agents, and measures of the whole run.
     ending : Ending
-        The rule by which the error says how the run ended.
+        The rule that determines from the error how the run ended.
     error : str or None
         The column that is the error; default: the first that the problem measures.
     method_name : str
@@ -122,23 +122,23 @@ class Cell:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """What the result depends on, except netsim's source."""
+        """Everything that the result depends on, except netsim's source."""
         names = [each.name for each in dataclasses.fields(self) if each.name not in ("columns", "method_name")]
         return {name: _content_of(getattr(self, name)) for name in names}
 
     @cached_property
     def key(self) -> str:
-        """The SHA-256 of the content and of netsim's source, cut: the name of the cell's results."""
+        """The truncated SHA-256 of the content and of netsim's source: the name of the cell's results."""
         return digest([self.content, dict(source_of("netsim"))])
 
     @property
     def name(self) -> str:
-        """The key: the name of a job, and of its files."""
+        """The key, which names a job and its files."""
         return self.key
 
     @property
     def condition(self) -> tuple[str, ...]:
-        """What tuning tells apart: the method, and under which setting it runs."""
+        """The condition that tuning distinguishes: the method, and its setting."""
         return condition_of(self.columns)
 
     def setup(self) -> Setup:
@@ -161,7 +161,7 @@ class Cell:
             raise check.refuse("rounds", None, "a whole number >= 1; there is no problem that has a length of its own")
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
-        # Not before: a task is kept for the runs of all methods.
+        # Set later, because a task is kept for the runs of all methods.
         setup = dataclasses.replace(setup, method=getattr(self.method, "function", self.method))
         with recorded(reader_of(self.network)):
             return dataclasses.replace(setup, network=self._network(setup))
@@ -195,12 +195,12 @@ class Cell:
         return [each for each in (getattr(setup.task, "measure", None), *begun) if each is not None]
 
     def measured(self) -> Measured:
-        """Run the cell and return what it gave; an error of the run is an outcome, not raised."""
+        """Run the cell and return its results; an error of the run is an outcome, not raised."""
         import pandas as pd
 
         run: Run | None = None
         task, found, more, doubted = None, None, dict[str, Any](), list[str]()
-        # Agents' matrices are small: more threads only wait for each other, and may round differently elsewhere.
+        # On agents' small matrices more BLAS threads only wait for each other, and may change rounding.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with limited_blas(1), quiet:
             try:
@@ -238,7 +238,7 @@ class Cell:
         return Measured(rounds, row, self._read(), versions, doubted)
 
     def _read(self) -> dict[str, str]:
-        """Return the files that the parts read, for this cell or for former ones: a part may keep what it read."""
+        """Return the files that the parts read, for this cell or earlier ones, because a part may cache content."""
         return {
             name: sha
             for part in (self.problem, self.network, self.method)
@@ -256,12 +256,12 @@ class Cell:
 
 
 def line_of(error: BaseException) -> str:
-    """Return why a part failed: an error's text, of one that netsim did not raise with its class."""
+    """Return the reason of a part's failure: an error's text, with its class unless netsim raised it."""
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
 def _derived(setup: Setup) -> dict[str, Any]:
-    """Return the numbers that were derived for a run in place of a method's parameters, by column."""
+    """Return the numbers derived for a run from a method's `Derived` parameters, keyed by column."""
     return {
         f"chosen_{name}": value
         for method, found in setup.derived.items()
@@ -271,7 +271,7 @@ def _derived(setup: Setup) -> dict[str, Any]:
 
 
 def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> list[str]:
-    """Return what an algorithm says of its parameters, and measures of a run.
+    """Return an algorithm's notes on its parameters and on measures of a run.
 
     The class of agents may have ``doubts(agents, network)``, and a measure ``lines(agents, network)``.
     """
@@ -283,7 +283,7 @@ def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> 
 
 
 def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what tuning tells apart, of a cell's columns: all but the seed."""
+    """Return a cell's columns that tuning distinguishes: all but the seed."""
     return tuple(f"{name}={value}" for name, value in columns.items() if name != "seed")
 
 
@@ -304,7 +304,7 @@ def _content_of(part: Any) -> Any:
 
 
 def reader_of(part: Any) -> str:
-    """Return the name under which the files that a part reads are recorded: equal parts read the same."""
+    """Return the name under which a part's files are recorded; equal parts have the same."""
     return _known_of(part)[2]
 
 
@@ -316,20 +316,20 @@ def _known_of(part: Any) -> tuple[Any, Any, str]:
             _contents.clear()
         # A method's columns in tables change no result.
         what = content({**vars(part), "label": type(part)} if isinstance(part, AnyMethod) else part)
-        # The part is kept, because another object could get its number.
+        # The part is kept alive, because another object could get its id.
         found = _contents[id(part)] = part, what, digest(what)
     return found
 
 
 def forget_contents() -> None:
-    """Forget the contents of all parts: what their code uses may have changed, as a table or a helper in a notebook."""
+    """Forget the contents of all parts, because code they use, such as a notebook's function, may have changed."""
     _contents.clear()
 
 
 def task_of(problem: Problem, setup: Setup) -> Any:
-    """Return the task of a run: methods that run one after the other on the same problem share it.
+    """Return the task of a run; methods that run consecutively on the same problem share it.
 
-    A task with an attribute ``ideal`` serves links that are ideal and others.
+    A task with an attribute ``ideal`` serves ideal and other links.
     """
     key = [_content_of(problem), content(setup.seeds), setup.rounds, content(setup.graph)]
     last, found = tasks.last()
@@ -350,10 +350,10 @@ def _optimum(task: Any) -> dict[str, float]:
 
 
 def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
-    """Raise BadInput, which names the part, unless each method's agents can be made for a network and a problem.
+    """Raise BadInput, which names the part, unless each method's agents can be made for each network and problem.
 
-    A combination fits if a cell of it has run, or can be made: of one seed, a problem may have nothing to learn. The
-    keys of the cells that have not run are ``missing``.
+    A combination fits if one of its cells has run, or if one can be made: with some seeds a problem may have nothing to
+    learn. ``missing`` are the keys of the cells that have not run.
     """
     alike: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
@@ -367,7 +367,7 @@ def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
 
 
 def _misfit(cell: Cell) -> BadInput | None:
-    """Return an error that names the method, or the problem and the network, if these cannot be made."""
+    """Return an error that names the method, or the problem and the network, that cannot be made."""
     columns = cell.columns
     where = ", ".join(f"{name} {columns[name]}" for name in (PROBLEM, NETWORK) if name in columns)
     try:

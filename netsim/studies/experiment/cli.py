@@ -29,7 +29,7 @@ _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. 
 
 
 def run_command(found: ExperimentFile) -> click.Command:
-    """Return the command that runs an experiment; several values of a flag are all run."""
+    """Return the command that runs an experiment, with every combination of its flags' values."""
 
     def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **texts: Sequence[str]) -> None:
         run(
@@ -81,7 +81,7 @@ def run(
 
 @contextmanager
 def _resumable(folder: str) -> Iterator[None]:
-    """Tell of an interruption inside the context that the same command goes on."""
+    """After an interruption inside the context, note that the same command continues."""
     try:
         yield
     except KeyboardInterrupt:
@@ -90,7 +90,7 @@ def _resumable(folder: str) -> Iterator[None]:
 
 
 def show(results: Results, metric: str | None, reporter: Reporter) -> None:
-    """Print a summary, what a reader must know of it, and how the runs ended."""
+    """Print a summary, its notes, and the runs' outcomes."""
     for of, part in results.with_one_error() if metric is None else [("", results)]:
         if metric is None and not part.is_judged:
             table = part.medians()
@@ -116,7 +116,7 @@ def tune(
     validation: str,
     **more: Any,
 ) -> None:
-    """Tune an experiment's methods, and print what was chosen; ``more`` is as of `netsim.Experiment.tune`."""
+    """Tune an experiment's methods, and print the choices; ``more`` is as in `netsim.Experiment.tune`."""
     reporter = Reporter()
     more["validation"] = [] if validation == "none" else numbers("validation", validation)
     texts = texts_in(found, flags)
@@ -154,7 +154,7 @@ def _with(when: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
 
 
 def show_folder(folder: Path) -> None:
-    """Print what the folder of an experiment holds: its runs, and how they ended."""
+    """Print the content of an experiment's folder: its runs, and their outcomes."""
     reporter = Reporter()
     about = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
     table = pd.read_csv(folder / TABLE)
@@ -171,7 +171,7 @@ def show_paths(found: ExperimentFile) -> None:
 
 
 def texts_in(found: ExperimentFile, flags: Sequence[str]) -> dict[str, list[str]]:
-    """Return the texts that a command line gives flags, by flag; raises BadInput for an unknown one."""
+    """Return the texts given to flags on a command line; raises BadInput for an unknown flag."""
     with found.known():
         return texts_of(found.flags.values(), flags)
 

@@ -81,7 +81,7 @@ class ExperimentFile:
         """Let Python, and workers, find the file's classes inside the context."""
         from joblib.externals.loky.cloudpickle_wrapper import dumps
 
-        # joblib has a copy of cloudpickle of its own, in some versions.
+        # Some versions of joblib include a copy of cloudpickle.
         pickler: Any = sys.modules[dumps.__module__]
         with ExitStack() as entered:
             entered.enter_context(beside(self.file))
@@ -98,7 +98,7 @@ class ExperimentFile:
 
     @cached_property
     def _arguments(self) -> tuple[dict[str, Parameter], Mapping[str, type]]:
-        """The flags of the function's arguments, and those arguments that are dataclasses of several flags."""
+        """The flags of the function's arguments, and the arguments that are dataclasses with several flags."""
         flags, groups = flags_of(self.file, self.make)
         return {each.name: each for each in flags}, dict(groups)
 
@@ -116,7 +116,7 @@ class ExperimentFile:
         return {**own, **{each.name: own.get(each.name, each) for each in others}}
 
     def with_flags(self, given: Texts) -> Experiment:
-        """Return the experiment that flags ask for; one with several values is swept.
+        """Return the experiment with its flags' values; several values of a flag become a sweep.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class ExperimentFile:
         chosen = {name: values_of(flags[name], split(several)) for name, several in texts.items()}
         made = made.with_values({name: values[0] for name, values in chosen.items() if len(values) == 1})
         for name, values in chosen.items():
-            # Values from the command line replace those that the file tries.
+            # Values from the command line replace those in the file's grid.
             here = made._of(name)
             others = [{path: value for path, value in each.items() if made._of(path) != here} for each in made.grid]
             kept = Grid(each for number, each in enumerate(others) if each not in others[:number])
@@ -151,9 +151,9 @@ class ExperimentFile:
         return without_tuned(tuned, chosen)
 
     def apart(self, given: Texts) -> Iterator[tuple[dict[str, Any], Texts]]:
-        """Yield each combination of the values of arguments that have several: these, and flags with one value each.
+        """Yield each combination of values of arguments with several: its values, and flags with one value each.
 
-        Short names and paths keep all their values: the experiment itself tries them.
+        Short names and paths keep all their values, because the experiment's grid tries them.
         """
         own = self._arguments[0]
         several = {n: values for n, each in given.items() if n in own and len(values := values_of(own[n], each)) > 1}
@@ -167,7 +167,7 @@ class ExperimentFile:
         return {name: _single(each, given[name]) if name in given else each.default for name, each in own.items()}
 
     def _made(self, given: Texts) -> Experiment:
-        """Return the experiment that the function makes of the arguments that flags give."""
+        """Return the experiment that the function makes from the flags' arguments."""
         values = self._values(given)
         for name, group in self._arguments[1].items():
             values[name] = group(**{each.name: values.pop(each.name) for each in dataclasses.fields(group)})
@@ -182,7 +182,7 @@ class ExperimentFile:
 
 
 def study_in(name: str) -> ExperimentFile:
-    """Return the experiment that a study is; raises BadInput if it is none."""
+    """Return a study's experiment; raises BadInput if it is not an experiment's study."""
     study = find_study(name)
     if (make := getattr(study.function, "make", None)) is None:
         raise BadInput(f"study = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
@@ -190,7 +190,7 @@ def study_in(name: str) -> ExperimentFile:
 
 
 def experiment_in(file: str) -> ExperimentFile | None:
-    """Return the experiment that a file of Python or TOML defines; None if one of Python defines none.
+    """Return the experiment defined by a Python or TOML file; None if a Python file defines none.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
             return None
         members = script.defined(module).values()
         if any(inspect.isfunction(each) and hasattr(each, "make") for each in members):
-            return None  # `study_of` makes it a study
+            return None  # `study_of` converts it to a study
         makers = [each for each in members if _makes_experiment(each)]
         if isinstance(made := vars(module).get("experiment"), Experiment):
             # What the file reads as it starts belongs to no cell, but those who repeat it need it.
@@ -243,7 +243,7 @@ def _makes_experiment(member: Any) -> bool:
 
 
 def _flag(name: str, value: Any, description: str = "") -> Parameter:
-    """Return the flag of a path, which may be left open: its type is that of the present value; of None, a number."""
+    """Return the flag of a path, left open by default; its type is that of the present value, a number for None."""
     kinds = (float,) if value is None else (each for each in (bool, int, float, str) if isinstance(value, each))
     return Parameter(name, next(iter(kinds), object), True, value, description)
 
@@ -257,7 +257,7 @@ def _single(flag: Parameter, texts: Sequence[str]) -> Any:
 
 
 def flag_of(experiment: Experiment, name: str) -> Parameter:
-    """Return the flag of a short name or path, with what the docstring of its part says of it, else the path."""
+    """Return the flag of a short name or path, with the description in its part's docstring, else the path."""
     path = experiment._of(name)[0]
     owner, _, last = experiment._long(path).rpartition(".")
     holders = paths.values_at(experiment._tree(), owner) if owner else []
@@ -273,13 +273,13 @@ def flag_of(experiment: Experiment, name: str) -> Parameter:
 
 
 def _asked(experiment: Experiment) -> Asked:
-    """Return what `ASK` ends a run with; its listing has a line ``METHOD.PARAMETER=VALUE`` for each parameter."""
+    """Return the end of a run with `ASK`; its listing has a line ``METHOD.PARAMETER=VALUE`` for each parameter."""
     lines, known = [], _families(experiment)
     for method, own in known.items():
         lines += [] if own else [f"{method}: no parameters"]
         for name, at in own.items():
             value = _present(experiment, at)
-            # As `--set` reads it; one that has to be given has none yet.
+            # In the form that `--set` reads; a required parameter has no value so far.
             text = str(value).lower() if value is None or isinstance(value, bool) else str(value)
             lines.append(f"{method}.{name}={text}")
     names = ", ".join(f"{method} ({', '.join(own) or 'none'})" for method, own in known.items())
@@ -287,9 +287,9 @@ def _asked(experiment: Experiment) -> Asked:
 
 
 def with_set_values(experiment: Experiment, text: str, *, has_site: bool = False) -> Experiment:
-    """Return the experiment with the values of a text ``METHOD.PARAMETER=VALUE,…``; they replace tuned ones, too.
+    """Return the experiment with the values of a text ``METHOD.PARAMETER=VALUE,…``; they override tuned ones.
 
-    Those of a study's site, if it has one, are left out.
+    Values for a study's site, if it has one, are left out.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def with_set_values(experiment: Experiment, text: str, *, has_site: bool = False
 
 
 def without_tuned(experiment: Experiment, places: Iterable[str]) -> Experiment:
-    """Return the experiment without tuned values at some paths or short names: there it has values by hand."""
+    """Return the experiment without tuned values at some paths or short names, which now have explicit values."""
     given = {experiment._long(path) for place in places for path in experiment._of(place)}
     settings = {}
     for key, tuned in experiment.settings.items():
@@ -332,7 +332,7 @@ def without_tuned(experiment: Experiment, places: Iterable[str]) -> Experiment:
 
 
 def with_names(experiment: Experiment, place: str) -> Experiment:
-    """Return the experiment with the short name ``METHOD.PARAMETER``, unless that is a path or a name already."""
+    """Return the experiment with the short name ``METHOD.PARAMETER``, unless it is a path or a name already."""
     if place in experiment.names or place.partition(".")[0] in _ROOTS or not all(_placed(place)):
         return experiment
     return dataclasses.replace(experiment, names={**experiment.names, place: _paths_of(experiment, "set", place)})
@@ -341,12 +341,13 @@ def with_names(experiment: Experiment, place: str) -> Experiment:
 def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between | None]:
     """Return the ranges that texts ``[METHOD.]PARAMETER[=LOW:HIGH[:log]]`` give, by path.
 
-    One without a method is of every method that has the parameter; one of a method goes before it.
+    A parameter without a method applies to every method that has it; one with a method takes precedence.
 
     Raises
     ------
     BadInput
-        For an unknown method, parameter or path, one that holds no number, two ranges of one, or text of another form.
+        For an unknown method, parameter or path, a parameter that is not a number, two ranges of one parameter, or
+        malformed text.
     """
     given = dict[str, Between | None]()
     for text in over:
@@ -375,7 +376,7 @@ def _families(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
 
 
 def _paths_of(experiment: Experiment, what: str, place: str) -> list[str]:
-    """Return the paths that ``[METHOD.]PARAMETER``, a short name or a path stands for."""
+    """Return the paths of ``[METHOD.]PARAMETER``, a short name or a path."""
     if place in experiment.names or place.partition(".")[0] in _ROOTS:
         return experiment._of(place)
     (method, name), known = _placed(place), _families(experiment)
@@ -389,10 +390,10 @@ def _paths_of(experiment: Experiment, what: str, place: str) -> list[str]:
 
 
 def settable(name: str, method: Any) -> dict[str, str]:
-    """Return the paths of a method's parameters that are numbers, switches or words, by their names.
+    """Return the paths of a method's parameters that are numbers, switches or words, keyed by name.
 
-    Parameters of a censor or of duals go by their own names, those of a coder by ``coder.bits``. A coder that the
-    method's name tells has none: another one would make the name wrong.
+    Parameters of a censor or of duals have their own names, those of a coder ``coder.bits``. A coder that determines
+    the method's name is excluded, because another one would make the name wrong.
     """
     found: dict[str, str] = {}
     names_coder = method.label.get("coder", "own") != "own" or re.search(r"\d-?bit", name) is not None
@@ -412,9 +413,9 @@ def _present(experiment: Experiment, at: Sequence[str]) -> Any:
 
 
 def assigned(texts: Sequence[str], form: str) -> dict[str, list[str]]:
-    """Return the texts of values by place, of texts ``PLACE=VALUE,VALUE,PLACE=…``.
+    """Return the texts of values by place, from texts ``PLACE=VALUE,VALUE,PLACE=…``.
 
-    Raises BadInput, which names the ``form``, if no place stands first.
+    Raises BadInput, which names the ``form``, if the text does not begin with a place.
     """
     found: dict[str, list[str]] = {}
     place = ""
@@ -431,8 +432,8 @@ def assigned(texts: Sequence[str], form: str) -> dict[str, list[str]]:
 def _placed(text: str) -> tuple[str, str]:
     """Return the method, or "", and the parameter of ``[METHOD.]PARAMETER``.
 
-    The parameter is what follows the last full stop, for a method's name may hold some, and with a coder's parameter
-    the words "coder." before it: ``COKE.coder.bits``, and ``CHOCO.coder.coder.bits`` of the coder in a coder.
+    The parameter follows the last full stop, because a method's name may contain some. A coder's parameter includes the
+    words "coder." before it: ``COKE.coder.bits``, and ``CHOCO.coder.coder.bits`` for a coder inside a coder.
     """
     method, _, name = text.strip().rpartition(".")
     while method == _CODER or method.endswith(f".{_CODER}"):
@@ -441,7 +442,7 @@ def _placed(text: str) -> tuple[str, str]:
 
 
 def typed(name: str, text: str, now: Any) -> Any:
-    """Return a value in the type of the present one; where that is None, as a number if it is one."""
+    """Return a value converted to the present one's type; for None, to a number if possible."""
     switch = {"true": True, "false": False}
     if isinstance(now, str):
         return text

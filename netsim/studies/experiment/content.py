@@ -1,11 +1,11 @@
-"""What a result depends on, as JSON: code by its text, arrays and files by their bytes, other parts by their values.
+"""The content of a result's inputs as JSON: code by text, arrays and files by bytes, parts by values.
 
-Content is not parameters: two functions with equal parameters are two contents. The code of a user's class or function
-is its text, with the text of all that it uses of its own file, and the whole of the user's other files that it uses.
-The code of netsim and of installed packages has only its name here: a cell's key has netsim's source besides, and a
-cell records the versions of the packages.
+Content differs from parameters: two functions with equal parameters have different content. The code of a user's class
+or function is its text, with the text of everything it uses in its own file, and the whole of the user's other files
+that it uses. Code of netsim and of installed packages appears only by name here: a cell's key also includes netsim's
+source, and a cell records the packages' versions.
 
-Results of other data are not taken for those of a cell either: the files that are read are recorded, too.
+The files that a cell reads are recorded, too, so that results from other data are not reused.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ _FROM_HEAP = 1 << 9  # the flag of a type that a class statement made, not C
 
 
 def content(part: Any) -> Any:
-    """Return what a part is, as JSON can hold it; raises BadInput for what has neither a value nor a text."""
+    """Return a part's content as JSON data; raises BadInput for a part with neither a value nor a text."""
     return _Content().of(part)
 
 
@@ -58,7 +58,7 @@ class _Content:
         self._inside.append(part)
         try:
             found = self._of(part)
-            # A user's subclass of list or dict may behave in another way, so its class is content, too.
+            # A user's subclass of list or dict may behave differently, so its class is content, too.
             own = isinstance(part, Mapping | list | tuple | set | frozenset | np.ndarray | nx.Graph | float)
             return {"part": [self.of(type(part)), found]} if own and is_users(type(part)) else found
         finally:
@@ -75,11 +75,11 @@ class _Content:
             values = part.ravel().tolist() if part.dtype.hasobject else digest(np.ascontiguousarray(part).tobytes())
             return {"array": [str(part.dtype), list(part.shape), self.of(values)]}
         if isinstance(part, Path):
-            # A folder is a place: what is read there is recorded where it is read.
+            # A folder is only a place: files read there are recorded when they are read.
             found = [part.name, digest(part.read_bytes()) if part.is_file() else None]
             return {"folder": []} if part.is_dir() else {"file": found}
         if isinstance(part, nx.Graph):
-            # Agents add up what they hear in the order of their neighbours.
+            # Agents sum what they hear in the order of their neighbours.
             near = [list(part[node]) for node in part]
             held = self.of([list(part.nodes(data=True)), list(part.edges(data=True)), near])
             return {"graph": [type(part).__name__, self.of(part.graph), digest(held)]}
@@ -108,12 +108,12 @@ class _Content:
         if dataclasses.is_dataclass(part):
             names = [each.name for each in dataclasses.fields(part) if each.init]
             if is_users(type(part)):
-                # Attributes that are no fields: of a subclass that is no dataclass, or computed from an InitVar.
+                # Attributes that are not fields: of a subclass that is no dataclass, or computed from an InitVar.
                 own = getattr(part, "__dict__", {})
                 names += [each for each in own if not isinstance(getattr(type(part), each, None), cached_property)]
             return self.of({name: getattr(part, name) for name in names})
         if hasattr(part, "to_csv"):
-            # A table of pandas, in which 1 and "1" look alike.
+            # In a pandas table 1 and "1" look alike, so the dtypes are included.
             return digest(f"{part.to_csv()}{getattr(part, 'dtypes', None)}")
         try:
             reduced = part.__reduce_ex__(2)
@@ -133,13 +133,13 @@ class _Content:
             return {"again": self._code.index(what)}
         self._code.append(what)
         functions, text = _functions_of(what), _text_of(what)
-        # A class made in a function, or by `type`, may have bases and values that its text does not have.
+        # A class made in a function, or by `type`, may have bases and values that are not in its text.
         bases, kinds = getattr(what, "__bases__", ()), _HELD if isinstance(what, type) else object
         held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, kinds)}
         return [
-            name,  # without the module's name: a file that is run as a script has another one
+            name,  # without the module's name, because a file run as a script has another one
             text,
-            # Two lambdas may stand in one line, and two classes of one name in one file.
+            # One line may contain two lambdas, and one file two classes of one name.
             [[each.__name__, _text_of(each) or _bytes_of(each.__code__)] for each in functions],
             [self._around(each) for each in functions],
             [self.of(each) for each in (*bases, held)],
@@ -148,24 +148,24 @@ class _Content:
         ]
 
     def _around(self, function: Any) -> Any:
-        """Return the values that a function closes over, and its defaults."""
+        """Return a function's closure values and defaults."""
         closed = []
         for cell in function.__closure__ or ():
-            with suppress(ValueError):  # one that is not filled yet
+            with suppress(ValueError):  # a cell of the closure that is still empty
                 closed.append(cell.cell_contents)
         return [self.of(closed), self.of(function.__defaults__), self.of(function.__kwdefaults__)]
 
     def _of_used(self, value: Any, by: Any) -> Any:
-        """Return the content of a global name's value; of what another of the user's files defines, the whole file."""
+        """Return the content of a global name's value; of a name from another user's file, the whole file."""
         home = _home_of(value)
         if isinstance(value, type | types.FunctionType) and home not in (None, _home_of(by)) and is_users(value):
             return self.of(home)
         return self.of(value)
 
     def _of_module(self, module: types.ModuleType) -> list[Any]:
-        """Return the digests of a user's file, and of the user's other files that it uses; and the file's values."""
+        """Return the digests of a user's file and the user's other files that it uses, and the file's values."""
         files = [digest(_lines(str(file))) for file in _files(module, set())]
-        # Another file may have set values of the module, which its text does not have.
+        # Another file may have set values of the module, which are not in its text.
         held = {
             key: each
             for key, each in vars(module).items()
@@ -175,7 +175,7 @@ class _Content:
 
 
 def _bytes_of(value: Any) -> Any:
-    """Return what code, or a constant in it, does, without the place where it stands."""
+    """Return the behaviour of code, or of a constant in it, without line numbers."""
     if isinstance(value, types.CodeType):
         return [digest(value.co_code), value.co_names, value.co_varnames, [*map(_bytes_of, value.co_consts)]]
     # The order of a set of texts differs from process to process.
@@ -202,18 +202,18 @@ def _names_of(what: Any, functions: list[types.FunctionType], text: str) -> dict
     known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
     codes = [each.__code__ for each in functions]
     with suppress(SyntaxError):
-        # The text has decorators, bases and defaults besides; that of a lambda is a part of a line.
+        # The text includes decorators, bases and defaults; that of a lambda is part of a line.
         codes.append(compile(text, "", "exec"))
     closed = {name for each in functions for name in each.__code__.co_freevars}
     names = {name for code in codes for name in _operands(code, "LOAD_GLOBAL", "LOAD_NAME")} - closed
     found = {name: known[name] for name in names if name in known and name[:2] != "__"}
-    # `experiment` itself, and what else holds the part that is asked for, is no part of it.
+    # `experiment` itself, and other objects that contain the requested part, do not belong to it.
     return {name: value for name, value in found.items() if not hasattr(value, "with_values")}
 
 
 @cache
 def _operands(code: types.CodeType, *instructions: str) -> frozenset[str]:
-    """Return the names that some instructions of code have, and those of the functions in it."""
+    """Return the names used by some instructions of code, including functions in it."""
     own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in instructions}
     inside = [_operands(each, *instructions) for each in code.co_consts if isinstance(each, types.CodeType)]
     return frozenset(own.union(*inside))
@@ -231,11 +231,11 @@ def _imported_in(functions: list[types.FunctionType]) -> list[types.ModuleType]:
 
 
 def _text_of(what: Any) -> str:
-    """Return the text of a class or function; empty if it has none of its own, as a lambda, or in a REPL."""
+    """Return the text of a class or function; "" if there is none, as for a lambda or in a REPL."""
     if what.__name__ == "<lambda>":
         return ""
     with suppress(OSError, TypeError):
-        # Of a function that a decorator made, its own text, not that of the function within.
+        # For a function made by a decorator, take its own text, not that of the wrapped function.
         return textwrap.dedent(inspect.getsource(getattr(what, "__code__", what)))
     return ""
 
@@ -243,7 +243,7 @@ def _text_of(what: Any) -> str:
 # --- the user's files -------------------------------------------------------------------------------------------------
 
 
-# The module, and its spec, that had executed a file as its text was kept.
+# The module, with its spec, that had executed a file when its text was stored.
 _executed: dict[str, tuple[types.ModuleType, Any]] = {}
 
 
@@ -267,7 +267,7 @@ def _libraries() -> tuple[Path, ...]:
 
 
 def _home_of(value: Any) -> types.ModuleType | None:
-    """Return the module that a value is, or that defines it."""
+    """Return the module that a value is, or is defined in."""
     if isinstance(value, types.ModuleType):
         return value
     # A decorated function may bear the name of another's module.
@@ -284,16 +284,16 @@ def is_users(what: Any) -> bool:
         file = what.__globals__.get("__file__")
         return _is_users_file(file) if file is not None else not what.__code__.co_filename.startswith("<frozen")
     if module is None:
-        return True  # of a file that is no module any more
+        return True  # of a file that is no longer a module
     if isinstance(what, type) and module.__name__ == "builtins":
         return bool(what.__flags__ & _FROM_HEAP)  # made by `exec`
     file = getattr(module, "__file__", None)
-    # In a REPL and a notebook there is no file.
+    # A REPL or a notebook has no file.
     return _is_users_file(file) if file is not None else module.__name__ == "__main__"
 
 
 def files_of(parts: Iterable[Any]) -> list[Path]:
-    """Return the user's files in which the classes and functions of parts stand, and those that these files use."""
+    """Return the user's files that define the classes and functions of parts, and the files that these use."""
     found: dict[Path, None] = {}
     for part in parts:
         for each in (part, type(part), getattr(part, "kind", None), getattr(part, "function", None)):
@@ -309,7 +309,7 @@ def _files(module: Any, seen: set[str]) -> Iterator[Path]:
     seen.add(module.__name__)
     before = _executed.setdefault(file, (module, module.__spec__))
     if before[0] is not module or before[1] is not module.__spec__:
-        # Reloaded, or executed once more: the text that was kept is that of former code.
+        # The module was reloaded or executed again: the stored text is that of former code.
         _executed[file] = module, module.__spec__
         linecache.cache.pop(file, None)
     yield Path(file)
@@ -318,27 +318,27 @@ def _files(module: Any, seen: set[str]) -> Iterator[Path]:
 
 
 def snapshot(files: Iterable[Path]) -> None:
-    """Keep the text of files as it is now, for `inspect.getsource`: a file may be edited while its code is used."""
+    """Store the present text of files for `inspect.getsource`, because a file may be edited while its code is used."""
     for file in files:
         _lines(str(file))
 
 
 def _lines(file: str) -> str:
-    """Return the text of a file as it was when it was first asked for."""
+    """Return the text of a file at the first request."""
     entry = linecache.cache.get(file)
     if entry is None or len(entry) == 1 or entry[1] is not None:
         try:
             text = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
-        # Without a time the entry is never read again from the file.
+        # Without a time linecache never reads the entry again from the file.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         return text
     return "".join(entry[2])
 
 
 def digest(given: Any) -> str:
-    """Return a short digest of bytes, of a text, or of what JSON can hold."""
+    """Return a short digest of bytes, a text, or JSON data."""
     data = given if isinstance(given, bytes) else json.dumps(given, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()[:20]
 
@@ -353,10 +353,10 @@ _known: dict[str, dict[str, str]] = {}
 
 @contextmanager
 def recorded(reader: str) -> Iterator[None]:
-    """Record the files opened for reading inside the context, under the name of their reader: SHA-256 by name.
+    """Record the SHA-256 of files opened for reading inside the context, keyed by name, for their reader.
 
-    A problem, or a function with a cache, reads a file once for many cells: `known` has the files of all contexts of a
-    reader in this process, as they were when they were opened.
+    A problem, or a function with a cache, reads a file once for many cells. So `known` has the files of all contexts of
+    a reader in this process, with their content when opened.
     """
     _listen()
     found = _known.setdefault(reader, {})
@@ -376,7 +376,7 @@ def known(reader: str) -> dict[str, str]:
 
 @cache
 def _listen() -> None:
-    # Python has no other way to learn of all files: pandas, numpy and a user's `open` have nothing else in common.
+    # Only an audit hook learns of all files: pandas, numpy and a user's `open` have nothing else in common.
     sys.addaudithook(_note)
 
 
@@ -391,7 +391,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     path = Path(os.fsdecode(name))
     if path.suffix in _CODE or not path.is_file() or is_library(path):
         return
-    # Its digest is taken now, before it can change, and that opens it once more.
+    # Compute the digest now, before the file can change; this opens it once more.
     token = _opened.set(None)
     try:
         with recording() as now:

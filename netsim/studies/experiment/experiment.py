@@ -1,4 +1,4 @@
-"""An experiment: methods on problems over networks, under settings that are tried, with several seeds."""
+"""An experiment: methods on problems over networks, under a grid of settings, with several seeds."""
 
 import dataclasses
 import itertools
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 @check.named
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """Methods on problems over networks, under settings that are tried, with several seeds.
+    """Methods on problems over networks, under a grid of settings, with several seeds.
 
     What the command line runs by name is a study: `netsim.studies.experiment.study.study_of` makes one of an
     experiment, and a function ``def name(study, *, ...)`` is one that is no experiment.
@@ -78,13 +78,14 @@ class Experiment:
     Parameters
     ----------
     methods : mapping or method
-        What is compared, by name: each a `Method`, a class of agents, or a function of a `Setup` that returns agents.
+        The methods to compare, by name: each a `Method`, a class of agents, or a function of a `Setup` that returns
+        agents.
     problem : Problem, function or mapping, optional
-        What is learned, or several by name: each a `Problem`, or a function of the seed that returns costs, a graph or
-        None, and a measure. Default: nothing, as for protocols.
+        The learning problem, or several by name: each a `Problem`, or a function of the seed that returns costs, a
+        graph or None, and a measure. Default: no problem, as for protocols.
     networks : network or mapping, optional
-        Over what, or several by name: each `Links`, a `Link`, a graph, measured links, a `Deployment`, or a function of
-        a `Setup` that returns a `Network`. Default: ideal links on the problem's graph.
+        The network, or several by name: each `Links`, a `Link`, a graph, measured links, a `Deployment`, or a function
+        of a `Setup` that returns a `Network`. Default: ideal links on the problem's graph.
     seeds : sequence of int or Seeds
         The runs of each combination.
     rounds : int or None
@@ -106,7 +107,7 @@ class Experiment:
         Columns of `Results.runs` in which the methods compete: reports begin with the best method by each. Default: the
         error.
     ending : Ending
-        The rule by which the error says how a run ended.
+        The rule that determines from the error how a run ended.
     files : sequence of path
         Other files that belong to the experiment; copies are kept with its results.
     settings : mapping
@@ -114,14 +115,14 @@ class Experiment:
     spent : frozenset of int
         Seeds that are refused, because something was chosen on them.
     tuning : mapping
-        How `tune` chose the settings: ranges, candidates, seeds; reports tell it.
+        How `tune` chose the settings: ranges, candidates, seeds; included in reports.
     notes : sequence of str
-        What a reader of the results must know of the parts.
+        Notes on the parts for readers of the results.
     report : callable, optional
         ``report(study, played)`` adds tables, figures and notes where the experiment is run as a study, one cell for
         each method: ``played`` are these `Played`. A study that keeps its runs in a folder gives it `Results` instead.
     only : callable, optional
-        ``only(columns)`` says of a combination, by the columns of its row in tables, whether it is run. Default: all
+        ``only(columns)`` returns whether a combination is run, given the columns of its row in tables. Default: all
         are.
 
     Raises
@@ -232,7 +233,7 @@ class Experiment:
         return list(self.names.get(name, [name]))
 
     def values(self, name: str) -> list[Any]:
-        """Return the present values at a path or short name; raises BadInput if it leads nowhere."""
+        """Return the present values at a path or short name; raises BadInput if there are none."""
         return [value for path in self._of(name) for value in paths.values_at(self._tree(), self._long(path), path)]
 
     def with_values(self, values: Mapping[str, Any]) -> "Experiment":
@@ -256,7 +257,7 @@ class Experiment:
         how = self.until, self.sample, tuple(self.measure), tuple(self.after), self.ending, self.error
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
-        # Without its grid it is made anew at once.
+        # Without its grid, so that a new experiment is cheap to make.
         single = dataclasses.replace(self, grid=Grid([{}]))
         for values in self.grid:
             here = single.with_values(values) if values else self
@@ -273,7 +274,7 @@ class Experiment:
                     yield Cell(columns, task, links, tuned[name], seed, here.rounds, *how, name)
 
     def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
-        """Return a method with the values chosen for its condition; one that was tuned must have been tuned for it."""
+        """Return a method with the values chosen for its condition; a tuned method must have been tuned for it."""
         key = condition_of(columns)
         if key not in self.settings and any(is_of(name, method, each) for each in self.settings):
             raise BadInput(f"settings: must have been tuned for {', '.join(key)}, too")
@@ -291,7 +292,7 @@ class Experiment:
         network: str | None = None,
         trace: bool = False,
     ) -> Run:
-        """Run one cell, of the first setting, and return its `Run`: to replay it, or to look at its agents.
+        """Run one cell, of the first setting, and return its `Run`: to replay it, or to inspect its agents.
 
         Parameters
         ----------
@@ -325,10 +326,10 @@ class Experiment:
         memory: int | None = None,
         reporter: Reporter | None = None,
     ) -> Results:
-        """Run the cells that are missing in a folder, and return the results of all.
+        """Run the cells that are missing in a folder, and return the results of all cells.
 
         A cell's results are found by its content: code, data and values. So an experiment may grow by seeds, values or
-        methods, and after a change only the cells that it concerns are run.
+        methods, and after a change only the affected cells are run.
 
         Parameters
         ----------
@@ -339,7 +340,7 @@ class Experiment:
         dask : str, optional
             The address of a Dask scheduler, ``tcp://host:8786``, whose workers run the cells.
         timeout, memory : float, int, optional
-            Seconds and megabytes that a cell may take; one that takes more has failed.
+            The limits of a cell in seconds and megabytes; a cell that exceeds a limit has failed.
         reporter : Reporter, optional
             Shows progress; default: nothing is printed.
 
@@ -350,7 +351,7 @@ class Experiment:
         NetsimError
             If all cells fail.
         Unsaved
-            If the folder cannot be written; what is done is whole.
+            If the folder cannot be written; finished cells remain complete.
         """
         cells = list(self.cells())
         return self.run_cells(cells, out, jobs=jobs, dask=dask, limits=Limits(timeout, memory), reporter=reporter)
@@ -370,8 +371,8 @@ class Experiment:
     ) -> Results:
         """Run some cells of the experiment as `run` does.
 
-        ``file`` is the file that defines the experiment, and ``flags`` are those of the command line that made it. A
-        ``metric`` that is no column is refused as soon as a run of each problem has ended.
+        ``file`` is the file that defines the experiment, and ``flags`` are those of its command line. A ``metric`` that
+        is not a column is refused as soon as a run of each problem has ended.
         """
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
@@ -387,7 +388,7 @@ class Experiment:
             notes = [
                 f"{', '.join(each)} changed: what ran with the former data ran again." for each in changed.values()
             ]
-            # A run may have failed because a file or a package was missing, which is there now.
+            # A run may have failed because of a missing file or package that is available now.
             again = {key for key, found in there.items() if key in changed or found.row["outcome"] == FAILED}
             missing = {cell.key: cell for cell in cells if cell.key not in there or cell.key in again}
             check_fits(cells, missing)
@@ -411,7 +412,7 @@ class Experiment:
                 found = kept or Measured.failed(
                     whys.get(key, f"{paths.listed(cell.columns)}: its results are not there")
                 )
-                # Without a folder of its own, an experiment's temporary folder is removed when this block ends.
+                # Read the tables now if the folder is temporary, because it is removed when this block ends.
                 there[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
             if late := sorted({name for key in missing for name in changed_files(there[key].read)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
@@ -457,7 +458,7 @@ class Experiment:
         return Results(found, tuple(labels), folder, ran, notes)
 
     def _about(self, results: Results, flags: Sequence[tuple[str, str]], file: Path | None) -> None:
-        """Let results know what their experiment is."""
+        """Attach the experiment's description to its results."""
         results.about.update(record(self, results), flags=list(flags), file=None, notes=results.notes)
         if (own := self._files(file)) and own[0].is_file():
             results.about.update(of_file(own[0]))
@@ -470,11 +471,11 @@ class Experiment:
     def _files(self, file: Path | None) -> list[Path]:
         """Return the user's files, first the one that defines the experiment."""
         own = files_of(self._parts())
-        # Of several files, the script that Python runs is the one that defines the experiment, most likely.
+        # If there are several files, the script that Python runs most likely defines the experiment.
         return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != _main().resolve())
 
     def _keep(self, folder: Path, results: Results, file: Path | None = None) -> None:
-        """Write what belongs to the whole experiment: tables, inputs, and what its parts are."""
+        """Write the files of the whole experiment: tables, inputs, and the parts' record."""
         files = dict.fromkeys([*map(Path, self.files), *self._files(file)])
         results.notes.extend(keep_inputs(folder, files, results.about["files"]))
         with refusals(folder):
@@ -486,9 +487,9 @@ class Experiment:
                     out.write(data.encode(errors="backslashreplace"))
 
     def old(self, out: str | Path) -> "pd.DataFrame":
-        """Return the cells of a folder that are none of this experiment any more: key and columns.
+        """Return a folder's cells that no longer belong to this experiment: keys and columns.
 
-        They are of code, data or values that have changed. `remove_old` removes them.
+        Their code, data or values have changed. `remove_old` removes them.
         """
         import pandas as pd
 
@@ -527,21 +528,21 @@ class Experiment:
             each a `Between`, a `OneOf`, or None: the range that the algorithm's theorems have on the search's problems
             (`netsim.agents.theory.admissible`). Then one of the candidates has what they choose.
         out : str or Path, optional
-            The folder of the runs: what is there is not run again.
+            The folder of the runs; stored runs are not repeated.
         seeds : sequence of int
             The seeds of the search.
         validation : sequence of int
             The seeds on which the finalists are compared; none: the best of the search is chosen.
         candidates : int
-            How many values of each method are tried, the method as it is among them.
+            The number of values tried for each method, its present values included.
         finalists : int
             How many of them are validated.
         metric : str, optional
-            The column whose last value is to be small, or COLUMN@ERROR=VALUE: its value in the round from which on an
-            error stays at or below VALUE, or +P%, above the least possible one; a run that never gets there counts as
-            one that diverged. Default: the error that the problem is about.
+            The column whose last value is minimised, or COLUMN@ERROR=VALUE: its value in the round from which on an
+            error stays at or below VALUE, or +P%, above the least possible one; a run that never reaches VALUE counts
+            as diverged. Default: the problem's error.
         of : {"median", "mean"}
-            What is compared of the seeds on which candidates survive.
+            The statistic over the seeds on which candidates survive.
         jobs : int
             Number of processes.
         reporter : Reporter, optional
@@ -576,7 +577,7 @@ def _played(work: CellRun, cells: Sequence[Cell], processes: int, dask: str | No
 
 
 def _ordered(cells: Iterable[Cell]) -> list[Cell]:
-    """Return cells in an order in which those that learn the same, whatever the setting, share a task."""
+    """Return cells ordered so that those with the same problem, under any setting, can share a task."""
     alike: dict[Any, list[Cell]] = {}
     for cell in cells:
         alike.setdefault((id(cell.problem), cell.seeds), []).append(cell)
@@ -584,12 +585,12 @@ def _ordered(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def _main() -> Path:
-    """Return the script that Python runs; in a notebook none."""
+    """Return the script that Python runs; None in a notebook."""
     return Path(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:
-    """Return parts by name; one without a name has the name ``alone``."""
+    """Return parts by name; a single part without a name is called ``alone``."""
     if not isinstance(given, Mapping):
         return {alone: of(given)}
     if not given:
@@ -622,6 +623,6 @@ def _listed(name: str, seeds: Any) -> list[Any]:
 
 
 def _matches(pattern: str, path: str) -> bool:
-    """Return whether a path is one of those for which a path with `paths.ANY` stands."""
+    """Return whether a path matches one with `paths.ANY`."""
     mine, asked = pattern.split("."), path.split(".")
     return len(mine) == len(asked) and all(a in (paths.ANY, b) for a, b in zip(mine, asked, strict=True))

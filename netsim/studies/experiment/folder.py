@@ -1,4 +1,4 @@
-"""The folder of an experiment: ``runs/<key>/`` for each cell, written whole by one rename and found by its key."""
+"""The folder of an experiment: ``runs/<key>/`` for each cell, put in place by one rename and found by its key."""
 
 import copyreg
 import json
@@ -36,7 +36,7 @@ _OF_KEYS = 20  # characters of a key
 
 
 def check_folder(folder: Path, name: str = "out") -> None:
-    """Raise BadInput if a folder holds other files than those of an experiment; ``name`` is that of the argument."""
+    """Raise BadInput if a folder contains files that are not an experiment's; ``name`` is the argument's name."""
     others = {each.name for each in folder.iterdir()} - {LOCK} if folder.is_dir() else set()
     if (folder.exists() and not folder.is_dir()) or (others and not (folder / RUNS).is_dir()):
         raise BadInput(f"{name} = {str(folder)!r}: must be a new or empty folder, or the folder of an experiment")
@@ -44,9 +44,9 @@ def check_folder(folder: Path, name: str = "out") -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[Path]:
-    """Lock a folder for this process, and yield where its cells run; what killed runs left is removed.
+    """Lock a folder for this process, remove leftovers of killed runs, and yield the place where cells run.
 
-    Raises BadInput if it holds other files, cannot be written or is in use by another experiment.
+    Raises BadInput if the folder has other files, cannot be written or is in use by another experiment.
     """
     check_folder(folder)
     with reserve.held(folder, "run"):
@@ -63,7 +63,7 @@ def keys_in(folder: Path) -> list[str]:
 
 
 def read(folder: Path, key: str) -> Measured | None:
-    """Return the results of a cell; None if they are not there, or damaged."""
+    """Return the digest of a cell's results, recorded under its key."""
     place = folder / RUNS / key
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
@@ -75,12 +75,12 @@ def read(folder: Path, key: str) -> Measured | None:
 
 
 def _sum(key: str, kept: Mapping[str, Any], data: bytes) -> str:
-    """Return the digest of a cell's results, which stand under its key."""
+    """Return the columns and the content of a cell as it ran; no columns if its file is damaged."""
     return digest([key, kept, digest(data)])
 
 
 def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
-    """Return the columns and the content of a cell as it ran; no columns if its file is damaged."""
+    """Return a value as JSON data; a number that JSON lacks (NaN, ∞) as its text."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))
         return dict(kept["columns"]), kept["content"]
@@ -111,7 +111,7 @@ def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, st
 
 
 def send_caches() -> None:
-    """Send functions with a cache to workers by value: by name, a worker would not find a function of a script."""
+    """Pickle functions with a cache by value, because a worker cannot import a function of a script."""
     copyreg.pickle(type(cache(len)), _reduced)
 
 
@@ -130,7 +130,7 @@ def _cached(function: Any, how: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class CellRun:
-    """What all cells of an experiment have in common, as a worker has it.
+    """The common settings of all cells of an experiment, as a worker gets them.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class CellRun:
     limits: Limits
 
     def run(self, cell: Cell) -> str | None:
-        """Run a cell and write its results; return why it failed, or None."""
+        """Run a cell and write its results; return the reason of a failure, or None."""
         mark = self.running / f"{cell.key}~"
         try:
             mark.touch()
@@ -164,7 +164,7 @@ class CellRun:
         return why
 
     def keep(self, cell: Cell, found: Measured) -> str | None:
-        """Write a cell's results into ``running``, and give them their place by one rename; return why it failed.
+        """Write a cell's results into ``running``, and rename them into place; return the reason of a failure.
 
         Raises Unsaved if that cannot be done.
         """
@@ -183,7 +183,7 @@ class CellRun:
             kept["sha256"] = _sum(cell.key, kept, data)
             (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
             target = self.folder / RUNS / cell.key
-            # A folder there is damaged, or another process wrote it, which ran the same cell.
+            # An existing folder there is damaged, or was written by another process that ran the same cell.
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target, ignore_errors=True)
             else:
@@ -194,7 +194,7 @@ class CellRun:
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None
 
     def lose(self, name: str) -> str:
-        """Return that a cell's process was killed each time; it is not kept, and runs again with the next command."""
+        """Return that a cell's process was killed each time; this is not stored, so the next command runs it again."""
         return KILLED
 
     def begun(self) -> set[str]:
@@ -202,7 +202,7 @@ class CellRun:
         return {path.name.removesuffix("~") for path in self.running.glob("*~")}
 
     def forget(self, name: str) -> None:
-        """Forget that a cell had begun."""
+        """Forget that a cell has started."""
         (self.running / f"{name}~").unlink(missing_ok=True)
 
 

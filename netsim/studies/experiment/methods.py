@@ -18,11 +18,11 @@ from netsim.wire.coded import Coder
 
 @runtime_checkable
 class AnyMethod(Protocol):
-    """What makes the agents of a run."""
+    """Makes the agents of a run."""
 
     @property
     def label(self) -> Mapping[str, str]:
-        """Values of columns that tell variants of a method apart in tables."""
+        """Values of columns that distinguish variants of a method in tables."""
         ...
 
     def agents(self, setup: Setup) -> Mapping[Any, Agent]:
@@ -32,13 +32,13 @@ class AnyMethod(Protocol):
 
 @runtime_checkable
 class Derived(Protocol):
-    """A value in place of parameters that depend on all agents of a run, while an agent knows only its own cost.
+    """A placeholder for parameters that depend on all agents of a run; an agent knows only its own cost.
 
-    Equal ones of a method are asked once for all their parameters, before the run's agents are made.
+    Equal placeholders of a method are evaluated once for all their parameters, before the run's agents are made.
     """
 
     def derive(self, agents: Mapping[Any, Agent], setup: Setup) -> Mapping[str, Any]:
-        """Return parameters by name. The agents are made for this, with defaults, or 1.0 where a class has none."""
+        """Return parameters by name. The agents for this have defaults, or 1.0 where a class has none."""
         ...
 
 
@@ -55,14 +55,14 @@ class Method:
     label : mapping, optional
         Values of columns that tell variants of a method apart in tables.
     **given
-        The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. One
-        that is a function is called with (setup, node), for each node. One that is `Derived`, as
-        `netsim.agents.theory.Chosen`, is replaced by what it gives for the run.
+        The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. A
+        function is called with (setup, node), for each node. One that is `Derived`, as `netsim.agents.theory.Chosen`,
+        is replaced by its value for the run.
 
     Raises
     ------
     BadInput
-        If the class is none of agents, or has no such argument.
+        If the class is not a class of agents, or lacks the argument.
     """
 
     def __init__(self, kind: type[Agent], *, label: Mapping[str, str] | None = None, **given: Any) -> None:
@@ -72,7 +72,7 @@ class Method:
         paths.check_arguments(f"parameter of {kind.__name__}", kind, given)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments by name, with their values; without those that the run gives, or that are required."""
+        """Return the arguments by name, with their values, without those from the run and required ones."""
         given = self.given
         names = paths.signature_of(self.kind).parameters
         known = {name: given[name] if name in given else default_of(self.kind, name) for name in names} | given
@@ -96,12 +96,12 @@ class Method:
         Raises
         ------
         BadInput
-            If the class requires an argument that neither the run nor ``given`` has, or a `Derived` value gives none.
+            If the class requires an argument that neither the run nor ``given`` has, or a `Derived` value is undefined.
         """
         return self._derived(setup)._made(setup, nodes)
 
     def _derived(self, setup: Setup) -> "Method":
-        """Return the method with the values that its `Derived` ones have in a run."""
+        """Return the method with its `Derived` values replaced by those of a run."""
         several = {name: value for name, value in self.given.items() if isinstance(value, Derived)}
         if not several:
             return self
@@ -118,7 +118,7 @@ class Method:
 
     def _made(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         assert setup.graph is not None
-        # Found once, not for every node: it takes longer than to make an agent.
+        # Looked up once, not for every node: inspection takes longer than making an agent.
         signature = paths.signature_of(self.kind)
         required = [
             name
@@ -150,16 +150,16 @@ class Method:
 
 
 def _of_node(value: Any, setup: Setup, node: Any) -> Any:
-    """Return the value of an argument for a node: coders with a memory have one for each agent."""
+    """Return the value of an argument for a node: coders with a memory need one per agent."""
     if isinstance(value, Coder):
         return value.fresh()
     return value(setup, node) if inspect.isfunction(value) or isinstance(value, paths.Given) else value
 
 
 def default_of(kind: type, name: str) -> Any:
-    """Return the default of a class's argument as a new agent gets it; `inspect.Parameter.empty` if it is required."""
+    """Return the default of a class's argument for a new agent; `inspect.Parameter.empty` if it is required."""
     for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
-        # In a worker the class is a copy, and `dataclasses.MISSING` in its fields is another object than here.
+        # In a worker the class is a copy, and `dataclasses.MISSING` in its fields differs from the one here.
         if each.name == name and callable(each.default_factory):
             return each.default_factory()
     argument = paths.signature_of(kind).parameters[name]
@@ -190,7 +190,7 @@ class Made(paths.FromFunction):
         return dataclasses.replace(self, label={**self.label, **label})
 
     def agents(self, setup: Setup) -> Mapping[Any, Agent]:
-        """Return what the function makes; raises BadInput if these are no agents by node."""
+        """Return the agents that the function makes; raises BadInput unless they are agents by node."""
         found = self.function(setup)
         if not isinstance(found, Mapping) or not all(isinstance(each, Agent) for each in found.values()):
             raise BadInput(f"{brief(self.function)}(setup): must return {{node: Agent}}, not {brief(found)}")
@@ -198,7 +198,7 @@ class Made(paths.FromFunction):
 
 
 def method_of(given: Any) -> AnyMethod:
-    """Return a method as it is, or that of a class of agents, or of a function of a `Setup`; raises BadInput else."""
+    """Return a method, or one made from a class of agents or a function of a `Setup`; raises BadInput otherwise."""
     if inspect.isclass(given) and issubclass(given, Agent):
         return Method(given)
     if isinstance(given, AnyMethod) and not inspect.isclass(given):
@@ -217,7 +217,7 @@ def product(method: Any, **several: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     BadInput
-        If a parameter is unknown, or two variants have one name.
+        If a parameter is unknown, or two variants have the same name.
     """
     base, found = method_of(method), {}
     for names in itertools.product(*several.values()):

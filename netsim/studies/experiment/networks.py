@@ -22,10 +22,10 @@ from netsim.util import check
 
 @runtime_checkable
 class AnyNetwork(Protocol):
-    """What makes the network of a run."""
+    """Makes the network of a run."""
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
-        """Return the network's graph, or None if it takes the problem's."""
+        """Return the network's graph, or None if the problem has it."""
         network = self.network(setup)
         if not network.scenery:
             return network.graph
@@ -49,8 +49,8 @@ class Links:
     link : Link or callable
         The settings of every link, or a function of `Ends` that returns those of each directed link.
     graph : networkx.Graph or callable, optional
-        The graph, or a function of the graph's seed that returns one. Default: the problem's. The keyword arguments of
-        functions have paths, as the fields of dataclasses have.
+        The graph, or a function of the graph's seed that returns one. Default: the problem's. Keyword arguments of
+        functions have paths, like the fields of dataclasses.
     medium, round_period, compute, faults, uplink, downlink, sharing
         As of `netsim.Network`.
     """
@@ -82,7 +82,7 @@ class Links:
         return self.link == Link() and self.medium in ("wires", "radio") and not self.faults and not limited
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
-        """Return the graph, or None if it is the problem's."""
+        """Return the graph, or None if the problem has it."""
         if not callable(self.graph):
             return self.graph
         draw: Callable[..., nx.Graph[Any]] = self.graph
@@ -141,9 +141,9 @@ class Site(AnyNetwork):
 
 @dataclass(frozen=True)
 class MadeNetwork(paths.FromFunction, AnyNetwork):
-    """A function that makes a network: ``function(setup, **parameters) -> Network``, before the problem is known.
+    """A function that makes a network: ``function(setup, **parameters) -> Network``, called before the problem is made.
 
-    It may return a `Deployment` in place of the network.
+    It may return a `Deployment` instead.
     """
 
     def network(self, setup: Setup) -> Network:
@@ -157,9 +157,9 @@ class MadeNetwork(paths.FromFunction, AnyNetwork):
 
 
 def network_of(given: Any) -> AnyNetwork:
-    """Return a network as it is, or that of a `Link`, a graph, measured links, a `Deployment`, or a function.
+    """Return a network, or one made from a `Link`, a graph, measured links, a `Deployment`, or a function.
 
-    Raises BadInput for others.
+    Raises BadInput for other types.
     """
     if isinstance(given, Link):
         return Links(link=given)

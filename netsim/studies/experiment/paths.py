@@ -1,8 +1,8 @@
 """Paths into the parts of an experiment: ``methods.COKE.censor.mu``, ``network.link.loss``.
 
 The parameters of a part are the keys of a mapping, the fields of a dataclass, the arguments of a coder, the keyword
-arguments of a function, or what its method ``parameters()`` returns. A part is never changed in place: `changed` makes
-it anew, so its own checks run again.
+arguments of a function, or the result of its method ``parameters()``. A part is never changed in place: `changed` makes
+a new one, so that its checks run again.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Given(partial[Any]):
 
 @dataclass(frozen=True)
 class FromFunction:
-    """Base class of parts that a function makes; its keyword arguments are their parameters."""
+    """Base class of parts made by a function; its keyword arguments are their parameters."""
 
     function: Callable[..., Any]
 
@@ -73,16 +73,16 @@ def parameters(part: Any) -> dict[str, Any]:
 
 
 def _keyword_arguments(function: Any) -> dict[str, Any]:
-    """Return the arguments of a function that have defaults, with these."""
+    """Return a function's arguments that have defaults, updated with the given ones."""
     known: Sequence[inspect.Parameter] = ()
-    with suppress(ValueError):  # of some functions in C no arguments are known
+    with suppress(ValueError):  # some functions in C have no signature
         known = [each for each in inspect.signature(function).parameters.values() if each.kind.name[:3] != "VAR"]
     usual = {each.name: each.default for each in known if each.default is not each.empty}
-    # A function that requires nothing gets the seed by its name (`Links`).
+    # A function without required arguments gets the seed by name (`Links`).
     return {name: value for name, value in usual.items() if name != "seed" or len(usual) < len(known)}
 
 
-# A study asks for a class's signature a hundred times.
+# A study looks up a class's signature a hundred times.
 _SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
 
 
@@ -94,7 +94,7 @@ def signature_of(called: Callable[..., Any]) -> inspect.Signature:
 
 
 def check_arguments(what: str, called: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise BadInput, which says ``what`` it is about, for the name of an argument that a class or function has not."""
+    """Raise BadInput, naming ``what``, for the name of an argument that a class or function lacks."""
     known = signature_of(called).parameters
     if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
         for name in given:
@@ -115,7 +115,7 @@ def with_parameter(part: Any, name: str, value: Any) -> Any:
 
 
 def places(part: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield each path below a part and the value there; a parameter comes before its own parameters."""
+    """Yield each path below a part with its value; a parameter comes before its own parameters."""
     if depth > _DEEPEST or isinstance(part, nx.Graph | np.ndarray):
         return
     for name, value in parameters(part).items():
@@ -124,9 +124,9 @@ def places(part: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, A
 
 
 def values_at(part: Any, path: str, written: str | None = None) -> list[Any]:
-    """Return the values at a path, one for each part that `ANY` stands for.
+    """Return the values at a path, one for each part that `ANY` matches.
 
-    Raises BadInput, with the path as the user has ``written`` it and the nearest, if there is no value.
+    If there is no value, raises BadInput with the path as ``written`` by the user and the nearest existing path.
     """
     found = list(_values(part, path))
     if not found:
@@ -144,7 +144,7 @@ def _values(part: Any, path: str) -> Iterator[Any]:
 
 
 def _steps(own: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that a path's first word names, and what follows it; a name may hold full stops."""
+    """Yield the parameters named by a path's first word, and the rest; a name may contain full stops."""
     if path == ANY or path.startswith(f"{ANY}."):
         yield from ((name, path[len(ANY) + 1 :]) for name in own)
         return
@@ -155,7 +155,7 @@ def _steps(own: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def changed(part: Any, path: str, value: Any, written: str | None = None) -> Any:
-    """Return a part with another value at a path; raises BadInput, as `values_at` does, if it leads nowhere."""
+    """Return a part with another value at a path; raises BadInput, as `values_at` does, if it does not exist."""
     found, count = _changed(part, path, value)
     if not count:
         raise _nowhere(part, path, written or path)
@@ -163,7 +163,7 @@ def changed(part: Any, path: str, value: Any, written: str | None = None) -> Any
 
 
 def _changed(part: Any, path: str, value: Any) -> tuple[Any, int]:
-    """Return the changed part, and in how many places it was changed."""
+    """Return the changed part, and the number of changed places."""
     own, count = parameters(part), 0
     for name, rest in _steps(own, path):
         inner, found = _changed(own[name], rest, value) if rest else (value, 1)
@@ -175,7 +175,7 @@ def _changed(part: Any, path: str, value: Any) -> tuple[Any, int]:
 def _nowhere(part: Any, path: str, written: str) -> BadInput:
     known = [place for place, _ in places(part)]
     if written != path:
-        # Its first word stands for several parts.
+        # Its first word matches several parts.
         first, _, rest = written.partition(".")
         known = [
             f"{first}.{place}" for each in _values(part, path.removesuffix(f".{rest}")) for place, _ in places(each)
@@ -185,7 +185,7 @@ def _nowhere(part: Any, path: str, written: str) -> BadInput:
 
 
 def brief(value: Any) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as text for a table."""
     if isinstance(value, float | np.floating):
         return f"{value:g}"
     if isinstance(value, Coder):
@@ -206,7 +206,7 @@ def represented(value: Any) -> str:
 
 
 def listed(values: Mapping[str, Any]) -> str:
-    """Return values with their names, as messages show them."""
+    """Return values with their names as text for messages."""
     return ", ".join(f"{name} = {value}" for name, value in values.items())
 
 
@@ -214,9 +214,7 @@ def listed(values: Mapping[str, Any]) -> str:
 
 
 class Grid(list[dict[str, Any]]):
-    """Settings, each a mapping of paths to values: ``a * b`` combines each of one with each of another, ``a + b``
-    appends.
-    """
+    """Settings as mappings of paths to values: ``a * b`` combines each with each, ``a + b`` appends."""
 
     def __mul__(self, other: "Grid") -> "Grid":  # type: ignore[override]
         return Grid({**a, **b} for a, b in itertools.product(self, other))
@@ -258,7 +256,7 @@ def value_of(given: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a number, switch or word of numpy's as one of Python's, anything else as it is."""
+    """Return a numpy number, switch or word as Python's; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 

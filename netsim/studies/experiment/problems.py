@@ -1,4 +1,4 @@
-"""The problems of an experiment: what the agents of a run learn, and how far they are from it."""
+"""The problems of an experiment: the learning task of a run's agents, and its error measure."""
 
 import copy
 import dataclasses
@@ -20,28 +20,28 @@ from netsim.util import check
 
 
 class Task:
-    """What the agents of one run learn.
+    """The learning task of the agents of one run.
 
     Parameters
     ----------
     costs : sequence
-        The cost of each node, in the order of the graph's nodes. One with a method ``fresh()`` is made anew for each
-        method, because it draws.
+        The cost of each node, in the order of the graph's nodes. A cost with a method ``fresh()`` is created anew for
+        each method, because it contains random draws.
     graph : networkx.Graph
         The network's graph.
     measure : callable
         ``measure(models) -> {column: number}``; the models are an array, shape (N, …), of the agents' ``theta``. The
-        first column is the error that results are about.
+        first column is the error that results compare.
 
     Attributes
     ----------
     error : str
-        The column that results are about; set by the first measurement.
+        The name of the first column; set by the first measurement.
 
     Raises
     ------
     BadInput
-        Unless there is a cost for each node.
+        If a node has no cost.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Task:
         self.error = ""
 
     def fresh(self) -> "Task":
-        """Return the task for another method: one that changes its costs, or draws from them, changes no other's."""
+        """Return the task for another method; changes to its costs do not affect other methods."""
         made = copy.copy(self)
         made.costs = copy.deepcopy(self.costs)
         return made
@@ -86,16 +86,16 @@ class Task:
         return found
 
     def optimum(self) -> dict[str, float]:
-        """Return the least value that each column can have, where it is known."""
+        """Return the least possible value of each column for which it is known."""
         return {}
 
 
 class Problem:
-    """Base class of problems with parameters: a dataclass of what describes it.
+    """Base class of problems with parameters: a dataclass of their settings.
 
-    `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure``
-    (a probe), ``error`` and ``optimum()``. With ``fresh()``, each run has the task that this returns; with ``rounds``,
-    an experiment may leave the rounds open; ``after`` are further measures of a whole `Run`.
+    `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure`` (a
+    probe), ``error`` and ``optimum()``. If it has ``fresh()``, each run gets that method's result; with ``rounds``, an
+    experiment may leave the rounds open; ``after`` are further measures of a whole `Run`.
     """
 
     def whole(self) -> "Problem":
@@ -109,15 +109,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Drawn(paths.FromFunction, Problem):
-    """A problem that a function draws: ``function(seed, **parameters) -> costs, graph or None, measure``.
+    """A problem drawn by a function: ``function(seed, **parameters) -> costs, graph or None, measure``.
 
     Attributes
     ----------
     function : callable
         Takes the seed of the data. If it has an argument ``graph``, it gets the network's graph.
     edges : int, optional
-        Edges of the random graph that is drawn if neither the function nor the network has one; default: two for each
-        agent.
+        The number of edges of the random graph, drawn if neither the function nor the network has a graph; default: two
+        for each agent.
     """
 
     edges: int | None = None
@@ -149,7 +149,7 @@ class Drawn(paths.FromFunction, Problem):
 
 
 def problem_of(given: Any) -> Problem | None:
-    """Return a problem as it is, or that of a function of the seed; None for None. Raises BadInput for others."""
+    """Return a problem, or one made from a function of the seed; None for None. Raises BadInput for others."""
     if given is None or isinstance(given, Problem):
         return given
     if inspect.isfunction(given) or (isinstance(given, partial) and inspect.isfunction(given.func) and not given.args):

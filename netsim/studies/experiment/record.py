@@ -1,4 +1,4 @@
-"""The record of an experiment, as experiment.json has it: parts with their values by condition, versions, tuning."""
+"""The content of experiment.json: parts with their values by condition, versions, tuning."""
 
 import ast
 import dataclasses
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
-    """Return what a reader must know of an experiment besides its results."""
+    """Return an experiment's metadata besides its results."""
     kinds = {name: getattr(method, "kind", None) for name, method in experiment.methods.items()}
     return {
         "paths": dict(experiment.paths()[["path", "value"]].itertuples(index=False, name=None)),
@@ -45,7 +45,7 @@ def record(experiment: "Experiment", results: Results) -> dict[str, Any]:
 
 
 def title_of_toml(text: str) -> str:
-    """Return the comment in the first line of a TOML file, if there is one."""
+    """Return the comment in the first line of a TOML file, if any."""
     first = text.lstrip().partition("\n")[0]
     return first.strip("# ") if first.startswith("#") else ""
 
@@ -72,7 +72,7 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
         methods = {str(cell.columns[METHOD]): _described(cell.method, None)}
         conditions.append({"parameters": columns, "methods": methods, "problems": problem, "networks": networks})
     for kind, usual in (("methods", {}), ("problems", {}), ("networks", _described(links, links))):
-        # What is as usual under all conditions is not told.
+        # Values that are the defaults under all conditions are omitted.
         told = {
             (name, key)
             for each in conditions
@@ -89,7 +89,7 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
 
 
 def _described(part: Any, usual: Any) -> dict[str, str]:
-    """Return what a part is made of, and its parameters; below those that are of a usual one's class, theirs."""
+    """Return a part's type and parameters, and those of parameters whose class is the default's."""
     kind = getattr(part, "kind", None) or getattr(part, "function", None) or type(part)
     kind = kind.func if isinstance(kind, partial) else kind
     named = {} if kind is type(usual) else {"class" if isinstance(kind, type) else "function": paths.brief(kind)}
@@ -102,5 +102,5 @@ def _parameters(part: Any, usual: Any, prefix: str = "") -> Iterator[tuple[str, 
         if type(value) is type(other) and paths.parameters(value):
             yield from _parameters(value, other, f"{prefix}{name}.")
         else:
-            # A paper has no use for the folders of a machine.
+            # A paper has no use for the paths of a machine.
             yield f"{prefix}{name}", value.name if isinstance(value, Path) else paths.brief(value)

@@ -33,7 +33,7 @@ _TOP = (EXPERIMENT, TABLE, PAGE, RUNS, INPUTS)
 def pack(folder: str | Path, out: str | Path) -> Path:
     """Write an experiment's folder as one zip file, and return its path.
 
-    Raises BadInput if the folder is none of an experiment.
+    Raises BadInput if the folder is not an experiment's.
     """
     place = Path(folder)
     if not _about(place).get("file"):
@@ -73,7 +73,7 @@ def opened(place: Path) -> Iterator[Path]:
 
 @dataclass
 class Repeated:
-    """What came of repeating an experiment.
+    """The result of repeating an experiment.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                 f"{place}: holds files that run code ({INPUTS}/{file.name}); read them, then give --trust to run them"
             )
         with tempfile.TemporaryDirectory(prefix="netsim-repeat-") as name:
-            # Data are found beside the file, as they were when it ran.
+            # Data are looked up beside the file, with their content at the original run.
             copy = Path(shutil.copytree(folder / INPUTS, Path(name) / INPUTS))
             with _data_in(copy):
                 found = experiment_in(str(copy / file.name))

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from netsim.studies.experiment.results import Results
 
-_MOST_PANELS = 9  # of a figure, so that it can be read at a page's width
+_MOST_PANELS = 9  # of a figure that is readable at a page's width
 _MOST_FIGURES = 12
 _MOST_CELLS = 2000  # whose rounds are read in some seconds
-_FAR = 5.0  # by what factor values differ of which a logarithmic axis shows more
+_FAR = 5.0  # ratio of values from which a logarithmic axis is used
 _DECADES = 1e4
-_FACTORS = 50.0  # by what factor settings differ that were chosen by factors
+_FACTORS = 50.0  # ratio of settings that were probably chosen by factors
 _COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
 
 
@@ -150,10 +150,10 @@ def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, s
 
 
 def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]":
-    """Yield captions, and what draws the error, or else each measure, over each setting, and over the rounds."""
+    """Yield captions with functions that draw the error, or else each measure, over each setting and the rounds."""
     over = []
     if len(results.cells) <= _MOST_CELLS:
-        # Each figure takes the rounds of many runs: they are read once.
+        # Each figure needs the rounds of many runs, so they are read once.
         read = [(cell, replace(found, table=found.rounds)) for cell, found in results.cells]
         results, over = replace(results, cells=read), ["round"]
     numeric = set(results.runs.select_dtypes("number"))
@@ -166,7 +166,7 @@ def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]"
 
 
 def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, Callable[[], Figure]]]":
-    """Yield a figure, or one for each value of a setting if it has too many panels."""
+    """Yield a figure, or one per value of a setting if it has too many panels."""
     settings = [name for name in results.by if name not in (METHOD, x)]
     if settings and results.runs.groupby(settings, dropna=False).ngroups > _MOST_PANELS:
         for value in results.runs[settings[0]].unique():
@@ -179,7 +179,7 @@ def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, 
 
 
 def _drawn(results: "Results", y: str, x: str) -> "Figure":
-    """Return a figure whose axis is logarithmic if its values are far apart."""
+    """Return a figure with a logarithmic axis if its values are far apart."""
     tables = [found.rounds for _, found in results.cells] if x == "round" else [results.runs]
     values = np.concatenate([table[y].to_numpy(dtype=np.float64) for table in tables if y in table])
     positive = values[(values > 0) & np.isfinite(values)]
@@ -188,7 +188,7 @@ def _drawn(results: "Results", y: str, x: str) -> "Figure":
     settings = results.runs[x].dropna().unique() if x != "round" else np.ones(1)
     for panel in figure.axes:
         if ratio > _DECADES:
-            # They take half of the time of drawing, and nothing is read from them.
+            # Minor ticks take half of the drawing time, and carry no information here.
             panel.minorticks_off()
         if settings.min() > 0 and settings.max() > _FACTORS * settings.min():
             panel.set_xscale("log")

@@ -1,4 +1,4 @@
-"""The results of an experiment: tables of runs and rounds, summaries that count those that died, and comparisons."""
+"""The results of an experiment: tables of runs and rounds, summaries that count dead runs, and comparisons."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ _MOST_LINES = 8  # of a panel, so that they can be told apart
 
 @dataclass(frozen=True)
 class Results:
-    """What an experiment gave.
+    """The results of an experiment.
 
     Attributes
     ----------
@@ -51,13 +51,13 @@ class Results:
     labels : tuple of str
         Columns that tell variants of a method apart.
     folder : Path or None
-        Where the runs are kept.
+        The folder of the runs.
     ran : int
         How many of the cells ran now; the others were there.
     notes : list of str
-        What a reader must know: cells of several versions, data that was not copied.
+        Warnings for the reader: cells of several versions, or data that was not copied.
     about : dict
-        The experiment, as experiment.json has it (`netsim.studies.experiment.record`).
+        The experiment, as in experiment.json (`netsim.studies.experiment.record`).
     """
 
     cells: list[tuple[Cell, Measured]]
@@ -69,7 +69,7 @@ class Results:
 
     @cached_property
     def runs(self) -> "pd.DataFrame":
-        """A row for each run: its columns, how it ended, and the last value of each measure."""
+        """A row for each run: its columns, its outcome, and the last value of each measure."""
         import pandas as pd
 
         return pd.DataFrame([{**columns, **found.row} for columns, found in self._with_columns])
@@ -87,24 +87,24 @@ class Results:
 
     @property
     def keys(self) -> list[str]:
-        """The columns that tell runs apart."""
+        """The columns that identify runs."""
         return list(dict.fromkeys(name for columns, _ in self._with_columns for name in columns))
 
     @cached_property
     def _with_columns(self) -> list[tuple[dict[str, Any], Measured]]:
-        """The runs with their columns; ``given_`` stands before those that any run has as measures, too."""
+        """The runs with their columns; ``given_`` is prefixed to columns that any run also has as measures."""
         measures = {name for _, found in self.cells for name in found.row}
         return [(free(cell.columns, measures), found) for cell, found in self.cells]
 
     @property
     def by(self) -> list[str]:
-        """The columns of a summary by default: the method, and those with several values, without seeds and labels."""
+        """The default columns of a summary: the method, and columns with several values, without seeds and labels."""
         settings = [name for name in self.keys if name not in (SEED, METHOD, *self.labels)]
         return [*(name for name in settings if self.runs[name].nunique(dropna=False) > 1), METHOD]
 
     @property
     def metric(self) -> str:
-        """The error that the problem is about; raises BadInput if there is none, or several."""
+        """The problem's error; raises BadInput if there is none, or several."""
         if len(self._errors) != 1:
             names = ", ".join(self._errors) or "none"
             raise BadInput(f"metric: must be given, a column of Results.runs; the problems' errors are {names}")
@@ -112,16 +112,16 @@ class Results:
 
     @cached_property
     def _errors(self) -> list[str]:
-        """The problems' errors, by which the runs are judged."""
+        """The problems' errors, by which outcomes are judged."""
         return [str(each) for each in dict.fromkeys(found.row.get("judged_by") for _, found in self.cells) if each]
 
     @property
     def is_judged(self) -> bool:
-        """Whether a problem's error says how the runs ended."""
+        """Whether a problem's error decides the runs' outcomes."""
         return bool(self._errors)
 
     def with_one_error(self) -> "Iterator[tuple[str, Results]]":
-        """Yield ("", these results), or those of each problem, if problems have errors of their own, with its name."""
+        """Yield ("", these results) or, if problems have different errors, each problem's name and results."""
         if len(self._errors) < 2:
             yield "", self
             return
@@ -129,14 +129,14 @@ class Results:
             yield f", {name}", self.only("problem", name)
 
     def medians(self, by: Sequence[str] | None = None) -> "pd.DataFrame":
-        """Return the number of runs that survived, and the median of every measure over all runs, by groups of runs.
+        """Return the number of surviving runs, and the median of every measure over all runs, by groups of runs.
 
-        A run that failed has no measures; it counts as the worst value of each.
+        A failed run has no measures; it counts as the worst value of each.
 
         Parameters
         ----------
         by : sequence of str, optional
-            As of `summary`.
+            As for `summary`.
         """
         import pandas as pd
 
@@ -151,9 +151,9 @@ class Results:
         return pd.DataFrame(rows)
 
     def summary(self, metric: str | None = None, by: Sequence[str] | None = None) -> "pd.DataFrame":
-        """Return a row for each group of runs: how many survived, and the median of all of them.
+        """Return a row for each group of runs: the number of survivors, and the median over all runs.
 
-        A run that diverged or failed counts as the worst value, so where more than half died the median is ∞.
+        A run that diverged or failed counts as the worst value, so the median is ∞ if more than half died.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Results:
         return self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
 
     def _too_few(self) -> str:
-        """Return that the seeds are too few for the sign test, if they are; else an empty text."""
+        """Return a text if the seeds are too few for the sign test; else ""."""
         seeds, methods = self.runs[SEED].nunique(), self.runs[METHOD].nunique()
         least = min(1.0, 2.0 ** (1 - seeds) * (methods - 1))
         if methods < 2 or least < _LEVEL:
@@ -211,8 +211,7 @@ class Results:
     def versus(self, reference: str, metric: str | None = None) -> "pd.DataFrame":
         """Return, for each other method, on how many seeds it was better and worse than a reference.
 
-        Runs are paired by seed and all columns of `by`. A run that died loses against one that survived; two that
-        died are a tie.
+        Runs are paired by seed and all columns of `by`. A dead run loses against a survivor; two dead ones tie.
 
         Parameters
         ----------
@@ -257,9 +256,8 @@ class Results:
     def tidy(self, *, rounds: bool = False) -> "pd.DataFrame":
         """Return the table of runs (or of rounds) as `netsim.results.load` does: settings, ``algorithm``, measures.
 
-        So all of `netsim.results` takes it: bands, heat maps, intervals, paired differences, LaTeX. In a table of
-        rounds a run that died has the rows of the longest run, and from its death on each of them counts as the worst
-        value.
+        All functions of `netsim.results` accept it: bands, heat maps, intervals, paired differences, LaTeX. In a table
+        of rounds a dead run has as many rows as the longest run, with the worst value from its death on.
         """
         table = self._with_the_dead() if rounds else self.runs
         settings = [name for name in self.keys if name in table and name not in (METHOD, *self.labels)]
@@ -267,7 +265,7 @@ class Results:
         return table[[*settings, METHOD, *rest]].rename(columns={METHOD: ALGORITHM})
 
     def _with_the_dead(self) -> "pd.DataFrame":
-        """Return the table of rounds with the outcome in each row: dead from the round on in which a run died."""
+        """Return the table of rounds with the outcome in each row: dead from the round of death on."""
         import pandas as pd
 
         tables = [found.rounds for _, found in self.cells]
@@ -279,7 +277,7 @@ class Results:
                 left = longest[["round", "time_s"]].iloc[len(table) :]
                 table = pd.concat([table, left], ignore_index=True)
             since = found.row["outcome_round"]
-            # A run that failed was alive in the rounds that it has.
+            # A failed run was alive in its recorded rounds.
             alive = table["round"] < since if since == since else pd.Series(table.index < len(found.rounds))
             outcome = alive.map({True: "", False: found.row["outcome"]}) if died else ""
             parts.append(table.assign(**settings, outcome=outcome))
@@ -290,7 +288,7 @@ class Results:
     ) -> "Figure":
         """Draw a measure of each method against the rounds, or against a setting, with its interval over the seeds.
 
-        There is a panel for each combination of the other settings, and no panel has more than eight lines.
+        Each combination of the other settings has a panel, and no panel has more than eight lines.
 
         Parameters
         ----------
@@ -299,7 +297,7 @@ class Results:
         x : str
             A column of `rounds`, or one of the settings.
         of : {"mean", "median"}
-            What is drawn (`netsim.results.bands`).
+            The statistic to draw (`netsim.results.bands`).
         log : bool
             Whether the axis of the measure is logarithmic.
         title : str
@@ -344,9 +342,9 @@ class Results:
     def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:
         """Write the results as one page, which loads nothing, and return its path.
 
-        It has figures of the error over each setting that is a number and over the rounds (without an error, of each
-        measure), `summary`, `versus`, `medians`, every run that died, notes, the parts and their values, the command
-        that repeats it, the paragraph for a methods section, and versions.
+        It has figures of the error over each numeric setting and over the rounds (without an error, of each measure),
+        `summary`, `versus`, `medians`, every dead run, notes, the parts and their values, the command to repeat it, the
+        paragraph for a methods section, and versions.
 
         Parameters
         ----------
@@ -355,7 +353,7 @@ class Results:
         reference : str, optional
             The method with which the others are compared (`versus`). Default: the first.
         title : str, optional
-            What was asked. Default: the first line of the docstring of the experiment's file.
+            The question. Default: the first line of the docstring of the experiment's file.
 
         Raises
         ------
@@ -375,7 +373,7 @@ class Results:
         return place
 
     def methods_section(self, format: str = "text") -> str:
-        """Return how the results were made, for the methods section of a paper, as text or "latex"."""
+        """Return the description of the methods for a paper, as text or "latex"."""
         from netsim.studies.methods_section import methods_section
 
         return methods_section(self, format)
@@ -391,7 +389,7 @@ class Results:
 
 
 def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
-    """Yield the values of some columns and the rows that have them, in the order in which they first come."""
+    """Yield the values of some columns with their rows, in order of first appearance."""
     grouped = table.groupby(list(by), sort=False, dropna=False) if by else [((), table)]
     yield from ((dict(zip(by, key, strict=True)), part) for key, part in grouped)
 
@@ -412,7 +410,7 @@ def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
 
 
 def _verdicts(part: "pd.DataFrame", runs: "pd.DataFrame", metric: str) -> dict[str, str]:
-    """Return of each method whether it is the best, cannot be told from it, or neither: ""."""
+    """Return for each method whether it is the best, is indistinguishable from the best, or neither: ""."""
     neither = dict.fromkeys(part[METHOD], "")
     able = part[part["_alive"] == part["_alive"].max()]
     sign = 1.0 if columns.worst(metric) > 0 else -1.0
@@ -433,8 +431,8 @@ def _by_seed(runs: "pd.DataFrame", metric: str) -> "pd.DataFrame":
 
 
 def _signs(values: "pd.Series[float]", reference: "pd.Series[float]", metric: str) -> dict[str, Any]:
-    """Return on how many seeds values are better and worse than a reference's, and p of the sign test."""
-    # scipy.stats takes longer to import than all else of an experiment, in each of its workers, too.
+    """Return on how many seeds values are better and worse than a reference's, and the sign test's p."""
+    # Imported here, because scipy.stats takes longer to import than all else, also in each worker.
     from scipy.stats import binomtest
 
     both = values.notna() & reference.notna()

@@ -1,4 +1,4 @@
-"""What the parts of an experiment may ask of the run for which they are made."""
+"""The information on a run that an experiment's parts get when they are made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """What is known of a run while its parts are made, in this order: graph, task, network, agents.
+    """The known parts of a run while others are made, in this order: graph, task, network, agents.
 
     Attributes
     ----------
     seeds : Seeds
         Seeds of the data, the graph and the links.
     rounds : int
-        Length of the run in rounds; 0 where the problem says it, before that is made.
+        Length of the run in rounds; 0 if the problem determines it and is not yet created.
     graph : networkx.Graph or None
         The network's graph; None before it is known.
     task : Task or None
-        What the agents learn; None before it is made, and without a problem.
+        The learning task; None before it is created, and without a problem.
     network : Network or None
         The network; None before it is made.
     ideal : bool
@@ -56,14 +56,14 @@ class Setup:
 
     @cached_property
     def positions(self) -> Mapping[Any, Any]:
-        """The place of each node, in metres or in the unit square; empty if the graph has none."""
+        """The position of each node, in metres or in the unit square; empty if the graph has none."""
         site = None if self.network is None else self.network.deployment
         if site is not None:
             return site.positions
         return {} if self.graph is None else nx.get_node_attributes(self.graph, "pos")
 
     def rng(self, *name: Any) -> np.random.Generator:
-        """Return the random numbers of a name: the same in all runs of this seed, whatever else draws."""
+        """Return the random generator of a name: the same in all runs of this seed, whatever else is drawn."""
         return generator(self.seeds.network[1], name, "experiment")
 
 

@@ -1,6 +1,7 @@
-"""An experiment as a study, with its flags and a report: one run of each method, with traces and replays, or all cells.
+"""An experiment as a study, with flags and a report: one run of each method, or all cells.
 
-All cells of an experiment run in a folder of their own, from which the study's run folder gets tables and figures.
+A study that runs one cell of each method has traces and replays. A study of all cells runs them in a separate folder,
+from which its run folder gets tables and figures.
 """
 
 import dataclasses
@@ -61,7 +62,7 @@ REDO = Parameter("redo", bool, False, False, "Needed no more: what other code or
 
 @dataclass
 class Played:
-    """A cell that ran in a study under a name, the setup of its parts, and how many seconds it took here."""
+    """A cell run in a study, with its name, the setup of its parts, and its duration here (s)."""
 
     name: str
     cell: Cell
@@ -75,21 +76,21 @@ class Played:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """The arguments that the method was given, by name."""
+        """The arguments given to the method, by name."""
         return getattr(self.cell.method, "given", {})
 
     @property
     def task(self) -> Any:
-        """What the agents learned; None without a problem."""
+        """The learning task; None without a problem."""
         return self.setup.task
 
 
-# A sweep asks for them at each point, and they take the experiment of the defaults: up to 45 ms.
+# A sweep needs the flags at each point, and computing them takes up to 45 ms.
 @functools.cache
 def named_parameters(make: Callable[..., Experiment], folder: str | None = None) -> tuple[Parameter, ...]:
-    """Return the flags of an experiment's short names, each left open by default, and those of its methods' values.
+    """Return the flags of an experiment's short names, each left open by default, and of its methods' values.
 
-    What the grid tries has no flag. With the default of a ``folder`` there are those of `run_kept`, too.
+    Parameters in the grid have no flag. With a default ``folder`` the flags of `run_kept` are included.
     """
     usual = make()
     found = []
@@ -102,7 +103,7 @@ def named_parameters(make: Callable[..., Experiment], folder: str | None = None)
 
 
 def _names_of(experiment: Experiment) -> list[str]:
-    """Return the short names, except of what the grid tries."""
+    """Return the short names, except those in the grid."""
     tried = {name for values in experiment.grid for name in values}
     return [name for name in experiment.names if name not in tried]
 
@@ -124,7 +125,7 @@ def check_run(study: Study, played: Played, error: AgentError | None) -> None:
 
 
 def tell_ran(study: Study, played: Played, error: AgentError | None) -> None:
-    """Do as `check_run`, and note that a method diverged, if its models outgrew their coder."""
+    """Do as `check_run`, and note the divergence of a method whose models outgrew their coder."""
     check_run(study, played, error)
     if error is not None:
         given = played.task.steps_text(played.given) if hasattr(played.task, "steps_text") else ""
@@ -139,12 +140,12 @@ def study_of(
     folder: str | None = None,
     measures: Mapping[str, tuple[Any, str]] = MappingProxyType({}),
 ) -> Callable[..., None]:
-    """Return a function of a `Study` and flags that runs the experiment which a function makes.
+    """Return a function of a `Study` and flags that runs the experiment made by a function.
 
-    Its flags are the function's, with the fields of its arguments that are dataclasses, and `named_parameters`. With
-    ``folder``, the default of a flag, it runs all cells and keeps them there (`run_kept`), else one for each method
-    (`play`, which takes ``prepare`` and ``ran``). ``measures`` are further ones of the experiment, by the switch that
-    asks for each, with the switch's description.
+    Its flags are the function's, with dataclass arguments replaced by their fields, and `named_parameters`. With
+    ``folder``, the default of a flag, it runs all cells and stores them there (`run_kept`), else one for each method
+    (`play`, which gets ``prepare`` and ``ran``). ``measures`` maps switches to further measures, each with the switch's
+    description.
     """
 
     @functools.wraps(make)
@@ -166,15 +167,15 @@ def study_of(
 
 
 def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None, ran: Ran = tell_ran) -> None:
-    """Run the cells of an experiment in a study, those of each method one after the other, and let it report.
+    """Run the cells of an experiment in a study, method by method, and call its report.
 
-    The values of the study's parameters ``settings`` and ``set`` are given to the methods; then ``prepare`` may choose
-    others. ``ran`` may leave out a method whose run an error ends; by default it does if models outgrow their coder.
+    The study's parameters ``settings`` and ``set`` give values to the methods; ``prepare`` may then choose others.
+    ``ran`` may leave out a method whose run raised; by default it does if models outgrew their coder.
 
     Raises
     ------
     BadInput
-        For a method or parameter that there is not, or a method that takes part in no round.
+        For an unknown method or parameter, or a method without rounds.
     AgentError
         If an error ends all runs, or one that ``ran`` does not leave out.
     """
@@ -190,13 +191,13 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
         ran(study, each, lost)
         error = lost or error
     if any(is_users(each.kind or type(each.cell.method)) for each in played):
-        # A method of the user's own may have changed the costs.
+        # A user's method may have changed the costs.
         tasks.forget()
     if not study.runs and error is not None:
         raise error
     task = played[-1].task
     if task is not None:
-        # A task without it knows no optimum.
+        # A task without it has no known optimum.
         study.centralised, study.error = getattr(task, "optimum", dict)(), task.error
     if experiment.report is not None:
         experiment.report(study, played)
@@ -206,10 +207,10 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
 
 
 def run_kept(study: Study, experiment: Experiment) -> None:
-    """Run all cells of an experiment in the folder that a study's flags name, and let it report on their results.
+    """Run all cells of an experiment in the folder named by a study's flags, and report their results.
 
-    Cells that are there are not run again, so an interrupted study goes on. The study's parameters are ``folder``,
-    ``jobs``, ``redo``, and ``set`` as of `play`.
+    Existing cells are not run again, so an interrupted study continues. The study's parameters are ``folder``,
+    ``jobs``, ``redo``, and ``set`` as in `play`.
 
     Raises
     ------
@@ -237,9 +238,9 @@ def run_kept(study: Study, experiment: Experiment) -> None:
 
 
 def _begun(study: Study, experiment: Experiment) -> Experiment:
-    """Return the experiment with the values that a study gives its methods; note its notes."""
+    """Return the experiment with the values that a study gives its methods; record its notes."""
     shown = {name: experiment.values(name) for name in _names_of(experiment)}
-    # Where the parts of a short name have different values, it stays open: no single value would repeat the run.
+    # If a short name's parts differ in value it stays open, because no single value would repeat the run.
     study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], PLAIN) and all(e == v[0] for e in v)})
     if (files := study.settings.get(SETTINGS.name)) and not experiment.tuning:
         names = [each.strip() for each in files.split(",")]
@@ -252,12 +253,12 @@ def _begun(study: Study, experiment: Experiment) -> Experiment:
 
 
 def gives_values(study: Study) -> bool:
-    """Return whether a study's flags give its methods values: one by one, or those of a file."""
+    """Return whether a study's flags set values of its methods, one by one or from a file."""
     return any(study.settings.get(each.name) for each in (SET, SETTINGS))
 
 
 def _tell_tuning(study: Study, experiment: Experiment) -> None:
-    """Note how the settings were chosen, and keep it in settings.json: the file may be gone when somebody asks."""
+    """Note how the settings were chosen, and store it in settings.json, because the file may disappear."""
     about = {name: value for name, value in experiment.tuning.items() if name not in ("notes", "given")}
     study.origin["tuning"] = about
     searched = dict.fromkeys(f"{path} in {text}" for own in about["over"].values() for path, text in own.items())
@@ -267,7 +268,7 @@ def _tell_tuning(study: Study, experiment: Experiment) -> None:
 
 
 def _check_made(played: list[Played]) -> None:
-    """Raise BadInput, before anything runs, for what a method cannot take, or a column that is a label's, too."""
+    """Raise BadInput, before anything runs, for an invalid argument of a method or a column that is also a label."""
     labels = {name for each in played for name in each.cell.method.label}
     columns = getattr(played[0].task, "columns", ())
     for column in columns if isinstance(columns, tuple) else ():
@@ -291,9 +292,9 @@ def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
 
 
 def learned(study: Study, problem: Problem, setup: Setup) -> Any:
-    """Return the task of a run of a study, which takes the notes, tables and settings that came up when it was made.
+    """Return the task of a study's run; the study gets its notes, tables and settings.
 
-    Studies that follow each other in one process, as the points of a sweep, share the task.
+    Consecutive studies in one process, such as the points of a sweep, share the task.
     """
     with recorded(reader_of(problem)):
         task = task_of(problem, setup)
@@ -302,7 +303,7 @@ def learned(study: Study, problem: Problem, setup: Setup) -> Any:
 
 
 def _take_told(study: Study, task: Any, *parts: Any) -> None:
-    """Take what a task told of itself when it was made, and the files that parts read."""
+    """Take over a task's notes from its construction, and the files that its parts read."""
     for part in parts:
         record(known(reader_of(part)))
     if (told := getattr(task, "told", None)) is not None:
@@ -311,7 +312,7 @@ def _take_told(study: Study, task: Any, *parts: Any) -> None:
 
 
 def _run(study: Study, played: Played) -> AgentError | None:
-    """Run a cell; return the error that ended it, if one did."""
+    """Run a cell; return the error that ended it, or None."""
     cell, setup, name = played.cell, played.setup, played.name
     task, start = played.task, time.perf_counter()
     agents = cell.method.agents(setup)
@@ -333,7 +334,7 @@ def _run(study: Study, played: Played) -> AgentError | None:
 
 
 def check_took_part(name: str, run: Run) -> Run:
-    """Return the run; raises BadInput if no agent took part in any round, as there are then no results."""
+    """Return the run; raises BadInput if no agent took part in any round, because it then has no results."""
     if not run.rows:
         raise BadInput(f"{name} took part in no round: run() must iterate with async for k in self.rounds(rounds)")
     return run
@@ -343,9 +344,9 @@ def check_took_part(name: str, run: Run) -> Run:
 
 
 def tell_parameters(study: Study, name: str, method: Method, agents: Mapping[Any, Any], given: int) -> None:
-    """Print the parameters of a method that runs under a name, and record them in the study's settings.json.
+    """Print a method's parameters under the name of its run, and record them in the study's settings.json.
 
-    The first ``given`` arguments of its class, which the run gives, are left out.
+    The first ``given`` arguments of its class, which come from the run, are left out.
     """
     used = _used(method, next(iter(agents.values())), given)
     study.origin.setdefault("methods", {})[name] = {"class": method.kind.__name__, **used}

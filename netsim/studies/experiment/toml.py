@@ -1,4 +1,4 @@
-"""Experiments in TOML: the tree of `netsim.Experiment`, where a ``kind`` is what Python would import and call."""
+"""Experiments in TOML: the tree of `netsim.Experiment`, where a ``kind`` names what Python would import and call."""
 
 import importlib
 import inspect
@@ -30,7 +30,7 @@ from netsim.util import check, toml
 KIND = "kind"
 _TABLE, _LIST = (dict, "a table"), (list, "a list")
 _NUMBER = ((int, float), "a number")
-# What each key of the file holds, and that in words.
+# The type of each key's value, also as text.
 _KEYS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("methods", "problem", "networks", "grid", "names", "ending", "over"), _TABLE),
     **dict.fromkeys(("measure", "after", "goals"), _LIST),
@@ -40,7 +40,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "error": (str, "a text"),
     "seeds": ((int, str, list), "a list of whole numbers, or a text as 0:10"),
 }
-# What tables are that have no kind.
+# The kinds of tables without an explicit kind.
 _USUAL: dict[str, Any] = {"networks": Links, "ending": Ending, "seeds": Seeds}
 _NAME = "the full name of a class or function, as netsim.agents.DKLA"
 _NAMED = 'a list of values, or a table of named ones; a path is one name, in quotes: "method.eta" = [0.1, 0.2]'
@@ -48,15 +48,15 @@ _RANGE = 'a table of low, high and log, or a list to choose from; a path is one 
 
 
 def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
-    """Return the experiment of a TOML file, its title, its ranges of tuning, and the modules of files beside it.
+    """Return the experiment of a TOML file, its title, its tuning ranges, and the modules of files beside it.
 
     A file beside it is executed if a kind names it.
 
     Raises
     ------
     BadInput
-        In one line, with the place in the file: for an unknown key or argument, a kind that cannot be imported, or a
-        value of another type.
+        With a one-line message and the place in the file, for an unknown key or argument, a kind that cannot be
+        imported, or a value of another type.
     """
     text, tables = toml.read(file)
     with ExitStack() as known:
@@ -69,14 +69,14 @@ def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
 
 
 class _Reader:
-    """Makes the parts that tables describe; files in ``folder`` are known as modules for as long as ``known``."""
+    """Makes the parts that tables describe; files in ``folder`` are modules as long as ``known`` is entered."""
 
     def __init__(self, folder: Path, known: ExitStack) -> None:
         self.folder, self.known = folder, known
         self.modules: dict[str, types.ModuleType] = {}
 
     def value(self, name: str, given: Any) -> Any:
-        """Return what the value of a key of the file is, which must be known and of its type."""
+        """Return the object for a key of the file, which must be known and have the right type."""
         kinds, words = _KEYS[check.one_of("key", name, _KEYS)]
         if not isinstance(given, kinds) or isinstance(given, bool):
             raise check.refuse(name, given, words)
@@ -103,7 +103,7 @@ class _Reader:
         return given if name == "names" else self.built(given, name, _USUAL.get(name))
 
     def built(self, given: Any, where: str, usual: Any = None) -> Any:
-        """Return what a value is; of a table without a kind, the ``usual`` kind or the mapping that it is."""
+        """Return the object for a value; a table without a kind becomes the ``usual`` kind or a mapping."""
         if isinstance(given, list):
             return [self.built(each, f"{where}[{place}]", usual) for place, each in enumerate(given)]
         if not isinstance(given, dict):
@@ -167,7 +167,7 @@ def _are_texts(values: list[Any]) -> bool:
 
 
 def _placed(where: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """Return what a function returns; raise its errors as BadInput, with the place in the file."""
+    """Return a function's result; raise its errors as BadInput with the place in the file."""
     try:
         return function(*given, **named)
     except Exception as error:
@@ -175,7 +175,7 @@ def _placed(where: str, function: Callable[..., Any], *given: Any, **named: Any)
 
 
 def _called(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Return what a class or function returns; a function that needs more, as a seed or a link's ends, waits for it."""
+    """Return the result of a class or function; one that needs more, as a seed or a link's ends, is kept uncalled."""
     if inspect.isclass(kind) and issubclass(kind, Agent):
         return Method(kind, **given)
     paths.check_arguments(f"argument of {kind.__name__}", kind, given)
@@ -185,7 +185,7 @@ def _called(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _is_complete(function: Any, given: Mapping[str, Any]) -> bool:
-    """Return whether a function has all its arguments, and a seed, if it takes one."""
+    """Return whether a function has all its arguments, including a seed if it takes one."""
     known = inspect.signature(function)
     try:
         known.bind(**given)

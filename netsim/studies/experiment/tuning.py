@@ -1,11 +1,11 @@
-"""Tuning of an experiment: any path of its methods, by successive halving, with a choice on seeds of its own.
+"""Tuning of an experiment: any path of its methods, by successive halving, validated on separate seeds.
 
-Under each condition (method, problem, network, setting) candidate 0 is the method as it is; the others take every level
+Under each condition (method, problem, network, setting) candidate 0 is the method as given; the others take every level
 of each range once (a Latin hypercube). A rung adds seeds for the better half (Jamieson and Talwalkar 2016,
 "Non-stochastic best arm identification and hyperparameter optimization", with seeds as the resource). The finalists run
-on validation seeds, on which nothing was searched: a search on few seeds may choose a step that happens to survive on
-these, for the best step is often the largest that does. The finalist with most survivors is chosen, of these the one
-with the least median. Tuned experiments refuse all these seeds.
+on validation seeds, which the search did not use: the best step is often the largest that survives, so a search on few
+seeds may choose one that fails on others. The finalist with most survivors is chosen; among equals, that with the least
+median. Tuned experiments refuse all these seeds.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Key = tuple[str, ...]
 """A condition: what tuning tells apart."""
 
-# What chooses methods, seeds and values; a run may differ from the tuning in these.
+# Settings of methods, seeds and values, in which a run may differ from the tuning.
 _MAY_DIFFER = ("algorithms", "methods", "method", "set", "settings", "seed")
 
 _FORM = "LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0"
@@ -88,7 +88,7 @@ class Between:
         return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
 
     def levels(self, count: int) -> list[Any]:
-        """Return so many values, evenly spaced, both ends among them, to six digits."""
+        """Return ``count`` evenly spaced values including both ends, to six digits."""
         if count == 1:
             found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
         else:
@@ -97,21 +97,21 @@ class Between:
         return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
     def place(self, value: Any) -> float:
-        """Return where a value lies, 0 at the low end and 1 at the high one; NaN of what is no number."""
+        """Return a value's relative position, 0 at the low end and 1 at the high one; NaN if it is not a number."""
         if isinstance(value, bool) or not isinstance(value, Real) or (self.log and value <= 0):
             return math.nan
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
         return (at - low) / (high - low)
 
     def doubt(self, value: Any) -> str:
-        """Return why a better value may lie outside; empty if it is inside, or no number."""
+        """Return the reason why a better value may lie outside; "" if the value is inside, or not a number."""
         if value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}")):
             return "an end of its range"
         return "" if math.isnan(at := self.place(value)) or 0 < at < 1 else f"the method's own, outside of {self}"
 
 
 def range_of(text: str, place: str = "PATH") -> tuple[str, Between | None]:
-    """Return the path and the range that ``PATH[=LOW:HIGH[:log]]`` gives; raises BadInput for another form."""
+    """Return the path and the range in ``PATH[=LOW:HIGH[:log]]``; raises BadInput for another form."""
     path, equals, given = (part.strip() for part in text.partition("="))
     if path and not equals and not path.endswith("."):
         return path, None
@@ -141,7 +141,7 @@ class OneOf:
         return f"{{{', '.join(map(paths.brief, self.values))}}}"
 
     def levels(self, count: int) -> list[Any]:
-        """Return so many of the objects, each as often as the others."""
+        """Return ``count`` objects, each equally often."""
         return [self.values[number % len(self.values)] for number in range(count)]
 
     def place(self, value: Any) -> float:
@@ -149,26 +149,26 @@ class OneOf:
         return math.nan
 
     def doubt(self, value: Any) -> str:
-        """Return nothing: a choice has no ends."""
+        """Return "": a choice has no ends."""
         return ""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning found.
+    """The result of tuning.
 
     Attributes
     ----------
     experiment : Experiment
-        With the chosen values; it refuses the seeds on which they were chosen.
+        The experiment with the chosen values. It rejects the seeds used for tuning.
     chosen : DataFrame
         A row for each method under each condition: the chosen candidate, its values, its score in search and
         validation, how many validation runs survived, and the nearest candidate that lost a run anywhere with its
-        distance: each range counts as 1, of its logarithm where it was searched so.
+        distance: distances are relative to the width of each range, on a logarithmic scale if the search used one.
     table : DataFrame
         A row for each trial: condition, candidate, stage, seed, outcome, score.
     notes : list of str
-        What a reader must know: values at an end of a range, methods of which no candidate survives.
+        Warnings for the reader: chosen values at an end of a range, and methods without a surviving candidate.
     """
 
     experiment: "Experiment"
@@ -177,14 +177,14 @@ class Tuned:
     notes: list[str] = field(default_factory=list)
 
     def save(self, file: str | Path) -> None:
-        """Write the chosen values, the spent seeds, and how they were chosen as JSON."""
+        """Write the chosen values, the spent seeds, and the record of the choice as JSON."""
         save(file, [({}, self)], {})
 
 
 def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], given: Mapping[str, Any]) -> None:
-    """Write what was chosen under several conditions, told by flags and their values, as `Tuned.save` does.
+    """Write the choices under several conditions, keyed by flags and their values, as `Tuned.save` does.
 
-    ``given`` are the values of other flags: a run with others notes it.
+    ``given`` are the values of other flags: a run with different ones notes it.
     """
     best = [
         {
@@ -203,7 +203,7 @@ def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], giv
 
 @dataclass(frozen=True)
 class TunedFile:
-    """What a file that `Tuned.save` wrote holds.
+    """The content of a file written by `Tuned.save`.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class TunedFile:
 
     @classmethod
     def read(cls, file: str | Path) -> "TunedFile":
-        """Return what a file holds; raises BadInput if `Tuned.save` did not write it."""
+        """Return a file's content; raises BadInput if `Tuned.save` did not write it."""
         try:
             kept = json.loads(used(Path(file)).read_text(encoding="utf-8"))
             best = [(dict(part.split("=", 1) for part in e["condition"]), dict(e["values"])) for e in kept.pop("best")]
@@ -236,14 +236,14 @@ class TunedFile:
             raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote") from None
 
     def of(self, here: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the values for the condition of a run, given by its columns; None if it was tuned for others."""
+        """Return the values for a run's condition, given by its columns; None if it was tuned for others."""
         for condition, values in self.best:
             if all(name in here and str(here[name]) == text for name, text in condition.items()):
                 return values
         return None
 
     def others(self, here: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the flags of the tuning that have other values in a run, and both values."""
+        """Yield the tuning's flags that have other values in a run, with both values."""
         apart = {*_MAY_DIFFER, *(name for condition, _ in self.best for name in condition)}
         for name, value in self.tuning.get("given", {}).items():
             if name not in apart and here.get(name) not in (None, value):
@@ -256,11 +256,11 @@ def settled(
     known: Callable[[Cell], Mapping[str, Any]],
     over: Mapping[str, Between | OneOf] | None = None,
 ) -> "Experiment":
-    """Return an experiment with the values of files that `Tuned.save` wrote; it refuses the seeds spent on them.
+    """Return an experiment with the values of files from `Tuned.save`; it refuses the seeds spent on them.
 
-    Each run takes the values of the first file that was tuned for its condition: of what is ``known`` of it by name,
-    its method among that, and else of the values that the experiment has. Objects, as coders, are those that the
-    choices of ``over`` have.
+    Each run takes the values of the first file that was tuned for its condition: the values ``known`` by name,
+    including its method, and otherwise the experiment's values. Objects, such as coders, are taken from the choices of
+    ``over``.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def settled(
     others: dict[str, dict[str, None]] = {}
     for cell in clear.cells(clear.seeds[:1]):
         key, here = cell.condition, _here(clear, known(cell), names)
-        # A study may know its methods by names of another's, and has files of its own, too.
+        # A study may use another study's names for its methods, and have its own files, too.
         ways = [here, here | dict(cell.columns)]
         both = ((each, each.of(way)) for each in several for way in ways)
         found = next(((each, values) for each, values in both if values is not None), None)
@@ -311,7 +311,7 @@ def settled(
 
 
 def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return what is known of a run, and of other names the value that the experiment has there, if it is one."""
+    """Return the known values of a run; for other names, the experiment's plain values."""
     found = dict(known)
     for name in set(names) - found.keys():
         with suppress(BadInput):
@@ -322,9 +322,9 @@ def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[st
 
 
 def _given(experiment: "Experiment", over: Mapping[str, Any], cell: Cell, path: str, kept: Any, where: str) -> Any:
-    """Return a kept value of a method's path; an object is the one of a choice of ``over``.
+    """Return a stored value for a method's path; an object is taken from a choice of ``over``.
 
-    Raises BadInput if the method has no such path, or no choice has the object.
+    Raises BadInput if the method lacks the path, or no choice has the object.
     """
     if not list(paths._values(cell.method, path)):
         raise BadInput(f"{where}: must be of methods as they are now; {cell.method_name} has no {path}")
@@ -351,7 +351,7 @@ class _Trial:
     values : dict
         Its values at all paths that are searched.
     scores : dict
-        By stage a score for each run, ∞ of one that died.
+        By stage, a score for each run; ∞ if the run did not survive.
     """
 
     number: int
@@ -371,7 +371,7 @@ class _Trial:
         return VALIDATION if self.scores[VALIDATION] else SEARCH
 
     def survived(self, stage: str) -> tuple[int, int]:
-        """Return how many runs of a stage did not die, and how many there are."""
+        """Return the number of a stage's surviving runs, and of all its runs."""
         return int(np.isfinite(self.scores[stage]).sum()), len(self.scores[stage])
 
 
@@ -391,18 +391,18 @@ class Search:
 
     @property
     def target(self) -> Target | None:
-        """The target at which the metric is read."""
+        """The target for reading the metric."""
         _, at, reach = (self.metric or "").partition("@")
         return Target.of(reach) if at else None
 
     def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
-        """Search, validate, and return what was chosen."""
+        """Search, validate, and return the choice."""
         import pandas as pd
 
         if not check.mapping("over", self.over):
             raise check.refuse("over", self.over, "one range at least")
         self._check_seeds(seeds, validation)
-        # The least value that an error can have is known of the one by which runs are judged.
+        # The least possible value is known for the error by which runs are judged.
         error = self.target.column if self.target else self.experiment.error
         plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset(), error=error)
         ranges, starts, notes = _admitted(list(plain.cells(seeds)), _ranges(plain, self.over))
@@ -469,7 +469,7 @@ class Search:
                 raise BadInput(f"{name} = {clash}: must be seeds on which nothing else runs")
 
     def _run(self, plain: "Experiment", left: Mapping[Key, list[_Trial]], seeds: Sequence[int], stage: str) -> None:
-        """Run candidates of every condition in one go, so that no worker waits."""
+        """Run candidates of all conditions together, so that no worker waits."""
         wanted = [
             (trial, dataclasses.replace(cell, method=trial.method(cell.method)))
             for cell in plain.cells(seeds)
@@ -482,7 +482,7 @@ class Search:
         metric = self.metric = self.metric or column
         for trial, (cell, measured) in zip((trial for trial, _ in wanted), results.cells, strict=True):
             outcome, value = measured.row["outcome"], _value(measured, column, target)
-            # Where a target is asked for, whoever reached it has a value.
+            # With a target, a run that reached it has a value.
             dead = (outcome in DEAD and target is None) or math.isnan(value)
             trial.scores[stage].append(math.inf if dead else value if columns.worst(column) > 0 else -value)
             self.failed += [measured.row["why"]] if outcome == FAILED else []
@@ -539,7 +539,7 @@ def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Betwe
 
 @dataclass(frozen=True)
 class Rung:
-    """A step of halving: how many candidates are left, and the seeds that are new to them."""
+    """A step of halving: the number of remaining candidates, and their new seeds."""
 
     count: int
     seeds: tuple[int, ...]
@@ -557,14 +557,14 @@ def rungs(count: int, seeds: Sequence[int]) -> list[Rung]:
 
 
 def check_apart(searched: Container[str], tried: Iterable[str]) -> None:
-    """Raise BadInput for a parameter that is searched while several of its values are tried."""
+    """Raise BadInput if a tuned parameter also has several values in the grid."""
     for name in tried:
         if name in searched:
             raise check.refuse("over", name, "searched, or given several values, not both")
 
 
 def _kept(value: Any) -> Any:
-    """Return a value as tuned.json has it; an object, which a text cannot give back, as a mapping."""
+    """Return a value for tuned.json; an object, which no text restores, as a mapping."""
     given = plain(value_of(value))
     if isinstance(given, int | float | str | None):
         return given
@@ -599,7 +599,8 @@ def _admitted(
 ) -> tuple[dict[str, dict[str, Between | OneOf]], dict[Key, dict[str, Any]], list[str]]:
     """Return the ranges with those that theorems have on all cells in place of None, what they choose, and notes.
 
-    A class of agents may have ``admissible(agents, network, parameters)``: for each a range and a value, or None.
+    A class of agents may have ``admissible(agents, network, parameters)``: for each parameter a range and a value, or
+    None.
     """
     found: dict[tuple[str, str], list[Any]] = {}
     starts: dict[Key, dict[str, Any]] = {}
@@ -628,7 +629,7 @@ def _admitted(
             raise check.refuse(
                 "over", f"{name}.{path}", f"PATH={_FORM}; the ranges of the seeds have nothing in common"
             )
-        # An open end does not belong to the range, and from 0 on one cannot search by factors.
+        # An open end does not belong to the range, and a search by factors cannot begin at 0.
         searched = Between(low, high) if several[0].closed else Between(max(low, high / 100), 0.99 * high, log=True)
         filled[name][path] = searched
         promise = dataclasses.replace(several[0], low=low, high=high).promise()
@@ -639,9 +640,9 @@ def _admitted(
 def _candidates(
     method: str, ranges: Mapping[str, Between | OneOf], count: int, start: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """Return so many candidates of a method: its own values, those to start from, then each level of each range once.
+    """Return a method's candidates: its own values, starting values, then each level of each range once.
 
-    The first parameter rises; the order of each other one is a fixed draw, the same under all conditions.
+    The first parameter increases; each other one's order is a fixed draw, the same under all conditions.
     """
     first = [{}, dict(start)] if start else [{}]
     count -= len(first)
@@ -656,7 +657,7 @@ def _candidates(
 
 
 def _value(measured: Measured, column: str, target: Target | None) -> float:
-    """Return the last value of a run's column, or that in the round from which on a target is reached; else NaN."""
+    """Return a run's last value of a column, or its value in the round that reaches a target; else NaN."""
     if target is None:
         return float(measured.row.get(column, math.nan))
     rounds = measured.rounds

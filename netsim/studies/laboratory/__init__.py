@@ -1,4 +1,4 @@
-"""A run that one can poke: its settings as controls, faults by a click, each in a branch of its own."""
+"""An interactive run: its settings as controls, faults by clicks, each in a new branch."""
 
 import lazy_loader
 

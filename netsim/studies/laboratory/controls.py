@@ -10,19 +10,19 @@ from netsim.studies.laboratory.tree import exact
 
 __all__ = ["controls"]
 
-# Of a description: what is said of a number between 0 and 1, and of a text that is one of several.
+# Patterns in a description: words for a number between 0 and 1, and a list of the texts allowed.
 _SHARE = re.compile(r"\b(probability|share|fraction|likelihood)\b", re.IGNORECASE)
 _LEAST = re.compile(r"\bat least (\d+)\b")
 _CHOICE = re.compile(r'"([^" ]+)"')
 _FREE = re.compile(r"\b(path|NAME|commas|file|folder)\b")
 _SHARES = ("loss", "corrupt", "duplicate")
 
-# Up to how many times its default a slider goes.
+# The maximum of a slider as a multiple of its default.
 _TIMES = 4
 
 
 def controls(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Return what the page needs of each parameter, as JSON has it.
+    """Return each parameter's control for the page, as JSON data.
 
     Each has ``name``, ``label``, ``help``, ``default``, ``optional`` and a ``sort``: "switch", "choice" (with
     ``choices``), "text", "seed", "number", or "slider" (with ``low``, ``high`` and ``step``). A slider's range is a
@@ -67,7 +67,7 @@ def _sort(parameter: Parameter) -> dict[str, Any]:
 
 
 def _range(parameter: Parameter, default: float, whole: bool) -> dict[str, float]:
-    """Return the range of a number's slider: 0 to 1 of a share, else up to some times the default."""
+    """Return the range of a number's slider: 0 to 1 for a share, else up to a multiple of the default."""
     if whole:
         least = _LEAST.search(parameter.description)
         return {
@@ -82,7 +82,7 @@ def _range(parameter: Parameter, default: float, whole: bool) -> dict[str, float
 
 
 def _round(value: float) -> float:
-    """Return a number with one digit that counts: 1, 2 or 5 times a power of ten, at least as large."""
+    """Return a number rounded up to 1, 2 or 5 times a power of ten."""
     if value <= 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""`netsim.lab` in a notebook: the page of a lab as a widget, which asks Python for each branch."""
+"""`netsim.lab` in a notebook: the page of a lab as a widget, which requests each branch from Python."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -32,18 +32,18 @@ def lab(
     sample: float | None = None,
     height: int = 640,
 ) -> "LabWidget":
-    """Show a run in a notebook that one can poke: a click crashes a node or cuts a link, in a branch of its own.
+    """Show an interactive run in a notebook: a click crashes a node or cuts a link, in a new branch.
 
     Parameters
     ----------
     network : Network
-        What is run, with its own faults and what it watches.
+        The network to run, with its faults and watched states.
     agents : mapping or callable
-        {node: Agent}, of which each branch has deep copies; or a function that returns new ones.
+        {node: Agent}, deep-copied for each branch; or a function that returns new ones.
     probes, until, sample
-        As `Network.run` takes them.
+        As for `Network.run`.
     height : int
-        Of the widget, in pixels, at least 200.
+        The height of the widget in pixels, at least 200.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def lab(
     options = {"until": until, "sample": sample}
     for name, value in options.items():
         if isinstance(value, np.generic):
-            # In the lines that repeat a branch it is a number of Python.
+            # In the script that repeats a branch, the option is a Python number.
             options[name] = value.item()
     return LabWidget(LabSession(network, _maker(agents), probes, options), height)
 
@@ -88,7 +88,7 @@ def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
 
 @dataclass(frozen=True)
 class _InPython(Source):
-    """How a branch is repeated in Python; ``options`` are those of `Network.run`."""
+    """How to repeat a branch in Python; ``options`` are those of `Network.run`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -101,27 +101,27 @@ class _InPython(Source):
         return f"with netsim.faults.words.appending({at!r}):\n    {run}" if at else run
 
     def sweep(self, settings: Mapping[str, Any], at: str, order: str) -> str:
-        """Return nothing: a sweep is one of a study."""
+        """Return "": only a study has sweeps."""
         return ""
 
     def script(self, settings: Mapping[str, Any], at: str, order: str, name: str, trace_hash: str) -> str:
-        """Return the lines that repeat a branch, and say if it is another run."""
+        """Return the script that repeats a branch, and reports if its run differs."""
         return (
             f"# {name}\n{self.command(settings, at, order)}\nassert run.trace_hash == {trace_hash!r}, run.trace_hash\n"
         )
 
 
 class LabSession:
-    """Simulates the branches of a lab in this process, and answers the questions of its page.
+    """Simulates the branches of a lab in this process, and answers its page's requests.
 
     Parameters
     ----------
     network : Network
-        What is run.
+        The network to run.
     make : callable
         Returns new agents.
     probes, options
-        As `Network.run` takes them.
+        As for `Network.run`.
 
     Attributes
     ----------
@@ -139,11 +139,11 @@ class LabSession:
 
     @property
     def version(self) -> int:
-        """How often something has changed."""
+        """The number of changes so far."""
         return self._version
 
     def answer(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question of the page, as `netsim.studies.laboratory.server.LabServer` gives it."""
+        """Return the answer to a request of the page, as `netsim.studies.laboratory.server.LabServer` does."""
         if what == "state":
             return {"version": self._version, "controls": [], "file_error": "", **self._tree.as_dict()}
         try:

@@ -1,4 +1,4 @@
-"""The page of a lab: that of a replay, with settings beside it on the left and branches on the right."""
+"""The page of a lab: a replay's page, with settings on the left and branches on the right."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +9,7 @@ __all__ = ["page"]
 
 
 def page(study: str, *, framed: bool = False) -> str:
-    """Return the page of a lab on a study; ``framed``: it asks the page that holds it, instead of its server."""
+    """Return the page of a lab on a study; ``framed``: it sends requests to its parent page, not to a server."""
     style, script = (
         (files("netsim.studies.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js")
     )

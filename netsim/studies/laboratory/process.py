@@ -1,4 +1,4 @@
-"""A worker process that simulates branches one after the other, and can be ended in the middle of one."""
+"""A worker process that simulates branches one after the other, and can be killed within one."""
 
 import json
 import os
@@ -19,14 +19,14 @@ class Cancelled(Exception):  # noqa: N818  names that say what happened
 
 
 class Worker:
-    """Simulates branches in a process of its own, which is started when it is first needed."""
+    """Simulates branches in a separate process, which is started at the first one."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
     def simulate(self, request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-        """Return what `netsim.studies.laboratory.worker.simulate` does; raises Cancelled if its process ended."""
+        """Return the result of `netsim.studies.laboratory.worker.simulate`; raises Cancelled if it was ended."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -40,7 +40,7 @@ class Worker:
                     return done
                 progress(found["progress"])
         except (OSError, ValueError):
-            # It was ended while it wrote or read.
+            # The process was ended while reading or writing.
             pass
         self.end()
         raise Cancelled
@@ -57,7 +57,7 @@ class Worker:
             return self._process
 
     def end(self) -> None:
-        """End the process, if there is one; the next branch has a new one."""
+        """End the process, if there is one; the next branch starts a new one."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:

@@ -22,10 +22,10 @@ from netsim.util import check
 
 __all__ = ["LabServer"]
 
-# Real seconds for which a question about news waits for them, and between two looks at a file.
+# Real seconds for which a request for news waits, and between two checks of a file.
 _NEWS_TIMEOUT, _POLL_INTERVAL = 20.0, 0.5
 
-# What a page may send with each of its questions.
+# The fields that a page may send with each request.
 _FIELDS = {
     "fault": ("branch", "text"),
     "settings": ("branch", "values"),
@@ -55,7 +55,7 @@ class LabServer:
     Raises
     ------
     BadInput
-        If there is no such study, or a fault is none.
+        If the study is unknown, or a fault is invalid.
     NetsimError
         If there is no free port.
     """
@@ -79,7 +79,7 @@ class LabServer:
         for change in changes:
             self._tree.grow(list(self._tree.branches.values())[-1], change)
         self._first = max(self._tree.branches)
-        # Its lock guards all above; ``_version`` counts changes, which questions wait for.
+        # This lock guards all attributes above; ``_version`` counts changes, for which requests wait.
         self._news = threading.Condition()
         self._version, self._running, self._over = 1, -1, False
         self._worker = Worker()
@@ -103,11 +103,11 @@ class LabServer:
         """Serve until a Ctrl-C."""
         with suppress(KeyboardInterrupt), self._news:
             while not self._over:
-                # In steps: on some systems nothing else lets a Ctrl-C through.
+                # Wait in steps, because on some systems a longer wait blocks Ctrl-C.
                 self._news.wait(0.5)
 
     def close(self) -> None:
-        """Serve no more, and end what is simulated."""
+        """Stop serving, and end the running simulation."""
         with self._news:
             self._over = True
             self._news.notify_all()
@@ -119,7 +119,7 @@ class LabServer:
     # --- simulating ---------------------------------------------------------------------------------------------------
 
     def _simulate(self) -> None:
-        """Simulate the branches that wait, one after the other."""
+        """Simulate the waiting branches, one after the other."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._over or self._tree.waiting(self._first))
@@ -142,7 +142,7 @@ class LabServer:
         except Cancelled:
             result = None
         with self._news:
-            # Meanwhile it may have been deleted, or settings may be others.
+            # Meanwhile the branch may have been deleted, or the settings changed.
             if self._running == branch.number and branch.state == "running":
                 if result is None:
                     branch.state, branch.error = "cancelled", "cancelled, or its process ended"
@@ -171,7 +171,7 @@ class LabServer:
         return 0.0
 
     def _watch(self) -> None:
-        """Take up the file when it is edited."""
+        """Reload the file when it is edited."""
         while self._file is not None:
             with self._news:
                 self._news.wait_for(lambda: self._over, _POLL_INTERVAL)
@@ -187,7 +187,7 @@ class LabServer:
         try:
             definition = catalogue.find_study(str(self._file))
         except BaseException as error:
-            # A Ctrl-C goes to the main thread: whatever is raised here, the file raised.
+            # Ctrl-C reaches only the main thread, so any error here comes from the file.
             kind = "" if isinstance(error, BadInput) else f"{self._file}: {type(error).__name__}: "
             with self._news:
                 self._file_error = kind + one_line(error)
@@ -208,7 +208,7 @@ class LabServer:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def _answer(self, rest: str) -> Answer | None:
-        """Return the answer to a GET: the page, what has changed, or a run of a branch."""
+        """Return the answer to a GET: the page, the news, or a branch's run."""
         if not rest:
             return HTTPStatus.OK, "text/html", page(self._tree.source.study)
         if found := re.fullmatch(r"state\?seen=(\d{1,9})", rest, re.ASCII):
@@ -218,7 +218,7 @@ class LabServer:
         return None
 
     def _state(self, seen: int) -> str:
-        """Return what a page shows of all branches, once there is something new."""
+        """Return the page's data on all branches, once there is something new."""
         with self._news:
             self._news.wait_for(lambda: self._version != seen or self._over, _NEWS_TIMEOUT)
             state = {"version": self._version, "controls": controls(self._tree.source.parameters)}
@@ -233,7 +233,7 @@ class LabServer:
     # --- what is asked to be done -------------------------------------------------------------------------------------
 
     def _act(self, rest: str, asked: Any) -> Answer | None:
-        """Do what a page asks for; the answer has the ``branch`` to show, from a ``version`` on, or an ``error``."""
+        """Carry out a page's request; the answer has the ``branch`` to show, from a ``version`` on, or an ``error``."""
         acts = {"fault": self._fault, "settings": self._set, "delete": self._delete, "cancel": self._cancel}
         if rest not in acts:
             return None
@@ -271,7 +271,7 @@ class LabServer:
         return self._first
 
     def _delete(self, asked: dict[str, Any]) -> int:
-        """Delete a branch, and those that leave it."""
+        """Delete a branch and its descendants."""
         branch = self._tree.get(asked.get("branch"))
         self._tree.delete(branch)
         if self._running not in self._tree.branches:
@@ -281,7 +281,7 @@ class LabServer:
         return branch.parent
 
     def _cancel(self, asked: dict[str, Any]) -> int:
-        """End the simulation of a branch, or take it up again."""
+        """Cancel the simulation of a branch, or resume it."""
         branch = self._tree.get(asked.get("branch"))
         if branch.state == "running":
             branch.state, branch.error = "cancelled", "cancelled"

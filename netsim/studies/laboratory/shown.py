@@ -1,4 +1,4 @@
-"""What a page shows of the runs of a study: their frames, packed, and a last value."""
+"""The data that a page shows of a study's runs: packed frames, and a last value."""
 
 import math
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ __all__ = ["shown"]
 MOST = 200_000
 """Frames of a run that the page shows at most."""
 
-# Columns of rounds.csv that say nothing of what a run is about.
+# Columns of rounds.csv that every run has.
 _USUAL = {*COLUMNS, *TOTALS}
 # Agents that a figure names.
 _MOST_NAMED = 3
 
 
 def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "") -> list[dict[str, Any]]:
-    """Return of each run its ``name``, ``hash``, ``last`` value, and ``data``: the page's meta and columns, in JSON."""
+    """Return each run's ``name``, ``hash``, ``last`` value, and ``data``: metadata and columns of its page, in JSON."""
     found = []
     for name, run in runs.items():
         about = About(title_of(study, name), command, question=question)
@@ -50,7 +50,7 @@ def _last(run: Run) -> dict[str, str] | None:
 
 
 def _together(values: Mapping[Any, Any]) -> str:
-    """Return the agents' last values in few words: one for all, a range, or who has the rarest word."""
+    """Return the agents' last values in brief: a common value, a range, or the agents with the rarest text."""
     numbers = [value for value in values.values() if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) == len(values):
         low, high = min(numbers), max(numbers)

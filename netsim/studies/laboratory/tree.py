@@ -28,10 +28,10 @@ MOST_CHARACTERS = 100_000
 # Characters of an error that a page shows.
 _MOST_SHOWN = 1000
 
-# Whole numbers up to this are the same in JavaScript, whose numbers are floats.
+# JavaScript represents integers up to this one exactly, because its numbers are floats.
 _EXACT = 2**53 - 1
 
-# A number as a field of the page has it. An exponent of more digits would take memory, or minutes.
+# A number in a field of the page. A longer exponent would exhaust memory, or take minutes.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
@@ -46,9 +46,9 @@ class Branch:
     at : str
         Its faults in words, those of its parent among them.
     order : str
-        The order of what an agent could do at one instant: a seed, or words; "" for asyncio's.
+        The order of an agent's steps at equal times: a seed, or text; "" for asyncio's order.
     name : str
-        What was done, and when.
+        The name of the action, with its time.
     since : float
         When it leaves its parent, in seconds.
     state : str
@@ -56,7 +56,7 @@ class Branch:
     edition : int
         How often it was simulated.
     result : dict or None
-        What the simulation returned.
+        The value returned by the simulation.
     """
 
     number: int
@@ -74,7 +74,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Source:
-    """What is run: a study's name or a file's path, and its parameters; how one repeats it."""
+    """The code to run: a study's name or a file's path, with parameters; and ways to repeat it."""
 
     study: str
     parameters: tuple[Parameter, ...]
@@ -84,7 +84,7 @@ class Source:
         return " ".join([run_command(self.study, self._changed(settings)), *_at(at), *_order(order)])
 
     def sweep(self, settings: Mapping[str, Any], at: str, order: str) -> str:
-        """Return the command of a sweep that has the branch as its first point, and the same for other seeds."""
+        """Return the command of a sweep whose first point is the branch, with further seeds."""
         seed = settings.get("seed")
         # A file of the user's may have a seed that is a text, or open.
         varied = [f"--seed {seed}:{seed + 20}"] if isinstance(seed, int) and not isinstance(seed, bool) else []
@@ -95,7 +95,7 @@ class Source:
         return " ".join([*words, *varied, "--out", "sweeps/lab"])
 
     def script(self, settings: Mapping[str, Any], at: str, order: str, name: str, trace_hash: str) -> str:
-        """Return a Python script that repeats a branch, and says if it is another run."""
+        """Return a Python script that repeats a branch, and reports if its run differs."""
         given = self._changed(settings) | ({"at": at} if at else {}) | ({"order": order} if order else {})
         values = [f"{key}={_literal(value)}" for key, value in given.items()]
         return (
@@ -107,10 +107,10 @@ class Source:
         )
 
     def checked(self, name: str, value: Any) -> Any:
-        """Return a setting as the study takes it; raises BadInput for one that it cannot have.
+        """Return a setting in the study's type; raises BadInput for an invalid one.
 
-        None and an empty text stand for an emptied field: the default, which a command without the flag has, too.
-        A number may also be a text, as JavaScript's numbers have 53 bits.
+        None and "" stand for an emptied field, which means the default, as for a command without the flag. A number may
+        be given as text, because JavaScript's numbers have 53 bits.
         """
         known = {each.name: each for each in self.parameters}
         parameter = known[check.one_of("setting", name, known)]
@@ -148,17 +148,17 @@ def text_of(name: str, value: Any, what: str) -> str:
 
 
 def shortened(error: str) -> str:
-    """Return an error that is short enough for a page: it may repeat all that was sent."""
+    """Return an error shortened for a page, because it may repeat a long input."""
     return error if len(error) <= _MOST_SHOWN else f"{error[: _MOST_SHOWN // 2]} … {error[-_MOST_SHOWN // 2 :]}"
 
 
 def exact(value: Any) -> Any:
-    """Return a value as JSON carries it to a page: a whole number that JavaScript would round is a text."""
+    """Return a value for JSON; an integer that JavaScript would round becomes a text."""
     return str(value) if isinstance(value, int) and abs(value) > _EXACT else value
 
 
 def _number(value: Any) -> Decimal | None:
-    """Return a number, or a text that is one, exactly; None for anything else."""
+    """Return a number, or a text that represents one, exactly; None for anything else."""
     if isinstance(value, str):
         return Decimal(value) if len(value) < 1000 and _NUMBER.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -167,7 +167,7 @@ def _number(value: Any) -> Decimal | None:
 
 
 def _literal(value: Any) -> str:
-    """Return a setting as Python writes it."""
+    """Return a setting as a Python literal."""
     return f"float('{value}')" if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
@@ -184,7 +184,7 @@ def _plain(text: str) -> str:
 
 
 class Tree:
-    """The branches, in the order in which they were made; the first is the main run, which has no faults."""
+    """The branches, in order of creation; the first is the main run, which has no faults."""
 
     def __init__(self, source: Source, settings: Mapping[str, Any]) -> None:
         self.source = source
@@ -193,17 +193,17 @@ class Tree:
         self._made = 1
 
     def get(self, number: Any) -> Branch:
-        """Return a branch; raises BadInput if there is none of that number."""
-        # True would be 1.
+        """Return a branch; raises BadInput if no branch has this number."""
+        # True would count as 1.
         found = self.branches.get(number) if isinstance(number, int) and not isinstance(number, bool) else None
         if found is None:
             raise check.refuse("branch", number, f"one of {', '.join(map(str, self.branches))}")
         return found
 
     def grow(self, parent: Branch, text: str) -> Branch:
-        """Return the branch that leaves another one by a fault in words: a new one, unless there is one already.
+        """Return the child of a branch with an additional fault, given as text; an existing child is reused.
 
-        With "order" before a seed, or before words of an order (`netsim.testing.Order.parse`), it has that order.
+        A text of "order" and a seed, or an order as text (`netsim.testing.Order.parse`), sets the child's order.
         """
         first, _, rest = text.strip().partition(" ")
         if first == "order":
@@ -226,7 +226,7 @@ class Tree:
         return branch
 
     def delete(self, branch: Branch) -> None:
-        """Delete a branch, and those that leave it; the main run stays."""
+        """Delete a branch and its descendants; the main run stays."""
         if branch.parent < 0:
             raise check.refuse("branch", branch.number, "another one than the main run")
         for each in [each for each in self.branches.values() if each.parent == branch.number]:
@@ -239,7 +239,7 @@ class Tree:
             branch.state, branch.progress, branch.error, branch.result = "waiting", "", "", None
 
     def waiting(self, first: int) -> Branch | None:
-        """Return the next branch to simulate, ``first`` before others."""
+        """Return the next branch to simulate; ``first`` takes precedence."""
         chosen = [each for each in self.branches.values() if each.state == "waiting"]
         return next((each for each in chosen if each.number == first), chosen[0] if chosen else None)
 
@@ -250,12 +250,12 @@ class Tree:
         return {"study": self.source.study, "settings": settings, **how}
 
     def take(self, branch: Branch, result: dict[str, Any]) -> None:
-        """Give a branch what its simulation returned."""
+        """Store the result of a branch's simulation."""
         branch.result, branch.error, branch.edition = result, result["error"], branch.edition + 1
         branch.state = "failed" if branch.error else "done"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a page shows of all branches, without their runs."""
+        """Return the page's data on all branches, without their runs."""
         settings = {name: exact(value) for name, value in self.settings.items()}
         return {"settings": settings, "branches": [self._row(each) for each in self.branches.values()]}
 
@@ -273,7 +273,7 @@ class Tree:
 
 
 def _named(order: Order) -> str:
-    """Return a branch's name: what is done, to whom, and when."""
+    """Return a branch's name: the fault, its target, and its time."""
     by = "" if order.by is None else f" by {order.by:g} s"
     by += "".join(f" {name} {value:g}" for name, value in order.to)
     words = {"lose": "lose next frame"}.get(order.what, order.what)
@@ -282,7 +282,7 @@ def _named(order: Order) -> str:
 
 
 def _ordered(text: str) -> tuple[str, str, float]:
-    """Return an order as a branch has it, the branch's name, and when it leaves its parent (s)."""
+    """Return an order in the branch's form, the branch's name, and the time (s) at which it leaves its parent."""
     order = InstantOrder.parse(text)
     order.must_fit()
     if order.seed is not None:
@@ -294,6 +294,6 @@ def _ordered(text: str) -> tuple[str, str, float]:
 
 
 def told(order: InstantOrder | None) -> list[str]:
-    """Return in words what the last run with an order did otherwise than asyncio, of much the beginning."""
+    """Return as text the differences between the last ordered run and asyncio's order, truncated."""
     changes = [] if order is None else [str(each) for each in order.again().schedule]
     return changes[:MOST_TOLD] + ([f"and {len(changes) - MOST_TOLD:,} more"] if len(changes) > MOST_TOLD else [])

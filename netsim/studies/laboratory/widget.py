@@ -1,4 +1,4 @@
-"""The widget of a lab in a notebook (anywidget): its page in a frame, whose questions go to Python as messages."""
+"""The widget of a lab in a notebook (anywidget): its page in a frame, with requests sent to Python as messages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +39,13 @@ class LabWidget(anywidget.AnyWidget):
 
     def __init__(self, session: "LabSession", height: int) -> None:
         self._session = session
-        # Questions for news, which wait until there are some.
+        # Requests for news that wait until there are some.
         self._waiting: list[Any] = []
         super().__init__(page=page("network", framed=True), height=height)
         self.on_msg(self._receive)
 
     def run(self, branch: int = 0) -> Run:
-        """Return the run of a branch, by the number on its card; raises BadInput if it has none."""
+        """Return a branch's run, by the number on its card; raises BadInput if it has none."""
         number = check.integer("branch", branch, low=0)
         if number not in self._session.runs:
             raise check.refuse("branch", branch, f"one of {', '.join(map(str, self._session.runs))}")

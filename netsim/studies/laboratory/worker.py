@@ -1,6 +1,6 @@
-"""The process in which a lab's branches are simulated: requests come in as lines of JSON, and answers go out so.
+"""The process that simulates a lab's branches: requests and answers are lines of JSON.
 
-What a study or a script prints goes to standard error: standard output is for the answers.
+Output of a study or script goes to standard error, because standard output carries the answers.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ Answer = Callable[[dict[str, Any]], None]
 
 
 class _Told(Reporter):
-    """Tells how far runs are, and prints nothing."""
+    """Reports the progress of runs, and prints nothing."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(quiet=True)
@@ -51,10 +51,10 @@ class _Told(Reporter):
 
 
 def simulate(study: str, settings: dict[str, Any], at: str, order: str, command: str, answer: Answer) -> dict[str, Any]:
-    """Run a study with faults and an order in words; return its runs as `netsim.studies.laboratory.shown.shown` does.
+    """Run a study with faults and an order as text; return its runs as `netsim.studies.laboratory.shown.shown` does.
 
-    And their hash, and the ``words`` of the order in its last run. With an ``error`` in one line, where it failed: then
-    the runs are those up to there.
+    The result also has the runs' hash, and the ``words`` of the order in the last run. After a failure it has a
+    one-line ``error``, with the runs up to there.
     """
     from netsim.studies.laboratory.shown import shown
 
@@ -83,15 +83,15 @@ def simulate(study: str, settings: dict[str, Any], at: str, order: str, command:
 
 
 def main() -> None:
-    """Answer requests until there are no more, or the process that began this one has ended."""
+    """Answer requests until the input ends, or the parent process has ended."""
     # A Ctrl-C is for the server, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if len(sys.argv) > 1:
         die_with(int(sys.argv[1]))
-    # A study may print, also from a library's own code: both go to standard error from here on.
+    # A study may print, even from C code: redirect both kinds of output to standard error.
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # As for a script that is run: the modules beside it can be imported.
+    # As for a script: modules in its folder can be imported.
     sys.path.insert(0, "")
 
     def answer(what: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps: a study at every point of a grid of its parameters, on several processes, resumed where they stopped."""
+"""Sweeps: a study at every point of a grid of its parameters, on several processes, and resumable."""
 
 from netsim.studies.sweeps.sweep import Sweep, sweep
 

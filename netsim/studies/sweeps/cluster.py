@@ -1,4 +1,4 @@
-"""A sweep's points run by the workers of a Dask cluster, after a check that they have what the points need."""
+"""Run a sweep's points on a Dask cluster, after checking that its workers have everything they need."""
 
 import asyncio
 import hashlib
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_TIMEOUT_S = 10.0
-_WORKERS_S = 30.0  # until the first worker is there: each imports much as it starts
+_WORKERS_S = 30.0  # to wait for the first worker, which imports much at its start
 _ROUNDS = 3  # in which a point that never began may lose its workers
 
 
 @contextmanager
 def connected(address: str, limits: Limits) -> Iterator["Client"]:
-    """Connect to a scheduler, as ``tcp://host:8786``; the client that is yielded is closed at the end.
+    """Connect to a scheduler at ``tcp://host:8786``; the yielded client is closed at the end.
 
-    Raises BadInput without Dask, a scheduler there, or workers of one thread; for limits, which they cannot keep.
+    Raises BadInput without Dask or a scheduler, if workers have several threads, and for limits, which they cannot
+    enforce.
     """
     if limits.seconds is not None:
         raise check.refuse("timeout", limits.seconds, "left out with dask: its workers' threads have no alarm")
@@ -72,7 +73,7 @@ def _must_have_workers(client: "Client", address: str) -> None:
         raise check.refuse("dask", address, wanted) from None
     for worker, threads in sorted(client.nthreads().items()):
         if threads != 1:
-            # A run sets how many threads its process's BLAS has.
+            # A run sets the number of BLAS threads of its process.
             wanted = "a scheduler whose workers have one thread each (dask worker --nthreads 1 --nworkers N)"
             raise BadInput(f"dask = {address!r}: must be {wanted}; {worker} has {threads}")
 
@@ -81,9 +82,9 @@ def _must_have_workers(client: "Client", address: str) -> None:
 
 
 def must_be_able(client: "Client", work: SweepRun) -> None:
-    """Raise BadInput, naming a worker and what it lacks, unless all workers have what points need.
+    """Raise BadInput, naming a worker and what it lacks, unless all workers meet the points' requirements.
 
-    They need the sweep's folder, the same netsim and numpy, and the study's file and the folder of data, if any.
+    They need the sweep's folder, the same netsim and numpy, and the study's file and data folder, if any.
     """
     token = work.running / "token"
     token.write_text(work.running.name)
@@ -102,7 +103,7 @@ def must_be_able(client: "Client", work: SweepRun) -> None:
 
 
 def examine(work: SweepRun) -> dict[str, str]:
-    """Return what a worker has, by the names that messages use."""
+    """Return a worker's properties, by their names in messages."""
     return _equipment(work) | {f"out = {str(work.folder)!r}": _folder(work)}
 
 
@@ -129,7 +130,7 @@ def _study(file: str) -> str:
 
 
 def _folder(work: SweepRun) -> str:
-    """Return whether a worker can write into the sweep's folder, and whether it is the same one."""
+    """Return whether a worker can write into the sweep's folder, and whether it is the same folder."""
     try:
         if (work.running / "token").read_text() != work.running.name:
             return "another one of that name"
@@ -147,16 +148,16 @@ def _folder(work: SweepRun) -> str:
 
 
 def run_there(work: SweepRun, points: Iterable[Point], client: "Client") -> Iterator[Ended]:
-    """Run points on a cluster's workers, and yield how each ended, as they end (`map_there`)."""
+    """Run points on a cluster's workers, and yield each one's outcome as it ends (`map_there`)."""
     for name, ended in map_there(client, partial(run_named, work), {point.name: point for point in points}):
         yield name, work.lose(name) if ended is None else ended[1]
 
 
 def map_there(client: "Client", function: Callable[[Any], Any], jobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Call a function with each job on a cluster's workers; yield the jobs' names and what it returned, as they end.
+    """Call a function with each job on a cluster's workers; yield the jobs' names and results as they end.
 
-    Dask itself repeats the jobs of a killed worker, and gives up on a job after some deaths; it is then begun once more
-    from here. What is returned is None for a job that never ended. The loss of the scheduler is an error of one line.
+    Dask repeats the jobs of a killed worker, and gives up on a job after some deaths; the job is then submitted once
+    more. A job that never ended has the result None. Losing the scheduler raises a one-line error.
     """
     from concurrent.futures import CancelledError as Cancelled
 
@@ -182,7 +183,7 @@ def map_there(client: "Client", function: Callable[[Any], Any], jobs: Mapping[st
 
 
 def _undivided(function: Callable[[Any], Any], job: Any) -> Any:
-    """Run a job whole on its worker: Dask would send nested work of joblib's to the cluster."""
+    """Run a job entirely on its worker, because Dask would send nested joblib work to the cluster."""
     from joblib import parallel_config
 
     with parallel_config(backend="sequential"):

@@ -23,7 +23,7 @@ _LONGEST = 100  # characters of a folder's name
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of the parameters that were given; its name, as ``loss=0.1,seed=3``, is its folder's."""
+    """A combination of the given parameters; its name, as ``loss=0.1,seed=3``, is its folder's."""
 
     name: str
     settings: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of each given parameter, one or several: the last parameter varies fastest.
+    """The values of each given parameter; the last parameter varies fastest.
 
     ``study`` is the study's name, or the path of its file. ``idle`` names parameters that change nothing where
     another has a value: combinations that differ in these only are one run.
@@ -48,11 +48,11 @@ class Grid:
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """The parameters with one value, and that."""
+        """The parameters with a single value."""
         return {name: values[0] for name, values in self.values.items() if len(values) == 1}
 
     def points(self) -> list[Point]:
-        """Return all combinations that differ in what they run."""
+        """Return all combinations that are different runs."""
         return [point for point, first in self._combinations() if first is None]
 
     def twins(self) -> dict[str, list[Point]]:
@@ -82,7 +82,7 @@ class Grid:
 def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
     """Return the grid of parameters, each of which has a value or several (a list, tuple or range).
 
-    Raises BadInput for an unknown parameter, no values, or one that the parameter cannot take.
+    Raises BadInput for an unknown parameter, an empty list, or an invalid value.
     """
     known = {parameter.name: parameter for parameter in definition.flags}
     values = {}
@@ -93,7 +93,7 @@ def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
             raise BadInput(f"{name} = []: must be a value, or several")
         if name == AT.name:
             listed = [None if each is None else joined(each) for each in listed]
-        # Values that are equal are one point.
+        # Equal values are one point.
         values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
     if (count := math.prod(map(len, values.values()))) > MOST_POINTS:
         raise BadInput(f"points = {count:,}: must be at most {MOST_POINTS:,}, by fewer values of the parameters")
@@ -106,11 +106,11 @@ def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
 
 
 def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
-    """Return the values that a flag lists on the command line.
+    """Return the values listed by a flag on the command line.
 
-    Numbers: ``0,0.1,0.3`` or, of whole ones, a range ``0:20`` (without its end) or ``0:20:5``; ``none`` where a
-    parameter may be left open. Text: one value each time that the flag is given, for it may hold commas itself.
-    Raises BadInput for anything else.
+    Numbers: ``0,0.1,0.3`` or, for integers, a range ``0:20`` (without its end) or ``0:20:5``; ``none`` where a
+    parameter may be left open. Text: one value per occurrence of the flag, because text may contain commas. Raises
+    BadInput for anything else.
     """
     if parameter.kind is str:
         return list(texts)
@@ -124,7 +124,7 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-    """Return the values between commas that are in no brackets."""
+    """Return the values separated by commas outside brackets."""
     return [part.strip() for text in texts for part in re.split(r",(?![^(\[]*[)\]])", text)]
 
 
@@ -134,7 +134,7 @@ def numbers(name: str, text: str) -> list[int]:
 
 
 def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
-    """Return a parameter's values, if they are no more than a sweep may have points, without writing out a range."""
+    """Return a parameter's values, without expanding a range longer than a sweep may be."""
     # len() of a longer range overflows.
     if isinstance(values, range) and values[MOST_POINTS:]:
         raise check.refuse(name, given or values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
@@ -142,7 +142,7 @@ def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[An
 
 
 def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
-    """Return the flags that list the values of parameters on a command line; a parameter left open has none."""
+    """Return the flags that list parameters' values on a command line; a parameter left open has none."""
     flags: list[str] = []
     for name, several in values.items():
         if list(several) == [None]:
@@ -153,7 +153,7 @@ def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
 
 
 def listing(values: Sequence[Any]) -> str:
-    """Return numbers as `values_of` reads them: of whole ones three or more in a row are a range."""
+    """Return numbers in the form that `values_of` reads; three or more successive integers become a range."""
     runs: list[list[Any]] = []
     for value in values:
         if runs and type(value) is int is type(runs[-1][-1]) and value == runs[-1][-1] + 1:
@@ -188,7 +188,7 @@ def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
 
 
 def _checked(parameter: Parameter, value: Any) -> Any:
-    """Return a value in the parameter's type; raises BadInput if it has none."""
+    """Return a value in the parameter's type; raises BadInput for an invalid one."""
     if value is None and parameter.optional:
         return None
     if parameter.kind is float:
@@ -205,7 +205,7 @@ def _checked(parameter: Parameter, value: Any) -> Any:
 def _name(settings: Mapping[str, Any]) -> str:
     """Return a folder's name for some settings; a long one ends in a hash of the rest."""
     text = ",".join(f"{name}={_text(value)}" for name, value in settings.items()) or "point"
-    # No character with a meaning to some file system.
+    # Only characters without a special meaning in any file system.
     safe = re.sub(r"[^A-Za-z0-9=,.+_-]", "_", text)
     if safe == text and len(text) <= _LONGEST:
         return text

@@ -1,4 +1,4 @@
-"""One point of a sweep, run by a worker: its run folder, or the reason why there is none."""
+"""One point of a sweep, run by a worker: its run folder, or the reason of its failure."""
 
 import dataclasses
 import errno
@@ -22,20 +22,20 @@ from netsim.util import check
 from netsim.util.files import write_whole
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
-_MAX_MEGABYTES = 2**40  # no system counts more bytes
-_TRIES = 2  # of a point whose process is killed each time
+_MAX_MEGABYTES = 2**40  # a limit above the memory of any system
+_TRIES = 2  # attempts at a point if its process is killed each time
 _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class _TooLong(KeyboardInterrupt):
-    """A point went beyond its time: raised in it as Ctrl-C is, at which a run ends in order."""
+    """A point exceeded its time; raised like Ctrl-C, which ends a run cleanly."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The time that a point may take, and the memory beyond what its worker has; None: no limit.
+    """The limits of a point's time, and of its memory beyond the worker's; None: no limit.
 
-    Raises BadInput for other values.
+    Raises BadInput for invalid values.
     """
 
     seconds: float | None = None
@@ -49,14 +49,14 @@ class Limits:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Raise _TooLong or MemoryError where the block goes beyond the limits."""
+        """Raise _TooLong or MemoryError if the block exceeds the limits."""
         with _seconds(self.seconds), _megabytes(self.megabytes):
             yield
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """What all points of a sweep have in common."""
+    """The common settings of all points of a sweep."""
 
     study: str
     """The study's name, or the path of its file, as it was given."""
@@ -73,14 +73,14 @@ class SweepRun:
     """What `netsim.studies.catalogue.StudyDefinition.source_hashes` returned as the sweep began."""
 
     def run(self, point: Point) -> str | None:
-        """Run the study with some settings into ``points/<name>``; return why it failed, or None.
+        """Run the study with some settings into ``points/<name>``; return the reason of a failure, or None.
 
-        A failure is kept in ``failed/<name>.json``. While it runs there is a folder ``<name>~<number>`` among those
-        that run: where it is left, the point was running when a worker was killed, for the ``number``-th time. Raises
-        Unsaved if the sweep's folder cannot be written: the point has not failed then.
+        A failure is recorded in ``failed/<name>.json``. During the run there is a folder ``<name>~<number>`` among the
+        running ones: if it remains, the point was running when a worker was killed, for the ``number``-th time. Raises
+        Unsaved if the sweep's folder cannot be written, which is no failure of the point.
         """
         if is_whole(self.folder / "points" / point.name):
-            # A worker that ended it was killed before it could report that.
+            # A worker finished it, but was killed before it could report.
             return None
         try:
             place = self._begin(point.name)
@@ -96,7 +96,7 @@ class SweepRun:
             raise
         except (Exception, SystemExit, _TooLong) as error:
             why = reason_of(error, self.limits)
-            # A process that outlived its sweep, which is done again, keeps no failure.
+            # A process that outlived its sweep, which was restarted, records no failure.
             return self._keep(point.name, why, origin) if self.running.is_dir() else why
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -111,12 +111,12 @@ class SweepRun:
         return {path.name.rpartition("~")[0] for path in self.running.iterdir()}
 
     def forget(self, name: str) -> None:
-        """Forget that a point had begun."""
+        """Forget that a point has started."""
         for path in self.running.glob(f"{name}~*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def _begin(self, name: str) -> Path | None:
-        """Return a new folder to write into; None if the point was begun `_TRIES` times and never ended."""
+        """Return a new folder to write into; None if the point was started `_TRIES` times and never ended."""
         for place in [self.running / f"{name}~{number}" for number in range(_TRIES)]:
             with suppress(FileExistsError):
                 place.mkdir()
@@ -130,7 +130,7 @@ class SweepRun:
         study.formats = self.formats
         study.origin["point"] = point.name
         if self.limits.megabytes is not None:
-            # The limit holds beyond what the worker has: a task that points share would count for one, not the next.
+            # The limit is relative to the worker's memory: a task shared by points would count for the first only.
             tasks.forget()
         try:
             found.play(study)
@@ -150,7 +150,7 @@ class SweepRun:
             raise NetsimError(f"{reasons}; the rest is in points/{point.name}")
 
     def _keep(self, name: str, why: str, origin: Mapping[str, Any]) -> str:
-        """Keep why a point failed, and its origin, and return why."""
+        """Record the reason of a point's failure, with its origin, and return the reason."""
         about = {"files_sha256": {}, **self.source_hashes, **origin}
         kept = {"point": name, "error": why} | {key: each for key, each in about.items() if key.endswith("_sha256")}
         try:
@@ -163,7 +163,7 @@ class SweepRun:
 
 
 def unwritten(folder: Path, error: OSError, again: str = "command") -> Unsaved:
-    """Return the error that ends a sweep whose folder cannot be written; the same ``again`` goes on with it."""
+    """Return the error that ends a sweep whose folder cannot be written; the command ``again`` continues it."""
     return Unsaved(
         f"out = {str(folder)!r}: could not be written ({error.strerror or one_line(error)}); "
         f"what is done is whole, and the same {again} goes on"
@@ -171,7 +171,7 @@ def unwritten(folder: Path, error: OSError, again: str = "command") -> Unsaved:
 
 
 def _rename(place: Path, folder: Path) -> None:
-    """Give a whole run folder its place, unless another worker, taken for dead, has run the point as well."""
+    """Rename a complete run folder into place, unless another worker, presumed dead, has done so."""
     try:
         os.rename(place, folder)
     except OSError as error:
@@ -184,7 +184,7 @@ def _rename(place: Path, folder: Path) -> None:
 
 
 def reason_of(error: BaseException, limits: Limits) -> str:
-    """Return one line on why a point failed: the limit that it went beyond, wherever that was noticed, or the error."""
+    """Return one line on a point's failure: the exceeded limit, wherever it was noticed, or the error."""
     for cause in chain(error):
         if isinstance(cause, _TooLong):
             return f"took longer than {limits.seconds:g} s"

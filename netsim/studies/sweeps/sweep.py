@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RUNNING_PREFIX = "running-"
-_SHARED = ("seed", "data_seed", "graph_seed")  # of what a problem is made
+_SHARED = ("seed", "data_seed", "graph_seed")  # the parameters that determine a problem
 
 
 @dataclass(frozen=True)

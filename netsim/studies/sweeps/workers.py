@@ -1,4 +1,4 @@
-"""Points of a sweep, or cells of an experiment, run by processes of this machine; they go on where one is killed."""
+"""Run a sweep's points, or an experiment's cells, in processes of this machine, even if one is killed."""
 
 import multiprocessing
 import os
@@ -15,24 +15,24 @@ from netsim.util.datafiles import CACHE, FOLDER
 Ended = tuple[str, str | None]
 """The name of a job that ended, and why it failed, or None."""
 
-_LOOKS_S = 0.5  # between two checks of a worker that its parent is there
-_TRIES = 3  # of starting a point alone: at the last a worker finds the traces of the others, and reports them
+_LOOKS_S = 0.5  # between two checks of a worker for its parent
+_TRIES = 3  # starts of a point alone: in the last one a worker finds the traces of the others, and reports them
 
 
 class Job(Protocol):
-    """What a worker runs."""
+    """A job that a worker runs."""
 
     @property
     def name(self) -> str:
-        """Its name, a file's."""
+        """Its name, also a file name."""
         ...
 
 
 class Work(Protocol):
-    """What all jobs have in common, and how one is run."""
+    """The common settings of all jobs, and a function that runs one."""
 
     def run(self, job: Any) -> str | None:
-        """Run a job and keep its results; return why it failed, or None."""
+        """Run a job and store its results; return the reason of a failure, or None."""
         ...
 
     def lose(self, name: str) -> str:
@@ -44,20 +44,20 @@ class Work(Protocol):
         ...
 
     def forget(self, name: str) -> None:
-        """Forget that a job had begun."""
+        """Forget that a job has started."""
         ...
 
 
 def run_here(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
-    """Run jobs on so many processes, and yield how each ended, as they end.
+    """Run jobs on ``jobs`` processes, and yield each one's outcome as it ends.
 
-    A worker that is killed, by the system for its memory, say, takes those beside it with it: the jobs that ran then
-    run again alone, and a job that has its worker killed alone, too, has failed.
+    If a worker is killed, for instance for its memory, the whole pool ends: the interrupted jobs run again one by one,
+    and a job whose worker is killed even alone has failed.
     """
     import joblib
 
     left = {point.name: point for point in points}
-    jobs = min(jobs, max(len(left), 2))  # with one, joblib would run it in this process
+    jobs = min(jobs, max(len(left), 2))  # with one job, joblib would run it in this process
     with joblib.parallel_config(backend=_backend()):
         while left:
             try:
@@ -73,14 +73,14 @@ def run_here(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
 def end_with(parent: int) -> None:
     """End this process as soon as its parent, whose id is given, has ended, even by SIGKILL.
 
-    Else it would end its point, and then wait for more, with its memory and its standard error.
+    Otherwise it would finish its point and wait for more, occupying memory and standard error.
     """
     threading.Thread(target=_end_with, args=(parent,), name="end with parent", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
     if sys.platform == "win32":
-        # There an orphan keeps its parent's id, but has a handle to wait for.
+        # On Windows an orphan keeps its parent's id, but has a handle to wait for.
         if (other := multiprocessing.parent_process()) is not None:
             other.join()
             os._exit(1)
@@ -91,17 +91,17 @@ def _end_with(parent: int) -> None:
 
 
 def _begin(parent: int, *where: str | None) -> None:
-    """Begin a worker, which looks for files where its parent does: in this folder, with this folder of data.
+    """Start a worker, which looks for files where its parent does: in this folder, with this data folder.
 
-    joblib keeps workers for the next call, unless these arguments differ. A Ctrl-C in a terminal comes to workers, too:
-    their parent ends them, and they say nothing.
+    joblib keeps workers for the next call, unless these arguments differ. A Ctrl-C in a terminal also reaches workers:
+    their parent ends them, and they print nothing.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
 
 
 def _backend() -> Any:
-    """Return joblib's backend of processes, which end with this process and find files where it does."""
+    """Return joblib's backend of processes, which end with this process and look for files where it does."""
     from joblib._parallel_backends import LokyBackend
 
     class ProcessBackend(LokyBackend):  # type: ignore[misc]
@@ -113,7 +113,7 @@ def _backend() -> Any:
 
 
 def run_named(work: Work, job: Job) -> Ended:
-    """Run a job, and return how it ended."""
+    """Run a job, and return its outcome."""
     return job.name, work.run(job)
 
 
@@ -121,9 +121,9 @@ def run_parallel(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended
     """Run jobs by joblib, with the backend that is chosen."""
     from joblib import Parallel, delayed
 
-    # loky replaces a worker whose memory has grown, and warns of it; no point is lost by that.
+    # loky warns when it replaces a worker whose memory has grown, although no point is lost.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-    # Where something is refused in between, what workers have done since is kept, and does not count.
+    # After a refusal, results that workers produced meanwhile are kept, but not counted.
     warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)
     tasks = (delayed(run_named)(work, point) for point in points)
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
@@ -132,7 +132,7 @@ def run_parallel(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended
 def _run_alone(work: Work, point: Job) -> str | None:
     for _ in range(_TRIES):
         try:
-            # With one job joblib would run it in this process.
+            # With one job, joblib would run the point in this process.
             ((_, why),) = run_parallel(work, [point], 2)
         except _killed():
             continue

@@ -1,4 +1,4 @@
-"""What all classics keep to: they are short, name their paper, and are offered by their room."""
+"""Conventions of the classic algorithms: short, citing their paper, and exported by the package."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ def code_lines(text: str) -> int:
     }
     skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in skipped]
-    # How it is drawn is no part of an algorithm.
+    # Lines that only declare drawing do not count as part of the algorithm.
     drawn = {
         line
         for part in ast.walk(ast.parse(text))

@@ -23,7 +23,7 @@ CASES = [
 
 
 class Ridge:
-    """Least squares in ``size`` features at the agents of a graph, whose inputs lie apart."""
+    """Least squares with ``size`` features on a graph; the agents' inputs differ in distribution."""
 
     def __init__(
         self, graph: "str | nx.Graph[int]", seed: int, *, size: int = 3, regularizer: float = 2.0, scale: float = 1.0
@@ -43,7 +43,7 @@ class Ridge:
         self.rows = [dict(enumerate(row)) for row in self.weights]
 
     def agents(self, make: Callable[..., Any], rounds: int, **parameters: Any) -> dict[int, Any]:
-        """Return agents of a class, with weights where it takes any."""
+        """Return agents of a class, with weights if the class takes any."""
         if "weights" in make.__dataclass_fields__:  # type: ignore[attr-defined]
             return {i: make(self.costs[i], rounds, weights=self.rows[i], **parameters) for i in self.graph}
         return {i: make(self.costs[i], rounds, **parameters) for i in self.graph}
@@ -80,7 +80,7 @@ class Stream:
         self.share = 1e-3 / len(self.graph)
 
     def agents(self, make: Callable[..., Any], **parameters: Any) -> dict[int, Any]:
-        """Return agents of a class, each with a stream of its own."""
+        """Return agents of a class, each with its own stream."""
         return {i: make(self.cost(i), self.rounds, **parameters) for i in self.graph}
 
     def cost(self, i: int) -> OnlineCost:

@@ -1,4 +1,4 @@
-"""Theorem 4 of COKE against runs of DKLA, and where its printed forms fail."""
+"""Theorem 4 of COKE against runs of DKLA, and counterexamples to its printed forms."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from netsim.agents.theory.inputs import Curvature, Graph
 from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
 
-# The largest ratios of bound to measurement on graphs of up to 12 agents: of the first half, and in round 1.
+# The largest ratios of bound to measurement on graphs of up to 12 agents: in the first half, and in round 1.
 LOOSEST_HALF, LOOSEST_FIRST = 7.8, 32
 
 
@@ -79,7 +79,7 @@ def test_a_vacuous_bound_is_a_line() -> None:
 
 
 def test_printed_delta_promises_too_much() -> None:
-    # On a path σ̃²min(S₋) < 1, by which the printed form multiplies and which it must divide.
+    # On a path σ̃²min(S₋) < 1; the printed form multiplies by it where it must divide.
     ridge = Ridge(topology.path(10), 0, regularizer=10.0)
     energy, _ = energies(ridge, 0.02, 60)
     graph = Graph.of(ridge.graph)
@@ -91,7 +91,7 @@ def test_printed_delta_promises_too_much() -> None:
 
 
 def test_the_norm_without_root_fails_for_small_targets() -> None:
-    # COKE's (34) has ‖Θ − Θ*‖ in place of its square; targets times 10⁻³ change the two sides differently.
+    # COKE's (34) has ‖Θ − Θ*‖ in place of its square; scaling the targets by 10⁻³ scales the two sides differently.
     ridge = Ridge("ring", 0, scale=1e-3)
     energy, error = energies(ridge, 0.05, 20)
     assert np.all(error[1:] ** 2 <= energy[:-1] / curvature_of(ridge).m)
@@ -104,7 +104,7 @@ def test_delta_is_scale_free_and_best_at_its_nu() -> None:
     best = dkla_delta(curvature, graph, 0.1)
     others = [dkla_delta(curvature, graph, 0.1, nu) for nu in 1 + np.logspace(-4, 4, 400)]
     assert best * 0.99 < max(others) <= best * (1 + 1e-12)
-    # Costs and ρ times the same number leave the run as it is; so must the rate.
+    # Scaling costs and ρ by one number leaves the run unchanged, so it must leave the rate unchanged.
     small = Curvature(1e-3 * curvature.m, 1e-3 * curvature.M)
     assert dkla_delta(small, graph, 1e-4) == pytest.approx(best)
 

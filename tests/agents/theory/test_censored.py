@@ -1,4 +1,4 @@
-"""The constants of lemma 6 against runs of COKE and DDKL, and where its printed form and theorem 10 fail."""
+"""The constants of lemma 6 against runs of COKE and DDKL; counterexamples to its printed form and theorem 10."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_censored_curve_holds_and_is_vacuous(graph: str, seed: int) -> None:
 
 
 def test_printed_delta_of_lemma_6_fails_for_small_costs() -> None:
-    # Without ρ in the last denominator: costs and ρ times 0.1 leave a run as it is, and change the printed δ.
+    # The printed δ lacks ρ in the last denominator: scaling costs and ρ by 0.1 leaves a run unchanged, but not this δ.
     large = Ridge(topology.path(10), 0, regularizer=10.0)
     ridge = Ridge(topology.path(10), 0, regularizer=10.0)
     ridge.costs = [
@@ -75,7 +75,7 @@ def test_printed_delta_of_lemma_6_fails_for_small_costs() -> None:
 
 
 class Moving:
-    """Costs ½(θ − c_t)ᵀH(θ − c_t) at each agent, whose centres c_t move on a circle."""
+    """Costs ½(θ − c_t)ᵀH(θ − c_t) at each agent, with centres c_t that move on a circle."""
 
     def __init__(self, agents: int, seed: int, drift: float) -> None:
         rng = np.random.default_rng(seed)
@@ -120,7 +120,7 @@ def test_tracking_is_within_lemma_6(graph: str, seed: int, rho: float) -> None:
 
 
 def test_theorem_10_has_no_vanishing_error() -> None:
-    # It asks for ρ = O(1/T), for which the error stays and the regret of the mean model grows as T.
+    # The theorem requires ρ = O(1/T), for which the error persists and the mean model's regret grows as T.
     of = topology.ring(8)
     moving = Moving(8, 1, drift=0.1)
 

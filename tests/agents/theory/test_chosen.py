@@ -43,7 +43,7 @@ def gradient(**more: Any) -> Experiment:
 
 
 def as_study(*, loss: float = 0.0, seeds: Seeds = Seeds(seed=1)) -> Experiment:
-    """One step that is chosen.
+    """Tune the step size alone.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def as_study(*, loss: float = 0.0, seeds: Seeds = Seeds(seed=1)) -> Experiment:
 
 
 class Mine(CTA):
-    """CTA with a step of its own, of which no theorem is known."""
+    """CTA with a modified step, covered by no theorem."""
 
     def local_step(self) -> Any:
         return super().local_step()
@@ -66,7 +66,7 @@ def test_lead_converges_where_its_default_diverges() -> None:
     first = found.rounds[found.rounds["round"] == 1]["gap"].max()
     assert found.runs["gap"].max() < 1e-6 * first
     assert not [note for note in found.notes if "outside" in note]
-    # The default is still told to be outside.
+    # The default step is still noted as outside its range.
     usual = of_lead().run()
     assert list(usual.runs["outcome"]) == ["diverged"]
     assert usual.runs["gap"].max() > 10 * first
@@ -98,7 +98,7 @@ def test_all_values_of_a_run_are_found_once(monkeypatch: pytest.MonkeyPatch) -> 
     first = next(of_lead(alpha=Chosen()).cells())
     setup, method = first.setup(), first.method
     assert isinstance(method, Method)
-    # As a study does: for one agent, to check it, and for all.
+    # As a study does: for one agent in a check, and for all in the run.
     assert len(method.agents(setup, [0])) == 1
     assert len(method.agents(setup)) == 6
     assert asked == ["guaranteed"]
@@ -168,7 +168,7 @@ def test_tuning_begins_with_what_is_chosen() -> None:
     assert tuned.chosen["eta"][0] == "Chosen('best')"
     assert tuned.notes == []
     assert tuned.experiment.run().runs["chosen_eta"].nunique() == 2
-    # A larger one diverges, and has no distance from what is no number.
+    # A larger step diverges, and so has no distance to rank by.
     tuned = experiment.tune({"method.eta": Between(1e-6, 1e6)}, candidates=2, seeds=[100], validation=[])
     assert tuned.chosen["candidate"][0] == 0
     assert math.isnan(Between(0.1, 0.2).place(Chosen()))
@@ -181,7 +181,7 @@ def test_tuning_searches_the_range_of_the_theorems_where_none_is_given() -> None
     tuned = experiment.tune({"method.eta": None}, candidates=4, seeds=seeds, validation=[])
     problems = [Ridge("ring", seed, size=6) for seed in seeds]
     every = [theory.ranges(of.agents(EXTRA, 15, eta=0.01), of.graph) for of in problems]
-    # Exact on these costs, and so of the costs of both seeds the least.
+    # The edge is exact for these costs; the smallest over both seeds counts.
     edge = min(each.high for found in every for each in found if each.exact)
     tried = tuned.table[tuned.table["seed"] == 100]["eta"].to_list()
     chosen = theory.choose(problems[0].agents(EXTRA, 15, eta=0.01), problems[0].graph)["eta"]

@@ -1,4 +1,4 @@
-"""Studies and experiments tell of parameters outside the ranges of theorems, and are silent where none speaks."""
+"""Studies and experiments note parameters outside the ranges of theorems, and only those."""
 
 from pathlib import Path
 

@@ -60,7 +60,7 @@ SLOWLY = [
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize(("make", "parameters"), SLOWLY)
 def test_a_long_run_has_the_exact_rate(graph: str, seed: int, make: Any, parameters: dict[str, float]) -> None:
-    # With one feature and short steps the modulus of one mode is far above all others: a run is soon asymptotic.
+    # With one feature and short steps one mode dominates, so a run is soon asymptotic.
     ridge = Ridge(graph, seed, size=1, regularizer=0.02)
     agents = ridge.agents(make, 400, **parameters)
     rate = theory.exact_rate(agents, ridge.graph)
@@ -78,7 +78,7 @@ def test_a_step_beyond_the_exact_edge_diverges(graph: str, seed: int, make: Any)
     guaranteed, exact = theory.ranges(agents, ridge.graph)
     assert exact.exact
     assert not guaranteed.exact
-    # The edges were 1.05 to 1.78 times the guaranteed ends.
+    # The exact edges were 1.05 to 1.78 times the guaranteed ones.
     assert guaranteed.high <= exact.high * (1 + 1e-9) <= 2 * 1.78 * guaranteed.high
     rates = [theory.exact_rate(ridge.agents(make, 10, eta=share * exact.high), ridge.graph) for share in (0.999, 1.001)]
     assert rates[0] is not None
@@ -176,7 +176,7 @@ def test_why_not() -> None:
     }
     far = of()
     for i in far:
-        # Of the complete graph, on a ring.
+        # Weights of the complete graph, used on a ring.
         far[i].weights = dict.fromkeys(ridge.graph, 0.2)
     assert why(far) == {"not for weights of agents that are not neighbours"}
     skewed = of()

@@ -62,7 +62,7 @@ def gossip_errors(graph: Any, weights: Array, coder: Coder, gamma: float, rounds
     both = np.concatenate([np.stack([start, np.zeros_like(start)], axis=1)[None], both])
     mean = start.mean(axis=0)
     apart = np.sum((both[:, :, 0] - mean) ** 2, axis=(1, 2))
-    # The copies that a round's gossip uses; the next round encodes its difference from them.
+    # The round's gossip uses these copies; the next round encodes its difference from them.
     return np.stack([apart, np.sum((both[:, :, 0] - both[:, :, 1]) ** 2, axis=(1, 2))], axis=1)
 
 
@@ -76,10 +76,10 @@ def test_choco_contracts_as_promised(graph: str, seed: int) -> None:
     promised = (1 - choco_rate(mixing, delta)) ** np.arange(61)
     errors = gossip_errors(of, weights, TopK(2), gamma, 60, seed)
     assert np.all(errors.sum(axis=1) <= promised * errors[0].sum())
-    # Runs on graphs of up to 12 agents had 5 to 15 times the rate c.
+    # Runs on graphs of up to 12 agents converged at 5 to 15 times the rate c.
     rate = 1 - (errors[-1].sum() / errors[20].sum()) ** (1 / 40)
     assert 1 < rate / choco_rate(mixing, delta) < 2 * 15
-    # Each round of the coder that never errs by more than q‖x‖ is bounded by the matrix, in both errors.
+    # For a coder whose error never exceeds q‖x‖, the matrix bounds each round in both errors.
     errors = np.sqrt(gossip_errors(of, weights, TopK(2), 0.9 * edge, 60, seed))
     step = choco_contraction(mixing, delta, 0.9 * edge)
     assert np.all(errors[1:] <= errors[:-1] @ step.T + 1e-12)
@@ -90,7 +90,7 @@ def test_choco_contracts_as_promised(graph: str, seed: int) -> None:
 def test_choco_diverges_on_two_agents_beyond_its_range() -> None:
     weights = np.array([[0.0, 1.0], [1.0, 0.0]])
     mixing = Mixing.of(weights)
-    # The gap, said to be at most 1, is 2.
+    # The gap is 2, although the paper states at most 1.
     assert mixing.gap == pytest.approx(2.0)
     gamma = choco_gamma(mixing, 2 / SIZE)
     ends = [
@@ -129,7 +129,7 @@ def lead_end(ridge: Ridge, coder: Coder, parameters: Mapping[str, float], rounds
 
 
 def test_lead_converges_in_its_range_and_not_with_the_default() -> None:
-    # 2 of 6 random elements on a complete graph, so C = 2.
+    # 2 of 6 random elements on a complete graph: C = 2.
     ridge = Ridge(topology.complete(6), 0, size=SIZE, regularizer=3.0)
     coder = RandomK(2, unbiased=True)
     agents = ridge.agents(LEAD, 10, eta=0.1, gamma=0.1, coder=coder)
@@ -162,7 +162,7 @@ def test_lead_why_not() -> None:
     assert theory.lines(of(coder=TopK(1)), ridge.graph) == [biased]
     assert theory.lines(of(coder=Uniform(3)), ridge.graph) == [biased]
     assert theory.lines(of(censor=Geometric(0.1, 0.9)), ridge.graph) == ["theorem 1 of LEAD: not for a censor"]
-    # With an exact coder α has no effect, so that nothing is said of it.
+    # With an exact coder α has no effect, so it has no range.
     assert [each.parameter for each in theory.ranges(of(), ridge.graph)] == ["eta", "gamma"]
 
 
@@ -244,7 +244,7 @@ def test_omkl_bounds_hold_and_are_vacuous(graph_name: str, seed: int) -> None:
     loss = sum(agent.cost.combined.loss_sum for agent in agents.values())
     bound = omkl_regret_bound(len(graph), rounds, KERNELS, eta=eta, lipschitz=lipschitz, rate=rate, theta_norm=0.0)
     zero = len(graph) * rounds * np.log(2.0)
-    # Against the zero model as θ*: the bound holds, and exceeds all that the zero model loses.
+    # With the zero model as θ* the bound holds, and exceeds the zero model's whole loss.
     assert loss - zero <= bound <= 2 * LOOSEST_REGRET * loss
     assert bound > zero
     # (15) prints L for L², which is too small a term for L > 1.
@@ -300,7 +300,7 @@ def test_weights_of_kernels_are_within_the_hedge_bound() -> None:
             total, squares, sums = total + shares @ losses, squares + shares @ losses**2, sums + losses
             weights.learn(losses, eta)
         assert total - sums.min() <= hedge_bound(4, eta, squares)
-    # One round of equal weights and one loss of 5: more than ln P/η + ηT, which lemma 2 promises.
+    # One round with equal weights and a loss of 5: more than ln P/η + ηT, the bound of lemma 2.
     early, first = KernelWeights(2), np.array([0.0, 40.0])
     assert early.values @ first - first.min() > np.log(2) / eta + eta
 

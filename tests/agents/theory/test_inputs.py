@@ -1,4 +1,4 @@
-"""Spectra, curvatures and contractions that the theorems take."""
+"""Spectra, curvatures and contractions that the theorems require."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_contractions_hold(coder: Coder) -> None:
     rng = np.random.default_rng(0)
     found = contraction(coder, 6)
     assert found is not None
-    # Among them the worst for Ternary: one element √n + 1 times the others.
+    # They include the worst case for Ternary: one element √n + 1 times the others.
     vectors = [*rng.normal(size=(6, 6)), np.array([6**0.5 + 1, 1, 1, 1, 1, 1]), np.eye(6)[0]]
     ratios = []
     for x in vectors:

@@ -1,4 +1,4 @@
-"""Which networks the theorems are about."""
+"""Networks that satisfy the theorems' assumptions."""
 
 from typing import Any
 

@@ -97,7 +97,7 @@ def test_bits_of_gossip_omkl_stand_beside_what_is_sent_and_its_range_is_told() -
     assert list(coded["algorithm"].unique()) == ["gossip path 3-bit, eta 0.1", "Koloskova path 3-bit, eta 0.1"]
     assert coded["predicted_payload_bits"].equals(coded["payload_bits"].astype(float))
     assert [note for note in found.notes if "path 3-bit, eta 0.1: theorem 1 of gossip OMKL: vacuous here" in note]
-    # The range of γ is told without the flag, too.
+    # The range of γ is noted without the flag, too.
     told = [note for note in catalogue.find_study("omkl").execute(**given).notes if "outside the range" in note]
     assert len(told) == 2
     assert set(told) <= set(found.notes)

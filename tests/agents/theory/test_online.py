@@ -124,7 +124,7 @@ def test_the_lemma_without_root_fails() -> None:
     zeta = copy_error_bound(8, 8, interval=0.5)
     assert start == pytest.approx(zeta) == pytest.approx(2.0)
     assert start**2 > 1.9 * zeta
-    # And in a run, for any ζ > 3.
+    # The bound also holds in a run, for any ζ > 3.
     stream = Stream("ring", 0, 20)
     agents = stream.agents(ODKLA, eta=1.0, rho=0.3, coder=Uniform(2, low=-4.0, high=4.0))
     error = np.linalg.norm(kept(stream.graph, agents, lambda agent: agent.theta - agent.sharing.own), axis=(1, 2))

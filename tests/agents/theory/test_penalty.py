@@ -1,4 +1,4 @@
-"""Where the greedy projected penalty method ends, and by how much its agents disagree."""
+"""The limit of the greedy projected penalty method, and the disagreement of its agents."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -47,7 +47,7 @@ def test_radius_with_samples_drawn_at_random(graph: str, seed: int) -> None:
     late = pools.run(0.01, rounds=200)[100:]
     bound = partial(penalty_radius, ETA, LAMBDA, 0.01, len(pools.graph), pools.second_moment(late))
     assert 0 < bound() / pools.nearest(late, pools.zero(C, both=False)) - 1 < 30
-    # About the minimum of ψ_c, which the theorem speaks of, the radius is too small, also with V for √V.
+    # The theorem's radius, measured from the minimum of ψ_c, is too small, even with V for √V.
     assert bound() < bound(printed=True) < pools.nearest(late, pools.zero(C, both=True))
 
 
@@ -88,7 +88,7 @@ def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str,
 
     def watch(those: Mapping[int, Any]) -> dict[str, float]:
         moves.append(sum(agent.model.moved for agent in those.values()) ** 0.5 / ETA)
-        # Of the sample before it was learned from: |ℓ'| is 2√ℓ, and |Σ_j (f_i − f_j)| at most √(d_i Σ_j (f_i − f_j)²).
+        # At the sample before learning from it: |ℓ'| is 2√ℓ, and |Σ_j (f_i − f_j)| at most √(d_i Σ_j (f_i − f_j)²).
         slopes.extend(
             2 * agent.risk**0.5 + C * (len(of.adj[i]) * agent.disagreement) ** 0.5 for i, agent in those.items()
         )

@@ -1,4 +1,4 @@
-"""The rate of successive projections, connected ensembles, and how many features theorem 3 asks for."""
+"""The rate of successive projections, connected ensembles, and the number of features in theorem 3."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ SETS = {
 
 
 def distances(of: Ensemble, count: int, order: Sequence[int] | None = None) -> Array:
-    """Return the distance to the limit before any turn and after each sweep, by the agents' own projections."""
+    """Return the distance to the limit before the first turn and after each sweep, by the agents' own projections."""
     end, z = limit(of), of.targets.copy()
     estimates = [Estimate(gram, weight) for gram, weight in zip(of.grams, of.regularizers, strict=True)]
     found = []
@@ -100,7 +100,7 @@ def test_connected_ensembles() -> None:
     assert is_connected(ensemble(two, gram=linear))
     assert not is_connected(ensemble(two))
     assert is_connected(ensemble([[0, 1, 2], [0, 1, 2]]))
-    # Example 1 has dᵖ = 4 shared examples for the kernel (1 + xᵀx')² on the plane, which takes C(4, 2) = 6.
+    # Example 1 needs C(4, 2) = 6 shared examples for the kernel (1 + xᵀx')² on the plane, and has only dᵖ = 4.
     assert not is_connected(ensemble([[*range(4), 4, 5], [*range(4), 6, 7]], gram=polynomial))
     assert is_connected(ensemble(six, gram=polynomial))
     assert is_connected(ensemble(four, gram=lambda x, z: linear(x, z) ** 2))
@@ -133,7 +133,7 @@ def test_features_of_theorem_3() -> None:
         angles = x @ draws.normal(size=(2, count)) + draws.uniform(0, 2 * np.pi, count)
         return feature_error(gram, np.sqrt(2 / count) * np.cos(angles), regularizer)
 
-    # λ/(1 − ε) with ε = ½; a fortieth of the features does it, too, and a few do not.
+    # The bound is λ/(1 − ε) with ε = ½; a fortieth of the features meets it, too, and a few features do not.
     assert max(error(needed, seed) for seed in range(3)) <= 2 * regularizer
     assert max(error(needed // 40, seed) for seed in range(3)) <= 2 * regularizer
     assert max(error(3, seed) for seed in range(3)) > 2 * regularizer
@@ -148,7 +148,7 @@ def test_the_error_of_features_needs_one_half_for_twice_the_regularizer() -> Non
     for count in (3, 10, 100):
         angles = x @ rng.normal(size=(2, count)) + rng.uniform(0, 2 * np.pi, count)
         features = np.sqrt(2 / count) * np.cos(angles)
-        # The least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), of which the proof makes λ/(1 − ε).
+        # The least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), from which the proof derives λ/(1 − ε).
         epsilon = 1 - np.linalg.eigvalsh(root @ (features @ features.T + 40 * regularizer * np.eye(40)) @ root)[0]
         error = feature_error(gram, features, regularizer)
         assert 0.5 * regularizer / (1 - epsilon) < error <= regularizer / (1 - epsilon)

@@ -21,7 +21,7 @@ class Says(Agent):
 
 
 def traced(said: list[Any], nodes: Any = range(3), **settings: Any) -> Trace:
-    """Return the trace of a line of agents of which the second says something else."""
+    """Return the trace of a line of agents, of which the second sends a different value."""
     graph: nx.Graph[Any] = topology.path(3)
     graph = nx.relabel_nodes(graph, dict(enumerate(nodes)))
     agents = {name: Says(said if number == 1 else [0, 0, 0]) for number, name in enumerate(graph)}

@@ -1,4 +1,4 @@
-"""`netsim.Run.deliveries`: what its docstring promises, against what agents themselves record."""
+"""`netsim.Run.deliveries` against the agents' own records."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ GRAPH = topology.random_geometric(7, radius=0.6, seed=1)
 
 
 class Mean(StateAgent):
-    """Its rounds may be taken in a batch."""
+    """An agent whose rounds may be batched."""
 
     def __init__(self, value: float) -> None:
         self.state, self.count = np.array([value, -value]), 9
@@ -41,13 +41,13 @@ def test_what_was_heard_is_the_same_with_any_number_of_workers() -> None:
     assert [agent.state.tolist() for agent in plain.agents.values()] == [
         agent.state.tolist() for agent in runs[0].agents.values()
     ]
-    # The trace has the arrivals; node 2 has lost what came before its crash and had not been read.
+    # The trace has the arrivals; node 2 lost the unread ones in its crash.
     events = runs[0].trace.table()
     arrived = events[(events["event"] == "delivered") & ~((events["receiver"] == 2) & (events["time_s"] < 5.5))]
     heard = table[~((table["receiver"] == 2) & (table["time_s"] < 5.5))]
     ends = ["sender", "receiver"]
     assert heard.groupby(ends).size().to_dict() == arrived.groupby(ends).size().to_dict()
-    # A round of 1 s closes as the next one opens; node 2 also finds what came after its return and before its round.
+    # A round of 1 s closes as the next one opens; node 2 also finds frames that arrived after its restart.
     assert (table["time_s"] == table["round"])[table["receiver"] != 2].all()
     assert not table.query("receiver == 2 and time_s > 3.2 and time_s < 6").size
 

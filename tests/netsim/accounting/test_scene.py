@@ -1,4 +1,4 @@
-"""The scene of a run: what a file may say of it, and what not."""
+"""The scene of a run: the properties that a file may and may not set."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whether one order explains a history: against all permutations, on known histories, and on long ones."""
+"""Linearizability of histories: against all permutations, on known histories, and on long ones."""
 
 import itertools
 import random
@@ -12,7 +12,7 @@ from netsim.checkers import Model, Operation, Undecided, find_contradiction, mut
 
 
 def call(agent: Any, words: str, start: float, end: float | None, result: Any = None, value: Any = None) -> Operation:
-    """Return an operation ``"write x"`` of known outcome, or without an end of an unknown one."""
+    """Return an operation ``"write x"``, with a known outcome or without an end."""
     name, _, key = words.partition(" ")
     made = Operation(agent, name, value, key=key or None, start=start)
     if end is not None:
@@ -44,7 +44,7 @@ def drawn(rng: random.Random, names: Sequence[str]) -> list[Operation]:
 
 
 def by_permutations(calls: Iterable[Operation], model: Model) -> bool:
-    """Return whether an order of the known calls, and of any of the others, explains the results."""
+    """Return whether some order of the known calls, and of any subset of the others, explains the results."""
     known = [each for each in calls if each.outcome == "ok"]
     others = [each for each in calls if each.outcome == "unknown"]
     subsets = itertools.chain.from_iterable(itertools.combinations(others, n) for n in range(len(others) + 1))
@@ -84,7 +84,7 @@ def test_what_it_names_is_enough_and_none_of_it_can_be_left_out() -> None:
     rng, found = random.Random(2), 0
 
     def knowing(calls: list[Operation], some: list[Operation]) -> list[Operation]:
-        """Return the history as if the outcome of some operations alone were known."""
+        """Return the history with the outcomes of only some operations known."""
         return [
             each if each in some else Operation(each.agent, each.name, each.value, number=each.number, start=each.start)
             for each in calls
@@ -144,7 +144,7 @@ def test_write_skew_is_found_and_a_late_order_is_not_asked_for() -> None:
 
 
 def long_history(count: int, clients: int, unknown: float = 0.0) -> list[Operation]:
-    """Return a right history of a register: each operation takes effect at a time within its span."""
+    """Return a linearizable history of a register: each operation takes effect within its span."""
     rng, free, spans = random.Random(count), [0.0] * clients, []
     for number in range(count):
         client = min(range(clients), key=free.__getitem__)

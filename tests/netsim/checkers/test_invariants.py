@@ -27,7 +27,7 @@ from netsim.testing import search
 
 
 class Store(netsim.Agent):
-    """Node 0 keeps a number, which the others read, and write back one larger."""
+    """Node 0 keeps a number, which the others read and write back incremented."""
 
     def __init__(self, pause: float = 0.0) -> None:
         self.total, self.pause = 0, pause
@@ -125,14 +125,14 @@ def test_an_outcome_is_told_once() -> None:
 
 
 class State:
-    """An agent as invariants see it."""
+    """An agent's state, as invariants see it."""
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
 
 
 def broken(invariant: Any, *instants: dict[Any, State]) -> str:
-    """Return how an invariant is broken by states one after the other; "" if it holds."""
+    """Return the violation of an invariant by successive states; "" if it holds."""
     each = invariant()
     try:
         for agents in instants:

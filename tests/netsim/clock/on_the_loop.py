@@ -1,4 +1,4 @@
-"""What happens on the virtual loop, told in text: by this Python, and by one in WebAssembly, which has no numpy."""
+"""A log of the virtual loop, as text: by this Python, and by one in WebAssembly without numpy."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["story"]
 
 
 class Told:
-    """In place of a run: its tasks sleep, time out, wake each other and wait for a thread."""
+    """A stand-in for a run: its tasks sleep, time out, wake each other and wait for a thread."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -35,11 +35,11 @@ class Told:
             self.lines.append(f"{number} wakes the {step}. time at {loop.now():.1f}")
 
     def attach_result_to(self, error: BaseException) -> None:
-        """Do as a run does whose books are not closed."""
+        """Do nothing, as for a run without a result."""
 
 
 class Stuck(Told):
-    """Waits for what can never come."""
+    """Waits for an event that never comes."""
 
     async def run(self, loop: Any) -> list[str]:
         await asyncio.Event().wait()
@@ -47,7 +47,7 @@ class Stuck(Told):
 
 
 def story() -> str:
-    """Return what happened, one event a line; a running loop is put aside."""
+    """Return the log, one event a line; a running loop is put aside."""
     with aside():
         run: Any = Told()
         lines: Any = simulate(run, new_loop())

@@ -63,7 +63,7 @@ def test_a_simulated_day_and_a_century_cost_nothing() -> None:
     async def main() -> float:
         await asyncio.sleep(86_400)
         await asyncio.sleep(100 * 365 * 86_400)
-        # Far out a nanosecond is less than the clock's last digit: timers still go off.
+        # At large times a nanosecond is less than the clock's last digit: timers must still fire.
         await asyncio.sleep(0.5)
         await asyncio.sleep(1e-12)
         return now()
@@ -137,7 +137,7 @@ def test_a_timer_runs_in_the_context_in_which_it_was_set() -> None:
 
 
 def test_cancelled_timers_are_forgotten() -> None:
-    """A timeout on each of very many requests must not fill the memory until its time has come."""
+    """Cancelled timeouts of very many requests must not fill the memory until they are due."""
 
     class Thing:
         def __call__(self) -> None:
@@ -232,11 +232,11 @@ def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
     moment=st.floats(0.0, 1e9),
 )
 def test_a_local_clock_and_the_time_it_shows(offset: float, drift: float, moment: float) -> None:
-    """Against fractions; and who waits until it shows something finds that it does, at once."""
+    """Checked against fractions; a task that waits for a local time finds it reached at once."""
     clock = LocalClock(offset, drift)
     rate = Fraction(1.0 + drift)
     exact = (Fraction(moment) - Fraction(offset)) / rate
-    # Nobody measures less than 1e-200 s.
+    # No clock resolves less than 1e-200 s.
     rounding = Fraction(math.ulp(max(abs(moment), abs(offset), 1e-200)))
     shown = clock.local(moment)
     assert abs(Fraction(shown) - exact) <= 4 * rounding / rate

@@ -1,4 +1,4 @@
-"""The compiled twin of virtual time runs as the Python one that defines it: order, times, contexts, errors."""
+"""The compiled loop in virtual time equals its Python twin: order, times, contexts, errors."""
 
 import asyncio
 import contextvars
@@ -28,7 +28,7 @@ def test_random_programs_run_alike() -> None:
 
 
 def timers_on(loop: Any, seed: int) -> list[Any]:
-    """Set, cancel and run random timers, many of which are due at one time, some before all others; return a log."""
+    """Set, cancel and run random timers, many due at one time, some before all others; return a log."""
     draw, log, made = random.Random(seed), list[Any](), list[Any]()
 
     def act(me: int, may_raise: bool = True) -> None:

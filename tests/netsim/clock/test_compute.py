@@ -1,4 +1,4 @@
-"""Compute times: who is busy for how long, and how long a round waits for the slowest."""
+"""Compute times: how long an agent is busy, and how long a round waits for its slowest agent."""
 
 import asyncio
 import math
@@ -39,7 +39,7 @@ def slowest(count: int) -> np.ndarray:
 
 
 class Average(RoundAgent):
-    """The mean of what it hears, and when it spoke."""
+    """The mean of the values heard, and the times of sending."""
 
     def __init__(self, value: float, count: int) -> None:
         self.value, self.count, self.spoke = value, count, list[float]()
@@ -49,7 +49,7 @@ class Average(RoundAgent):
         await self.broadcast("x", self.value)
 
     def hear(self, frames: Any, k: int) -> None:
-        # A sum that does not depend on who speaks first.
+        # A sum that does not depend on the order of frames.
         self.value = math.fsum([self.value, *(frame.payload for frame in frames)]) / (1 + len(frames))
 
 
@@ -230,7 +230,7 @@ def test_what_counts_on_equal_rounds_is_refused() -> None:
 
 
 class Busy(Agent):
-    """Computes for some times, and notes when it ends and what has come by then."""
+    """Computes for given times, and records when it ends and the frames received by then."""
 
     def __init__(self, times: list[float | None]) -> None:
         self.times, self.ends, self.waiting = times, list[float](), list[int]()

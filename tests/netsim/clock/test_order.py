@@ -1,4 +1,4 @@
-"""Nothing depends on the order in which agents act at one instant, on who looks, nor on who else lives in rounds."""
+"""Results do not depend on the order of agents at one instant, on observers, or on other agents in rounds."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ LINKS = [
 
 
 class Late(Agent):
-    """Does its turn, in each round, after a given number of passes of the loop."""
+    """Acts in each round after a given number of passes of the loop."""
 
     def __init__(self, waits: list[int]) -> None:
         self.waits = waits
@@ -90,7 +90,7 @@ def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
         async def run(self) -> None:
             self.order = []
             async for _ in self.rounds(3):
-                # Later ones by number act first.
+                # Agents with larger numbers act first.
                 for _ in range(20 - int(str(self.name))):
                     await asyncio.sleep(0)
                 await self.broadcast("x", 1)
@@ -104,7 +104,7 @@ def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
 
 
 def test_a_look_as_a_round_closes_brings_nothing_into_it() -> None:
-    """What arrives within the roundings of a round's end comes too late for it, also when a probe looks in between."""
+    """A frame that arrives within rounding of a round's end is too late for it, even if a probe looks in between."""
 
     def heard(looks: bool) -> list[Any]:
         class Listener(Agent):
@@ -115,7 +115,7 @@ def test_a_look_as_a_round_closes_brings_nothing_into_it() -> None:
                     self.heard.append([f.payload for f in await self.collect()])
 
         agents = {i: Listener() for i in range(3)}
-        # 0.1 + 0.2 is a rounding beyond 0.3, 0.3 − 1e-17 one before it.
+        # In floating point, 0.1 + 0.2 exceeds 0.3 by a rounding error, and 0.3 − 1e-17 falls short of it by one.
         network = Network(topology.complete(3), Link(latency=0.1 - 1e-17), round_period=0.1)
         for time in (0.1, 0.2, 0.3) if looks else ():
             network.at(time, lambda: [len(agent.inbox) for agent in agents.values()].clear())
@@ -126,7 +126,7 @@ def test_a_look_as_a_round_closes_brings_nothing_into_it() -> None:
 
 
 class Speaks(Agent):
-    """Sends one of its neighbours a frame in the first round."""
+    """Sends one neighbour a frame in the first round."""
 
     async def run(self) -> None:
         async for k in self.rounds(1):
@@ -135,7 +135,7 @@ class Speaks(Agent):
 
 
 class Joins(Agent):
-    """Takes part in a later round."""
+    """Joins in a later round."""
 
     async def run(self) -> None:
         self.heard: list[int] = []
@@ -145,7 +145,7 @@ class Joins(Agent):
 
 
 class Stays(Agent):
-    """Takes part in rounds in which no frame is sent to it."""
+    """Takes part in rounds without receiving frames."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""Devices and sockets: real in real time (docs/devices.md), refused in virtual time in one line."""
+"""Devices and sockets: used in real time (docs/devices.md), refused in one line in virtual time."""
 
 import asyncio
 import runpy

@@ -1,4 +1,4 @@
-"""Sets of tasks have one order: ordinary asyncio gives the same run each time, whatever lies where in memory."""
+"""Sets of tasks have a fixed order: plain asyncio code repeats its run, whatever the memory addresses."""
 
 import asyncio
 import sys
@@ -21,7 +21,7 @@ KEPT: list[Any] = []
 
 
 def disturb(number: int) -> None:
-    """Leave memory in another state, so that objects lie elsewhere."""
+    """Allocate memory, so that later objects have other addresses."""
     loop = asyncio.new_event_loop()
     things = [asyncio.Future(loop=loop) if i % 3 else bytearray(i % 700) for i in range(150 + 331 * number)]
     KEPT.append(things[:: number + 2])
@@ -51,7 +51,7 @@ class Aborted(Agent):
 
 
 class Waiting(Agent):
-    """Sends in the order of the set of what is done, and of what is not."""
+    """Sends in the order of the sets of done and of pending tasks."""
 
     async def run(self) -> None:
         tasks = [asyncio.create_task(asyncio.sleep(1.0 + i % 2, i)) for i in range(9)]
@@ -63,7 +63,7 @@ class Waiting(Agent):
 
 
 class Futures(Agent):
-    """Sends in the order of a set of futures of its own, of shields, and of names."""
+    """Sends in the order of a set of its own futures, of shields, and of names."""
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Futures(Agent):
 
 
 class AtOnce(Agent):
-    """Cancels a gather, and whichever tasks of the loop are its own."""
+    """Cancels a gather, and all of the loop's tasks that belong to it."""
 
     async def run(self) -> None:
         everything = asyncio.gather(*(self.part(i) for i in range(7)))
@@ -100,7 +100,7 @@ class AtOnce(Agent):
 
 
 class Completed(Agent):
-    """Takes tasks as they are completed."""
+    """Takes tasks in order of completion."""
 
     async def run(self) -> None:
         for next_one in asyncio.as_completed({asyncio.create_task(asyncio.sleep(i // 3, i)) for i in range(9)}):
@@ -108,7 +108,7 @@ class Completed(Agent):
 
 
 class Gathered(Agent):
-    """Waits for gathers, takes them as they are completed, and keeps a set of them."""
+    """Waits for gathers, takes their results in order of completion, and keeps a set of them."""
 
     async def run(self) -> None:
         def gathers() -> "list[asyncio.Future[list[int]]]":
@@ -123,7 +123,7 @@ class Gathered(Agent):
 
 
 class Conditions(Agent):
-    """Wakes those who wait for a condition, in shields and with a time limit, as a set of them is done."""
+    """Wakes waiters of a condition, in shields and with a time limit, as a set of them completes."""
 
     async def run(self) -> None:
         self.condition = asyncio.Condition()
@@ -167,7 +167,7 @@ def test_same_hash_wherever_things_lie_in_memory(kind: type[Agent]) -> None:
 
 @pytest.mark.slow
 def test_same_hashes_in_every_process() -> None:
-    """Strings hash otherwise in each, and what was allocated before lies elsewhere."""
+    """Strings have other hashes in each process, and objects other addresses."""
     script = f"import sys; from {__name__} import *; disturb(int(sys.argv[1])); print(*map(hash_of, KINDS))"
     found = {" ".join(hash_of(kind) for kind in KINDS)}
     for number in range(3):
@@ -179,7 +179,7 @@ def test_same_hashes_in_every_process() -> None:
 
 
 def test_what_is_left_over_ends_in_one_order() -> None:
-    """Tasks are cancelled in the order of asyncio's set of them, async generators closed in that of their beginning."""
+    """Tasks are cancelled in the order of asyncio's set, async generators closed in the order of their start."""
 
     async def main(seen: list[Any]) -> None:
         async def part(number: int) -> None:
@@ -215,7 +215,7 @@ def test_what_is_left_over_ends_in_one_order() -> None:
 
 
 class Alone(Agent):
-    """Waits for tasks; keeps and sends in which order, and with which names, asyncio hands them out."""
+    """Waits for tasks; sends the order and the names in which asyncio returns them."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -250,7 +250,7 @@ def put_tasks_into_sets(agents: Any) -> float:
 
 
 def alone(others: int = 0, first: bool = False, **settings: Any) -> tuple[Any, Any]:
-    """Return the trace hash, and what each agent saw, of a ring of 6 agents beside others in no contact with them."""
+    """Return the trace hash and each agent's records of a ring of 6 agents, beside other unconnected agents."""
     agents: dict[Any, Agent] = {i: Alone() for i in range(6)}
     busy: dict[Any, Agent] = {f"other {i}": Busy() for i in range(others)}
     graph = topology.ring(6)
@@ -342,7 +342,7 @@ def test_tasks_and_futures_are_keys_like_any_others() -> None:
 
 
 class OwnTask(Task[Any]):
-    """With an attribute of its own."""
+    """A task class with an additional attribute."""
 
 
 def test_a_task_factory_makes_numbered_tasks_or_is_refused() -> None:
@@ -379,7 +379,7 @@ def test_eager_tasks_are_numbered_too() -> None:
 
 
 class Direct(Agent):
-    """Makes something by the constructors of asyncio's own types."""
+    """Creates objects by the constructors of asyncio's own types."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         self.make = make
@@ -393,7 +393,7 @@ class Direct(Agent):
 
 
 class OwnFuture(asyncio.Future[Any]):
-    """With a constructor of its own."""
+    """A future class with its own constructor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -444,7 +444,7 @@ def test_a_loop_says_whether_it_is_in_debug_mode() -> None:
 
 
 def test_as_completed_refuses_bare_coroutines() -> None:
-    """It makes tasks of a set of coroutines, that is, in the order of their addresses."""
+    """It makes tasks from a set of coroutines, whose order is that of their addresses."""
 
     async def main() -> None:
         coroutines = [asyncio.sleep(1.0, i) for i in range(3)]

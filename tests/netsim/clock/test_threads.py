@@ -1,4 +1,4 @@
-"""Jobs of threads: they take no virtual time, and on the wall clock a run that waits for them is no standstill."""
+"""Jobs in threads take no virtual time; on the wall clock, waiting for a thread is no standstill."""
 
 import asyncio
 import concurrent.futures
@@ -23,7 +23,7 @@ NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unse
 
 
 class Works(Agent):
-    """Has threads compute what it sends, some longer than others."""
+    """Computes its payloads in threads, some longer than others."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -166,7 +166,7 @@ def test_after_the_last_job_a_standstill_is_one() -> None:
 
 @contextmanager
 def busy_pool(seconds: float) -> Iterator[Callable[[], None]]:
-    """Yield a function that keeps a thread busy, far longer than the loop's patience with what may wake it."""
+    """Yield a function that keeps a thread busy for far longer than the loop waits for wake-ups."""
     began = threading.Event()
 
     def work() -> None:
@@ -180,7 +180,7 @@ def busy_pool(seconds: float) -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize("clock", ["virtual", "wall"])
 def test_a_busy_pool_does_not_cost_the_result(clock: Any) -> None:
     class Leaves(Agent):
-        """Ends while a job of its own runs on."""
+        """Ends while its background job is running."""
 
         def __init__(self, work: Callable[[], None]) -> None:
             self.work = work

@@ -1,4 +1,4 @@
-"""Virtual time without sockets, threads or a loop of its own: what a browser has none of (docs/design.md)."""
+"""Virtual time without sockets, threads or a system event loop, as in a browser (docs/design.md)."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ def guarded() -> Iterator[None]:
 
 
 class Mean(Agent):
-    """Averages with its neighbours, asks one of them, and gives a thread something to do."""
+    """Averages with its neighbours, sends one a request, and starts a job in a thread."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -84,7 +84,7 @@ async def run_awaited() -> Run:
 
 
 def inside(main: Callable[[], Any]) -> Run:
-    """Run a coroutine, under the guards, on asyncio's own loop, which was there before them."""
+    """Run a coroutine, under the guards, on an asyncio loop that existed before them."""
     with asyncio.Runner() as runner:
         runner.get_loop()
         with guarded():
@@ -140,7 +140,7 @@ def test_a_run_inside_a_running_loop_is_in_the_same_thread() -> None:
 
 
 def test_an_agent_may_run_a_network() -> None:
-    """The tasks of the inner run belong to its agents, and not to the one that waits."""
+    """The inner run's tasks belong to its agents, and not to the outer agent that waits."""
 
     class Nests(Agent):
         async def run(self) -> None:
@@ -273,7 +273,7 @@ runpy.run_path("/clone/tests/netsim/clock/on_the_loop.py")["story"]()
 
 
 def test_the_story_of_the_loop() -> None:
-    """What Pyodide is asked to tell, as this Python tells it."""
+    """The same log that Pyodide is asked for, from this Python."""
     expected = story()
     assert [line for line in expected.splitlines() if "stands still" in line or "timeout" in line] == [
         "timeout at 8.6",
@@ -285,7 +285,7 @@ def test_the_story_of_the_loop() -> None:
 
 @pytest.mark.slow
 def test_the_loop_runs_in_pyodide(tmp_path: Path) -> None:
-    """With ``npm install pyodide`` in a folder, and its node_modules as NETSIM_PYODIDE."""
+    """Needs ``npm install pyodide`` in a folder, and NETSIM_PYODIDE naming its node_modules."""
     modules, node = os.environ.get("NETSIM_PYODIDE"), shutil.which("node")
     if node is None or modules is None or not Path(modules, "pyodide").is_dir():
         pytest.skip("needs node, and NETSIM_PYODIDE: the node_modules with the package pyodide")

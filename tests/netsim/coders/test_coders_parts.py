@@ -1,4 +1,4 @@
-"""Parts of a vector that are coded by themselves: what is decoded, what it costs, and what is refused."""
+"""Vectors coded in parts: decoded values, costs in bits, and refusals."""
 
 import numpy as np
 import pytest

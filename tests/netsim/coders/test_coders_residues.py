@@ -1,4 +1,4 @@
-"""Residues: what a guess near enough makes of them, how a wrong one is noticed, and what they cost."""
+"""Residue coding: exact with a close guess, detection of a wrong guess, and cost in bits."""
 
 import numpy as np
 import pytest

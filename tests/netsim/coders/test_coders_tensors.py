@@ -61,7 +61,7 @@ def test_it_is_unbiased_with_an_eighth_of_the_square_as_variance() -> None:
     assert variance[0] == variance[6] == 0.0
     np.testing.assert_allclose(variance[1:3], [1.5**2 / 9.0, (4.0 / 3.0) ** 2 / 8.0], rtol=0.03)
     assert np.all(variance[:5] <= x[:5] ** 2 / 8.0 * 1.03)
-    # Below float32's smallest normal number: that or nothing.
+    # Values below float32's smallest normal number round to it or to 0.
     assert set(many[:, 5]) == {0.0, 2.0**-126}
     np.testing.assert_allclose(many[:, 5].mean(), x[5], rtol=0.15)
 
@@ -307,7 +307,7 @@ def test_bad_parts_are_refused() -> None:
 
 
 class Distance:
-    """The cost ½‖θ − c‖², whose minimum over all agents is at the mean of their c."""
+    """The cost ½‖θ − c‖², whose minimum over all agents is the mean of their c."""
 
     size = 70
 

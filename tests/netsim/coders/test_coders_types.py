@@ -1,4 +1,4 @@
-"""Coded types of one's own: their numbers on the wire, and what they do wrong."""
+"""Users' coded types: their wire numbers, and errors in their methods."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ from tests.parts import every
 
 @pytest.fixture(autouse=True)
 def numbers() -> Iterator[None]:
-    """Give back what a test registers."""
+    """Unregister the types that a test registers."""
     before = dict(registry.KINDS), dict(registry.NUMBERS)
-    # Pages whose examples ran before in this process may have taken some, too.
+    # Documentation examples that ran earlier in this process may have taken numbers, too.
     for number in [number for number in registry.KINDS if number >= 64]:
         del registry.KINDS[number]
     for kind in [kind for kind, number in registry.NUMBERS.items() if number >= 64]:
@@ -156,7 +156,7 @@ def test_a_number_is_given_once() -> None:
 
 
 def test_a_class_that_was_defined_anew_takes_the_place_of_the_old() -> None:
-    """As when a cell of a notebook is run again."""
+    """As when a cell of a notebook runs again."""
     register(100)(Tenths)
     again = dataclass(frozen=True)(type("Tenths", (Tenths,), {"__module__": Tenths.__module__}))
     register(100)(again)

@@ -31,5 +31,5 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.g
 def test_large_vectors_use_memory_again() -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run([sys.executable, "-c", _CODE], check=True, capture_output=True, text=True, env=plain)
-    # Frames and sums of a round are 96 MB; those of all rounds 768 MB.
+    # One round's frames and sums are 96 MB; all rounds' would be 768 MB.
     assert int(done.stdout) < 1.5 * 96 * 2**20

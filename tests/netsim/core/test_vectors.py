@@ -1,4 +1,4 @@
-"""Vectors and coded arrays in frames: whatever way they take, the bytes are the codec's and the values numpy's."""
+"""Vectors and coded arrays in frames: on every path, the bytes equal the codec's and the values numpy's."""
 
 import pickle
 import random
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 class Talker(Agent):
-    """Broadcasts its payloads, one a round, and keeps what it hears."""
+    """Broadcasts one payload a round, and stores what it hears."""
 
     def __init__(self, payloads: list[Any]) -> None:
         self.payloads = payloads
@@ -39,7 +39,7 @@ class Talker(Agent):
 
 
 def exchanged(payloads: list[list[Any]]) -> tuple[list[Talker], Any]:
-    """Return agents on a complete graph after they broadcast their payloads, and the run."""
+    """Run agents that broadcast their payloads on a complete graph; return the agents and the run."""
     agents = dict(enumerate(map(Talker, payloads)))
     link = Link(latency=latency.uniform(0.0, 0.5))
     run = Network(topology.complete(len(agents)), link, seed=4).run(agents)
@@ -47,7 +47,7 @@ def exchanged(payloads: list[list[Any]]) -> tuple[list[Talker], Any]:
 
 
 def odd_arrays() -> list[Array]:
-    """Return arrays of every kind that a sender might have."""
+    """Return arrays of every kind that an agent might send."""
     values = RNG.normal(size=40) * 10.0 ** RNG.integers(-30, 30, size=40)
     special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 5e-324, 3.4e38, -1.5])
     signalling = np.array([0x7F800001, 0xFFA00000, 0x7FC12345], dtype=np.uint32).view(np.float32)
@@ -63,7 +63,7 @@ def odd_arrays() -> list[Array]:
 
 
 def same_bits(a: Any, b: Any) -> bool:
-    """Return whether two arrays are alike to the last bit, also in what is no number."""
+    """Return whether two arrays are equal bit for bit, including NaN."""
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -187,7 +187,7 @@ def test_the_bytes_of_any_payload_are_the_codecs(seed: int) -> None:
 @register(119)
 @dataclass(frozen=True)
 class Refusing(Coded):
-    """Cannot be packed, for a reason of its own."""
+    """An object whose encoding raises its own error."""
 
     shape: tuple[int, ...]
     error: str

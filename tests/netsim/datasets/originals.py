@@ -1,4 +1,4 @@
-"""Originals made by us in the shapes in which they are published, and the tables that they must become, by hand."""
+"""Small originals in their published formats, with the tables expected from them, written by hand."""
 
 import datetime
 import gzip
@@ -68,7 +68,7 @@ AIR = (
 
 
 def air_zip() -> bytes:
-    """Return what UCI serves as air+quality.zip."""
+    """Return the content of air+quality.zip as served by UCI."""
     return zipped({"AirQualityUCI.csv": AIR_CSV, "AirQualityUCI.xlsx": air_xlsx()})
 
 

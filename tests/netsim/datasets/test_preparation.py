@@ -88,7 +88,7 @@ def test_the_prepared_files_at_hand_have_the_registrys_digests() -> None:
 
 
 def _back(name: str, lines: list[str]) -> dict[str, bytes]:
-    """Return the original of a prepared table, as it was before."""
+    """Return the original form of a prepared table."""
     head, *rows = lines
     if name == "letter":
         moved = (row.rpartition(",") for row in rows)

@@ -1,4 +1,4 @@
-"""Agents of one network in several processes (docs/sockets.md): as in a simulation, and honest where it is not."""
+"""One network's agents in several processes (docs/sockets.md): equal to a simulation, with differences reported."""
 
 import asyncio
 import re
@@ -52,13 +52,13 @@ HARD = Link(
     duplicate=0.1,
     corrupt=0.1,
 )
-# An eighth of a second of real time a round; where the machine comes late all the same, `deployed` takes twice as long.
+# A round takes an eighth of a second of real time; if the machine is late, `deployed` doubles it.
 PACE = 0.8
 
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads are ready sooner than processes, but on a busy machine not at once."""
+    """Threads start sooner than processes, but not at once on a busy machine."""
     monkeypatch.setattr(node, "_START_MARGIN", 1.5)
 
 
@@ -85,7 +85,7 @@ def conserved(run: Run) -> None:
 
 
 class Staggered(Agent):
-    """Ends when its turn comes, some long before the others."""
+    """Ends in its turn, some agents long before others."""
 
     def __init__(self, rounds: int) -> None:
         self.count = rounds
@@ -110,7 +110,7 @@ class Word(Agent):
 
 
 class Questioner(Agent):
-    """Asks in the background, and ends before the question has arrived."""
+    """Sends a request in the background, and ends before it arrives."""
 
     def __init__(self, number: int) -> None: ...
 
@@ -130,7 +130,7 @@ class Questioner(Agent):
 
 
 class Taker(Agent):
-    """Takes all that will ever come."""
+    """Reads all frames that will ever arrive."""
 
     def __init__(self, number: int) -> None:
         self.got: list[Any] = []
@@ -142,7 +142,7 @@ class Taker(Agent):
 
 
 class Patient(Agent):
-    """Gives up after a time, and goes on."""
+    """Stops waiting after a time, and continues."""
 
     def __init__(self, number: int) -> None:
         self.gave_up = False
@@ -169,13 +169,13 @@ class Waiter(Agent):
 
 @dataclass(frozen=True)
 class Note:
-    """Comes to be held during the run only."""
+    """An object that agents hold only during the run."""
 
     heard: int
 
 
 class Holder(Word):
-    """Holds what belongs to its process, and comes to hold more."""
+    """Holds objects of its process, and acquires more during the run."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ def skewed(offsets: dict[int, float]) -> Callable[[], Made]:
 
 @dataclass(frozen=True)
 class Case:
-    """A network with its agents, its probes, how it is deployed, and which attributes agents must have in the end."""
+    """A network with its agents, probes, deployment, and the attributes to compare at the end."""
 
     make: Callable[[], Made]
     probes: Sequence[Probe] = ()
@@ -226,13 +226,13 @@ class Case:
     attributes: Sequence[str] = ()
     # The numbers of the rows.
     rows: Sequence[int] | None = None
-    # Without rounds processes wait for each other at the end, and only frames are those of the simulation.
+    # Without rounds processes wait for each other at the end, and only the frames equal the simulation's.
     is_whole: bool = True
 
 
 THREE: dict[str, Any] = {"parts": 3, "pace": 0.6}
 TWO: dict[str, Any] = {"parts": 2, "pace": 0.6}
-# An answer must really be there when by its link's model it arrives: that takes slower links.
+# An answer must really have arrived at the time given by its link's model, so links must be slower.
 SLOW = {"rounds": 3}
 CASES = {
     "ideal": Case(network, [spread], attributes=["value"]),
@@ -249,7 +249,7 @@ CASES = {
     "damaged after the end": Case(
         partial(ring, Word, link=Link(corrupt=0.3, crc=False, latency=latency.uniform(1e-3, 0.2))), deployed=THREE
     ),
-    # Questions arrive one real millisecond after the end: before processes know of it.
+    # Requests arrive one real millisecond after the end, before other processes know of it.
     "sent once the books are closed": Case(partial(ring, Questioner, latency=0.1003), deployed=THREE),
     "a clock is late": Case(skewed({3: 0.25, 1: -0.02}), deployed=THREE, rows=range(1, 9)),
     "all clocks are late": Case(skewed({i: 0.37 + 0.02 * i for i in range(6)}), deployed=THREE, rows=range(4, 11)),
@@ -294,7 +294,7 @@ def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None
 
 
 class Asker(Agent):
-    """Asks its neighbours for numbers, and sends one a word that it waits for."""
+    """Requests numbers from its neighbours, and sends one of them a word."""
 
     def __init__(self) -> None:
         self.got: list[float] = []
@@ -316,7 +316,7 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
         graph = nx.cycle_graph(4)
         return Network(graph, Link(latency=0.01), round_period=1.0), {i: Asker() for i in graph}
 
-    # Agent 0's first neighbour is 1, and so on around: each gets one word but 3, which is sent none.
+    # Agent 0's first neighbour is 1, and so on around the ring: all but agent 3 get a word.
     outcome = in_parts(make, tmp_path, pace=1.0, patience=5.0)
     raised = [each for each in outcome.values() if isinstance(each, BaseException)]
     assert len(raised) == 1
@@ -331,7 +331,7 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
 
 
 class Beating(UDP):
-    """Notes the sizes of the beats that it sends."""
+    """Records the sizes of its heartbeats."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -349,9 +349,9 @@ def test_beats_are_small_however_many_links_there_are() -> None:
         return Network(graph, round_period=PERIOD), {name: Average(float(name), 3) for name in graph}
 
     peers = shares(addresses(2), range(60))
-    # However long the machine keeps a part waiting, no other gives it up.
+    # However long the machine suspends a part, no other part gives up on it.
     transports = {here: Beating(here, others, pace=PACE / 4, patience=100.0) for here, others in peers.items()}
-    # Of a second run, beats tell how the first one ended.
+    # In a second run, heartbeats report how the first one ended.
     for _ in range(2):
         for outcome in played(make, transports).values():
             assert isinstance(outcome, Run), outcome
@@ -386,7 +386,7 @@ def test_a_part_alone_counts_what_it_saw() -> None:
         assert (run.rounds["<lambda>"] == 3).all()
         table = run.ledger.table()
         here = table["sender"].isin(run.agents)
-        # 12 rounds, or fewer if the machine held the process up: each agent broadcasts once in each of them.
+        # 12 rounds, or fewer if the machine delayed the process; each agent broadcasts once a round.
         taken = run.ledger.transmissions // len(run.agents)
         assert 0 < taken <= 12
         assert (table[here]["offered"] == taken).all()
@@ -394,7 +394,7 @@ def test_a_part_alone_counts_what_it_saw() -> None:
 
 
 class Ready(Agent):
-    """Is ready only once it runs; one of them never is."""
+    """Becomes ready only while it runs; one of the agents never does."""
 
     async def run(self) -> None:
         if self.name == 0:
@@ -425,7 +425,7 @@ def test_agents_of_a_process_that_came_to_nothing_are_not_measured(tmp_path: Pat
 
 
 class Pump(Agent):
-    """Waits for what its own background task is to bring."""
+    """Waits for a value that its own background task provides."""
 
     async def pump(self, queue: "asyncio.Queue[Any]") -> None:
         queue.put_nowait(await self.inbox.get())
@@ -457,7 +457,7 @@ def two(
     keys: Any = (None, None),
     **settings: Any,
 ) -> list[Run | BaseException]:
-    """Return how two parts ended that may differ in what they run and in their keys."""
+    """Return the outcomes of two parts that may differ in settings and keys."""
     peers = shares(addresses(2), list(make()[0].graph))
     transports = {
         here: UDP(here, others, pace=PACE, key=key, **settings)
@@ -481,7 +481,7 @@ def test_who_runs_something_else_is_refused() -> None:
 
 class Shouter(Agent):
     async def run(self) -> None:
-        # Many rounds: a process that starts late takes part from the round that is open then.
+        # Many rounds, because a process that starts late joins the round that is open then.
         async for _ in self.rounds(100):
             await self.broadcast("much", np.zeros(9000))
             await self.collect()
@@ -565,7 +565,7 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 
 class Wall:
-    """A wall's clock on which only sleep takes time, whatever the machine does meanwhile."""
+    """A wall clock on which only sleep takes time, whatever the machine does."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -574,7 +574,7 @@ class Wall:
         return self.seconds
 
     def sleep(self, seconds: float) -> list[Any]:
-        """Let them pass, and a little more, as on any machine; meanwhile no socket becomes ready."""
+        """Advance by the given seconds and a little more, as on any machine; no socket becomes ready."""
         self.seconds += seconds + 1e-9
         return []
 
@@ -599,7 +599,7 @@ def test_an_instant_is_what_it_was_to_be_though_the_machine_comes_late(wall: Wal
 
     def late() -> None:
         times.append(loop.time())
-        wall.sleep(0.03)  # 0.3 s of its time
+        wall.sleep(0.03)  # 0.3 s of simulated time
 
     for when in (0.0, 0.1, 2.0):
         loop.call_at(when, late)
@@ -609,7 +609,7 @@ def test_an_instant_is_what_it_was_to_be_though_the_machine_comes_late(wall: Wal
     loop.close()
     assert times == [0.0, 0.1, 2.0]
     assert selector.overruns == 0
-    # What is due at 0.1 s, 10 ms on the wall, comes after 30 ms.
+    # An event due at 0.1 s, 10 ms on the wall, is handled after 30 ms.
     assert selector.longest_lag == pytest.approx(0.02, rel=1e-6)
 
 
@@ -622,7 +622,7 @@ def test_a_clock_that_falls_behind_jumps(wall: Wall) -> None:
     loop.call_at(10.0, loop.stop)
     loop.run_forever()
     loop.close()
-    # 0.1 s of its time, then the 2 s that it slept.
+    # 0.1 s of simulated time, then the 2 s that it slept.
     assert times == [pytest.approx(2.1, rel=1e-6)]
     assert selector.overruns == 1
 

@@ -1,4 +1,4 @@
-"""Datagrams over brokers: the agents of a network in parts, with a real mosquitto or nats-server between them."""
+"""Datagrams over brokers: one network in several parts, connected by a real mosquitto or nats-server."""
 
 import asyncio
 import gc
@@ -63,7 +63,7 @@ async def failed(transport: Transport) -> None:
 
 
 async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[bytes]:
-    """Return up to ``count`` datagrams, or those that came before a silence of ``seconds``."""
+    """Return up to ``count`` datagrams, or those received before ``seconds`` of silence."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
     transport.receive_with(came.put_nowait)
     found: list[bytes] = []
@@ -102,7 +102,7 @@ def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
             if row == 3:
                 process.kill()
 
-        # Rounds without end, as far as this test is concerned.
+        # More rounds than this test needs.
         outcome = played(lambda: averaging(Link(), 10_000), transports(address), progress=note)
     line = f"broker = '{address}': the connection was lost (closed by the broker)"
     for name in NAMES:
@@ -123,7 +123,7 @@ def test_a_broker_that_dies_as_something_is_sent_is_a_failure_and_no_error(tmp_p
             await transport.open()
             process.kill()
             process.wait()
-            # The end of the connection is there, and is read in the same pass of the loop that something is sent in.
+            # The connection has been closed; the loop reads that in the pass in which a message is sent.
             await asyncio.sleep(0)
             for _ in range(sends):
                 transport.send("b", b"data")
@@ -248,7 +248,7 @@ def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch:
             await asyncio.sleep(0)
         process.send_signal(signal.SIGCONT)
         found = await heard(other, 2.0, len(sent))
-        # When all is taken, there is room again.
+        # Once all messages are read, the queue has room again.
         one.send("2", b"after")
         after = await heard(other)
         await one.close()
@@ -328,14 +328,14 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def made(example: str, *args: Any, **settings: Any) -> Any:
-    """Return a transport of an example: its one class."""
+    """Return a transport from an example, which defines one class."""
     module = runpy.run_path(str(EXAMPLES / f"{example}_transport.py"))
     [kind] = [each for each in module.values() if isinstance(each, type) and each.__module__ == "<run_path>"]
     return kind(*args, **settings)
 
 
 def play(example: str, *args: Any, **settings: Any) -> None:
-    """Play a part of a run, in a process of its own."""
+    """Play a part of a run in a separate process."""
     network, agents = averaging(IMPAIRED)
     network.run(agents, [spread], transport=made(example, *args, **settings))
 

@@ -1,4 +1,4 @@
-"""What others may do to a run in several processes (docs/security.md): strangers, recordings, broken files."""
+"""Attacks on a run in several processes (docs/security.md): strangers, replays, damaged files."""
 
 import collections
 import os
@@ -93,7 +93,7 @@ def test_no_bytes_make_anything_but_refused() -> None:
     rng = random.Random(1)
     for _ in range(3000):
         body = rng.randbytes(rng.randrange(200))
-        # As a holder of the key could.
+        # As an attacker with the key could.
         import hmac
 
         data = b"nsm1" + hmac.digest(KEY, body, "sha256")[:16] + body
@@ -102,7 +102,7 @@ def test_no_bytes_make_anything_but_refused() -> None:
 
 
 class Recorded(UDP):
-    """Keeps what it sends."""
+    """Records its datagrams."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -115,7 +115,7 @@ class Recorded(UDP):
 
 
 def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
-    """Send what is hostile to an address until it is over; return how many datagrams."""
+    """Send hostile datagrams to an address until the run is over; return their number."""
     rng = random.Random(2)
     host, _, port = to.rpartition(":")
     sent = 0
@@ -161,7 +161,7 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
 
 
 def meeting() -> tuple[Membership, Membership, list[bytes]]:
-    """Return two processes that meet, and what the second one sends."""
+    """Return two processes that exchange hellos, and the datagrams of the second."""
     first = Membership(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
     other = Membership(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
     for membership in (first, other):
@@ -211,7 +211,7 @@ def test_a_heartbeat_with_a_field_that_none_has_is_malformed(change: dict[str, A
 
 
 def test_a_recording_does_not_begin_a_run() -> None:
-    # Of an earlier process of the same name and key: it answers to nothing that this one has sent.
+    # Replayed datagrams of an earlier process with the same name and key do not answer this process's hello.
     first, other, heard = meeting()
     for _ in range(5):
         other.send_heartbeat()
@@ -231,7 +231,7 @@ def test_a_recording_does_not_begin_a_run() -> None:
 FOREIGN = [
     *(("os", "system"), ("builtins", "eval"), ("networkx.classes.graph", "Graph"), ("pathlib", "PosixPath")),
     *(("numpy", "ndarray"), ("numpy", "dtype"), ("numpy._core.numeric", "_frombuffer"), ("copyreg", "__newobj__")),
-    # By way of a module that has it.
+    # Reached through a module that imports it.
     *(("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"), ("netsim.transport.inbox", "asyncio.Queue")),
     *(("tests.parts", "subprocess.Popen"), ("tests.parts", "Path"), ("netsim.agents", "os.system")),
     *(("netsim.distributed.states", "importlib.import_module"), ("builtins", "list.append")),
@@ -262,7 +262,7 @@ def test_a_state_has_nothing_called_and_gives_attributes_only_to_what_it_made() 
     must_not_be_read(
         maker("_method", agent, plain("__init__")) + maker("_of_arguments", own, plain(1)), "not created from"
     )
-    # No other instruction than those that states are written with.
+    # Pickle instructions other than those that states use are refused.
     for value in (b"cos\nsystem\n", b"(Vtrue\nios\nsystem\n", b"\x82\x01"):
         must_not_be_read(value)
 
@@ -274,7 +274,7 @@ def test_a_random_generator_is_given_no_place_beyond_its_numbers(place: int) -> 
         state: Any = stream.get_state(legacy=False) if name == "RandomState" else stream.state
         where = state if name == "Philox" else state["state"]
         where["buffer_pos" if name == "Philox" else "pos"] = place
-        # As arrays are in a state.
+        # Arrays as encoded in a state.
         items = b"".join(plain(key) + in_a_state(each) for key, each in state.items())
         content = b"}(" + items + b"u"
         made = maker("_old_generator", content) if name == "RandomState" else maker("_bits", plain(name), content)
@@ -339,14 +339,14 @@ def test_gathering_a_hostile_journal_ends_in_one_line(what: str) -> None:
 
 
 def test_hostile_journals_are_gathered_or_refused_and_nothing_else() -> None:
-    """In a process of its own: what is to be found may end it."""
+    """In a separate process, because a failure may kill it."""
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzzers.journals", "0", "150"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     count = int(done.stdout.split()[2])
     assert 10 < count < 75
     if sys.platform == "linux":
-        # Nothing was made as large as a file claims.
+        # No allocation was as large as a file's claim.
         assert int(done.stdout.split()[4]) < 600
 
 
@@ -394,7 +394,7 @@ def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_pa
             )
             seen.add(next(each for each in named if each in says))
         else:
-            # All that it sent is there; what it heard last may be not.
+            # All frames that the part sent are there; the last ones it received may be missing.
             conserved(run)
             seen.add("missing" if run.ledger.table()["missing"].sum() else "nothing missing")
     assert "must be whole; others have frames" in seen
@@ -402,7 +402,7 @@ def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_pa
 
 @pytest.mark.parametrize("byte", [0, 4, 8, 12, 16], ids=["size", "what", "body's", "head's", "body"])
 def test_a_damaged_entry_is_named(byte: int, journals: Path, tmp_path: Path) -> None:
-    """In the middle of a file: to end there would leave out, without a word, all that comes later."""
+    """Damage in the middle of a file must not silently drop the entries after it."""
     folder = tmp_path / "parts"
     shutil.copytree(journals, folder)
     part = sorted((folder / "run-0").glob("*.journal"))[0]
@@ -426,7 +426,7 @@ def test_a_journal_that_is_cut_off_gives_its_first_entries(journals: Path, tmp_p
         found = list(entries(cut))
         assert found == whole[: len(found)]
         assert len(found) < len(whole)
-    # That of a version before is another file.
+    # A file of the previous version is refused, too.
     for other in (b"another file", b"netsim journal 2\n" + data[17:]):
         cut.write_bytes(other)
         with pytest.raises(NetsimError, match=r"must be a journal of a process, written by this netsim$"):
@@ -449,7 +449,7 @@ def test_gathering_names_what_is_wrong(journals: Path, tmp_path: Path) -> None:
 def test_a_journal_tells_states_rows_and_events(journals: Path) -> None:
     part = sorted((journals / "run-0").glob("*.journal"))[0]
     kinds = collections.Counter(what for what, _ in entries(part))
-    # Three agents: at the beginning, at each row, at the end. On a busy machine a process comes too late for some rows.
+    # Three agents have a state at the beginning, at each row and at the end; a busy machine may miss some rows.
     assert kinds[ROW] > 1
     assert kinds[STATE] == 3 * (kinds[ROW] + 2)
 
@@ -474,7 +474,7 @@ def test_a_folder_of_two_deployments_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -> None:
-    """It would be counted twice."""
+    """Its entries would count twice."""
     folder = tmp_path / "parts"
     shutil.copytree(journals, folder)
     part = sorted((folder / "run-0").glob("*.journal"))[0]
@@ -485,7 +485,7 @@ def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -
 
 
 def test_parts_of_two_deployments_are_not_put_together(tmp_path: Path) -> None:
-    """All processes are there, but each is that of another deployment."""
+    """All processes are there, but each belongs to another deployment."""
     peers, mixed = shares(addresses(2), range(12)), tmp_path / "mixed" / "run-0"
     mixed.mkdir(parents=True)
     for number in range(2):

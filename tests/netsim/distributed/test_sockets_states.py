@@ -1,4 +1,4 @@
-"""Agents' states, written by one process and read by another: values, and which names are of one object."""
+"""Agents' states, written by one process and read by another: values, and shared references."""
 
 import collections
 import copy
@@ -49,7 +49,7 @@ def test_an_agent_is_given_what_was_written_of_it() -> None:
     there.added = frozenset({1, 2})  # type: ignore[attr-defined]
     states.append(writer.state(0))
     count = len(arrays)
-    # Nothing has changed: nothing is written.
+    # Nothing has changed, so nothing is written.
     assert writer.state(0) == b""
     assert len(arrays) == count
     for digest, raw in arrays.items():
@@ -61,7 +61,7 @@ def test_an_agent_is_given_what_was_written_of_it() -> None:
     assert np.isnan(here.large[7])
     assert here.notes["list"] == [1, 2, 3, 4]
     assert here.added == {1, 2}  # type: ignore[attr-defined]
-    # What belongs to one process is what it was here.
+    # Objects that belong to one process keep their local values.
     assert here.stream is stream
     assert here.notes["nested"] is label
     # Another process of the same agent began again.
@@ -79,14 +79,14 @@ class Bag(set[int]):
 
 
 class Reader:
-    """Holds what its agent holds, too."""
+    """Also holds its agent's objects."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
 
 
 def transfer(changes: list[Any], there: Any, here: Any) -> None:
-    """Write one agent's state, at first and after each change, and read it into the other."""
+    """Write one agent's state, initially and after each change, and read it into another agent."""
     arrays: dict[bytes, bytes] = {}
     writer = StateWriter({0: there}, arrays.__setitem__)
     reader = StateReader({0: here})
@@ -99,7 +99,7 @@ def transfer(changes: list[Any], there: Any, here: Any) -> None:
 
 
 class Walker(Agent):
-    """Holds one thing by several names."""
+    """Holds one object under several names."""
 
     def __init__(self) -> None:
         self.x = self.first = np.arange(3.0)
@@ -115,7 +115,7 @@ class Walker(Agent):
 
 
 def seen(agent: Any) -> dict[str, Any]:
-    """Return what an agent holds, and which of its names are of one object."""
+    """Return an agent's attributes, and the groups of names that share an object."""
     held = [*vars(agent).items(), *((f"history[{i}]", each) for i, each in enumerate(agent.history))]
     named: dict[int, list[str]] = {}
     for name, value in held + [(f"rows[{i}]", each) for i, each in enumerate(agent.rows)]:
@@ -176,7 +176,7 @@ class Colour(enum.Enum):
 
 
 class Values(Agent):
-    """Holds one of each kind."""
+    """Holds one value of each kind."""
 
     def __init__(self) -> None:
         self.dice = self.also = np.random.default_rng(3)
@@ -211,7 +211,7 @@ class Values(Agent):
 
 
 def test_how_others_have_exceptions_pickled_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As tblib does, which comes with Dask.
+    # As tblib does, which Dask installs.
     monkeypatch.setitem(copyreg.dispatch_table, ValueError, lambda error: (eval, ("1 / 0",)))
 
     def fail(agent: Values) -> None:
@@ -278,7 +278,7 @@ class Level(enum.IntEnum):
 
 
 class Keeper:
-    """Takes its state by a method of its own, which looks into all of it."""
+    """Restores its state by its own method, which reads the whole state."""
 
     def __init__(self) -> None:
         self.parts: Any = {"sizes": [1]}
@@ -318,7 +318,7 @@ ONE_OF_EACH: dict[str, Any] = {
 
 
 def shown(value: Any) -> Any:
-    """Return what is to be the same of one of them."""
+    """Return the attributes of one value that must agree."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tolist()
     if isinstance(value, np.random.RandomState | np.random.Philox):
@@ -330,13 +330,13 @@ def shown(value: Any) -> Any:
 
 @every("name", ONE_OF_EACH)
 def test_whatever_may_be_held_arrives(name: str) -> None:
-    """At the beginning, and as what an agent comes to hold."""
+    """Both initially and as attributes added later."""
 
     def hold(agent: Any) -> None:
         agent.late = [ONE_OF_EACH[name]]
 
     there, here = (Averages(value) for value in (ONE_OF_EACH[name], copy.deepcopy(ONE_OF_EACH[name])))
-    # Of functions only those are taken that an agent has had from the beginning.
+    # Functions are transferred only if the agent held them from the beginning.
     transfer([hold], there, here)
     assert shown(here.first) == shown(there.first)
     assert shown(here.late[0]) == shown(copy.deepcopy(ONE_OF_EACH[name]))

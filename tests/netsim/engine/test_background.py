@@ -1,4 +1,4 @@
-"""Agents' tasks: none dies unnoticed, none is forgotten while it runs, and each is known to be its agent's."""
+"""Agents' tasks: errors are reported, running tasks are kept, and each task belongs to its agent."""
 
 import asyncio
 import gc
@@ -85,7 +85,7 @@ def test_cancelling_what_one_started_is_fine() -> None:
 
 
 class Breaks(Agent):
-    """Raises while it cleans up, after some time."""
+    """Raises during cleanup, after some time."""
 
     def __init__(self, error: BaseException, after: float = 0.0) -> None:
         self.error = error
@@ -137,7 +137,7 @@ class Forgets(Agent):
 
 
 class Keeps(Agent):
-    """Holds a reference, and never asks."""
+    """Holds a reference to its task, and never reads its result."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(part())
@@ -145,7 +145,7 @@ class Keeps(Agent):
 
 
 class KeepsInACycle(Agent):
-    """Is held by what only the garbage collector finds."""
+    """Holds its task in a reference cycle."""
 
     async def run(self) -> None:
         self.spawn()
@@ -159,7 +159,7 @@ class KeepsInACycle(Agent):
 
 
 class WaitsForItInVain(Agent):
-    """Waits for what the task should have done: the standstill is not the cause."""
+    """Waits for a result that its failed task should have given: the report must name the error, not the wait."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(part())
@@ -167,7 +167,7 @@ class WaitsForItInVain(Agent):
 
 
 class Leaves(Agent):
-    """Is finished before its task raises."""
+    """Finishes before its task raises."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(part())
@@ -199,7 +199,7 @@ def test_one_that_raises_while_it_cleans_up() -> None:
 
 
 class Asks(Agent):
-    """Asks for the exception of its task, late, in one of the ways that asyncio has."""
+    """Retrieves the exception of its task, late, in one of asyncio's ways."""
 
     def __init__(self, ask: Callable[[Any], Any]) -> None:
         self.ask = ask
@@ -244,7 +244,7 @@ def test_a_group_that_handles_its_childrens_errors() -> None:
 
 
 def test_a_task_belongs_to_the_agent_that_made_it() -> None:
-    """Wherever it makes it: in a callback, in a task of a task, in an answer that another's request asks for."""
+    """In a callback, in a task of a task, or while answering another agent's request."""
 
     class Asker(Agent):
         async def run(self) -> None:
@@ -311,7 +311,7 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
 
 
 def test_errors_go_to_the_run_whose_agent_they_are() -> None:
-    """Two networks on one loop: the one whose agent has no part in it runs on."""
+    """Two networks on one loop: the run without the failing agent continues."""
 
     async def main() -> list[Any]:
         runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]
@@ -376,7 +376,7 @@ def test_async_generators_are_closed_at_the_end_and_their_errors_told() -> None:
 
 
 def test_links_are_none_the_worse() -> None:
-    """A run with background tasks counts what they send as any other sends."""
+    """Frames sent by background tasks are counted as any others."""
 
     class Chats(Agent):
         async def run(self) -> None:

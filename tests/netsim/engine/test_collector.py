@@ -1,4 +1,4 @@
-"""Runs leave nothing behind that stays: what nobody holds is collected, though runs collect rarely."""
+"""Runs leak no memory: unreferenced objects are collected, although runs collect rarely."""
 
 import gc
 import weakref
@@ -29,7 +29,7 @@ class Full(netsim.RoundAgent):
 def test_agents_of_former_runs_are_collected() -> None:
     ring = topology.ring(4)
     former: list[weakref.ref[Full]] = []
-    # All are collected once there is as much that is new as the process holds; a run leaves 20,000 lists.
+    # A full collection runs once the new objects equal the old in number; a run leaves 20,000 lists.
     most = 30 + 2 * len(gc.get_objects()) // 20_000
     while all(agent() is not None for agent in former):
         assert len(former) < most
@@ -43,7 +43,7 @@ def test_no_collection_during_a_run_looks_at_what_was_built() -> None:
     looked_at: list[bool] = []
 
     class Looks(netsim.Agent):
-        """Looks whether the collector would look at its place in the network."""
+        """Records whether the collector would run at its place in the network."""
 
         async def run(self) -> None:
             looked_at.append(any(each is self._netsim for each in gc.get_objects()))

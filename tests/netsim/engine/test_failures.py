@@ -1,4 +1,4 @@
-"""What goes wrong says so at once, in one line; nothing hangs and nothing is left behind."""
+"""Failures are reported at once, in one line; nothing hangs and nothing is left behind."""
 
 import asyncio
 import os
@@ -257,9 +257,9 @@ class Waiter(Agent):
         ("event", "Event.wait()", "asyncio.Event().wait()"),
         ("future", "a future", "create_future"),
         ("group", "TaskGroup.__aexit__()", "async with asyncio.TaskGroup"),
-        # Its own coroutine inside of asyncio's is what it runs.
+        # It awaits its own coroutine inside one of asyncio's.
         ("limit", "Event.wait()", "asyncio.Event().wait()"),
-        # Not the innermost coroutine of asyncio's, which depends on the version.
+        # The report does not name asyncio's innermost coroutine, which depends on the version.
         ("within", "wait_for()", "asyncio.wait_for(asyncio.Event"),
         ("forever", "sleep()", "asyncio.sleep(float"),
     ],
@@ -279,14 +279,14 @@ def test_a_standstill_of_many_names_five() -> None:
 
 
 def test_an_agent_that_waits_in_rounds_does_not_stall() -> None:
-    """The others' rounds go on; the standstill is that of the one who is left."""
+    """The other agents' rounds continue; only the waiting agent stalls."""
     with pytest.raises(Stalled, match=r"^at 5 s .*: agent 1 waits for a frame in its inbox"):
         Network(topology.star(3)).run({0: Rounder(5), 1: Hungry(), 2: Rounder(5)})
 
 
 class Hungry(Agent):
     async def run(self) -> None:
-        for _ in range(6):  # one more than will come
+        for _ in range(6):  # one more than will arrive
             await self.inbox.get()
 
 
@@ -395,7 +395,7 @@ def test_an_interrupt_in_a_notebook_ends_the_run() -> None:
     agents[0].started = lambda: os.kill(os.getpid(), signal.SIGINT)
 
     async def cell() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # as a notebook has it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a notebook
         network = Network(topology.ring(3))
         with pytest.raises(KeyboardInterrupt):
             network.run(agents)
@@ -537,7 +537,7 @@ def test_a_number_of_rounds_that_cannot_be(count: Any, message: str) -> None:
 
 def test_a_name_that_depends_on_the_process_is_refused() -> None:
     class Place:
-        """Its repr is its address in memory."""
+        """An object whose repr is its memory address."""
 
     graph: nx.Graph[Any] = nx.Graph([(Place(), 1)])
     with pytest.raises(BadInput, match=r"^node = [^\n]*: must be text, bytes, a number, None, or a tuple of these"):

@@ -1,4 +1,4 @@
-"""The order of what an agent does at one instant, as `Network.run(order=…)` takes it."""
+"""The order of steps at one instant, as set by `Network.run(order=…)`."""
 
 import asyncio
 import warnings
@@ -51,7 +51,7 @@ def of_programs(seed: int, order: Order | None) -> tuple[str, str]:
 
 
 def check_laws(run: Any, seed: int) -> bool:
-    """Check that no seed is asyncio's order, that a seed and its record repeat; return whether the seed differs."""
+    """Check that no seed gives asyncio's order and that runs repeat; return whether the seed's order differs."""
     usual = run(seed, None)
     assert run(seed, Order()) == usual, f"seed {seed}: Order() is another order than asyncio's"
     order = Order(seed, method="priorities" if seed % 2 else "random", records=True)
@@ -171,7 +171,7 @@ def test_frames_of_one_time_come_in_any_order_but_those_of_a_link_in_theirs() ->
 
 
 class Rounds(netsim.Agent):
-    """Its second task sleeps to the end of the first round."""
+    """Its second task sleeps until the first round's end."""
 
     async def run(self) -> None:
         self.log: list[str] = []
@@ -187,7 +187,7 @@ class Rounds(netsim.Agent):
 
 
 def test_a_round_closes_in_its_place() -> None:
-    """What waits for its end comes in any order, but within the round."""
+    """Tasks waiting for a round's end run in any order, but within the round."""
     logs = set()
     for seed in range(10):
         agents = {0: Rounds(), 1: Rounds()}

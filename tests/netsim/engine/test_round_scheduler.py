@@ -1,4 +1,4 @@
-"""Agents taken at once cannot be told from agents that wake for each round: a run leaves the same behind."""
+"""Batched rounds leave the same results as agents that wake for each round."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ from tests.parts import every, slow
 
 
 class Noted(netsim.RoundAgent):
-    """Sends a number in each round, notes what it hears and what it can see of itself."""
+    """Sends a number in each round, and records frames and its observable state."""
 
     def __init__(self, count: int, value: float) -> None:
         self.count = count
@@ -47,7 +47,7 @@ class Noted(netsim.RoundAgent):
 
 
 class Waits(Noted):
-    """Waits before it speaks: for an instant to go on, for a while, or past the end of the round."""
+    """Waits before it broadcasts: for a pass of the loop, for a while, or past the end of the round."""
 
     async def say(self, k: int) -> None:
         await asyncio.sleep(float(self.rng.choice([0.0, 0.25, 1.5])) * self._netsim.shared.rounds.period)
@@ -55,7 +55,7 @@ class Waits(Noted):
 
 
 class WaitsInTime(Noted):
-    """Gives up a wait for a frame that may never come."""
+    """Times out while waiting for a frame that may never come."""
 
     async def say(self, k: int) -> None:
         try:
@@ -68,7 +68,7 @@ class WaitsInTime(Noted):
 
 
 class Helped(Noted):
-    """Has tasks beside it, which send, too."""
+    """Has background tasks, which send, too."""
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
         super().hear(frames, k)
@@ -90,7 +90,7 @@ class Fails(Noted):
 
 
 class FailsToStep(netsim.StateAgent):
-    """Raises in one of its rounds, as it steps."""
+    """Raises in the step of one of its rounds."""
 
     count, value = 5, 0.0
     state = np.zeros(1)
@@ -107,7 +107,7 @@ class FailsToStep(netsim.StateAgent):
 
 
 class Alone(Noted):
-    """Has its own way through the rounds."""
+    """Has its own loop over rounds."""
 
     async def run(self) -> None:
         async for k in self.rounds(self.count):
@@ -118,7 +118,7 @@ class Alone(Noted):
 
 
 class Stepped(netsim.StateAgent):
-    """Notes what it hears and what it can see of itself as it steps."""
+    """Records frames and its observable state in each step."""
 
     def __init__(self, count: int, value: float) -> None:
         self.count = count
@@ -146,7 +146,7 @@ class SteppedAtOnce(Stepped):
 
 
 class OwnStep(SteppedAtOnce):
-    """Changes its parent's step, and so must not have its parent's step of all."""
+    """Overrides its parent's step, so its parent's `step_all` must not be used."""
 
     def step(self, state: Array, heard: Heard) -> Array:
         return 0.5 * super().step(state, heard)
@@ -166,7 +166,7 @@ class OwnSum(SteppedAtOnce):
 
 
 class WithTask(Stepped):
-    """Has tasks beside it, which send, too."""
+    """Has background tasks, which send, too."""
 
     def step(self, state: Array, heard: Heard) -> Array:
         self.task = asyncio.create_task(self.later())
@@ -195,7 +195,7 @@ def outcome(network: Network, agents: dict[Any, Any], at_once: bool, **settings:
             error = str(caught)
             run = caught.run  # type: ignore[attr-defined]
     places = {name: agent._netsim for name, agent in agents.items()}
-    # A task that is cancelled as it waits for a round to open may not have left the one before.
+    # A task cancelled while waiting for a round to open may still count as in the previous round.
     is_whole = not error and settings.get("until") is None
     ends = [(at.first_round, at.outbox.sent, *((at.round, at.left) if is_whole else ())) for at in places.values()]
     events = run.trace.table().to_csv() if settings.get("trace") else None
@@ -220,7 +220,7 @@ def test_a_run_is_the_same_at_once_or_not(seed: int) -> None:
         return outcome(network, agents, at_once, until=until, sample=sample, trace=True)
 
     found, woken = run(True), run(False)
-    # As text: agents may note a payload NaN, which equals nothing.
+    # Compared as text, because an agent may record NaN, which equals nothing.
     assert repr(found) == repr(woken)
     assert not found[0]
 
@@ -285,7 +285,7 @@ class Quits(Noted):
 
 
 class LeavesErrors(Noted):
-    """Makes tasks that fail and are never awaited."""
+    """Creates tasks that fail and are never awaited."""
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
         self.kept = asyncio.create_task(self.fail())  # type: ignore[var-annotated]
@@ -364,7 +364,7 @@ def test_agents_without_rounds_or_neighbours_end_at_once() -> None:
 
 
 def count_at_once(network: Network, make: Callable[[], netsim.Agent] = lambda: Stepped(2, 1.0), **settings: Any) -> int:
-    """Run agents; return how many of them were taken at once."""
+    """Run agents; return how many of them were batched."""
     with mock.patch.object(
         round_scheduler.RoundScheduler, "run", autospec=True, side_effect=round_scheduler.RoundScheduler.run
     ) as run:

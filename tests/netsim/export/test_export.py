@@ -1,4 +1,4 @@
-"""A run's frames as pcapng, its topology as GraphML and JSON (docs/export.md), read back by others."""
+"""A run's frames as pcapng, and its topology as GraphML and JSON (docs/export.md), read back by other programs."""
 
 import errno
 import json
@@ -58,7 +58,7 @@ def tshark(path: Path, *words: str) -> list[str]:
 
 
 def complaints(path: Path, *words: str) -> list[str]:
-    """Return what Wireshark's dissectors find wrong with a file: the lines of expert information but for comments."""
+    """Return Wireshark's expert information about a file, except comments."""
     lines = tshark(path, *words, "-q", "-z", "expert")
     kinds = [line for line in lines if re.match(r"\w+ \(\d+\)$", line)]
     return [line for line in kinds if not line.startswith("Comments ")]
@@ -67,14 +67,14 @@ def complaints(path: Path, *words: str) -> list[str]:
 @pytest.fixture(scope="module", params=KINDS)
 def run(request: pytest.FixtureRequest) -> Run:
     found, coded = network(request.param)
-    # One link is down for a while, and some frames are still under way at the end.
+    # One link is down for a while, and some frames are in flight at the end.
     found.at(0.55, lambda: found.set_link(0, next(iter(found.graph[0])), up=False))
     return found.run({node: Mixed(coded) for node in found.graph}, trace=True, until=1.1501)
 
 
 @pytest.fixture(scope="module")
 def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # Of a Radio, too, whose run would be exported as IEEE 802.15.4.
+    # Also the trace of a Radio, whose run would be exported as IEEE 802.15.4.
     return export.write_pcapng(run.trace, tmp_path_factory.mktemp("export") / "run.pcapng", about=About("Mine"))
 
 
@@ -112,7 +112,7 @@ def test_there_are_as_many_packets_by_cause_as_in_the_ledger(run: Run, path: Pat
     assert by_link == {
         (*link, cause): int(row[cause]) for link, row in table.iterrows() for cause in expected if row[cause]
     }
-    # All counts that a page of the run shows stand in the file's own comment, too.
+    # All counts on a page of the run are in the file's comment, too.
     ends = ", ".join(f"{count:,} {cause}" for cause, count in frames_of(run.trace).counts.items() if count)
     assert f"{len(capture.packets):,} frames: {ends}." in capture.comments
 
@@ -173,7 +173,7 @@ def test_wireshark_reads_it_without_a_complaint(run: Run, path: Path) -> None:
         ]
         for packet in packets
     ]
-    # Each start of tshark takes half a second: one shows all comments, and one that a filter finds a cause.
+    # Starting tshark takes half a second: one call prints all comments, another filters a cause.
     causes = [comment.partition(" ")[0] for comment in tshark(path, "-T", "fields", "-e", "frame.comment")]
     for cause in (*run.ledger.causes, "in_flight"):
         assert causes.count(cause) == ledger[cause], cause
@@ -382,7 +382,7 @@ def test_strange_names_in_a_graph(tmp_path: Path) -> None:
     assert from_graphml.graph["title"] == "\\x00\\ud800"
     for each in (from_json, from_graphml):
         assert each.size() == 2 * len(STRANGE)
-        # Without positions there are none, rather than some that mean nothing.
+        # Without positions the file has none, rather than meaningless ones.
         assert all(data == {} for _, data in each.nodes(data=True))
 
 

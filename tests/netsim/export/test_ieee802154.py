@@ -1,4 +1,4 @@
-"""What was on the air of a Radio as pcapng of IEEE 802.15.4 (docs/export.md), read back by tshark and by hand."""
+"""A Radio's frames on the air as pcapng of IEEE 802.15.4 (docs/export.md), read back by tshark and by hand."""
 
 import asyncio
 import struct
@@ -73,7 +73,7 @@ def parsed(packet: pcapng.Packet) -> dict[str, Any]:
 
 
 def remainder(frame: bytes) -> int:
-    """Return the remainder of IEEE 802.15.4-2020, 7.2.11, by its shift register: lowest bit of each byte first."""
+    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, by its shift register: lowest bit of each byte first."""
     register = 0
     for byte in frame:
         for bit in range(8):
@@ -94,7 +94,7 @@ def test_the_check_sequence_is_that_of_the_standard() -> None:
 
 @needs_tshark
 def test_tshark_reads_802154_and_its_counts_are_those_of_the_run(run: Run, path: Path) -> None:
-    # It would take some fragments, which begin anywhere in a message, for headers of 6LoWPAN or LwMesh.
+    # tshark would take some fragments, which begin anywhere in a message, for headers of 6LoWPAN or LwMesh.
     plainly = ("-d", f"wpan.panid=={PAN},data")
     assert complaints(path, *plainly) == []
     columns = ("wpan.frame_type", "wpan.fcs_ok", "wpan.src16", "wpan.dst16", "wpan-tap.rss")
@@ -139,10 +139,10 @@ def test_packets_are_the_rows_of_on_air(run: Run, path: Path) -> None:
             continue
         assert (parts["from"], parts["to"]) == (addresses[row["sender"]], addresses[receiver])
         assert parts["wants_ack"] == (receiver is not None)
-        # Repetitions share a sequence number, and the next fragment has the next one.
+        # Repetitions share a sequence number; each next fragment increments it.
         known = numbers.setdefault(row["sender"], {})
         assert parts["number"] == known.setdefault((row["message"], row["fragment"]), len(known) % 256)
-        # The emulated frame has 6 bytes before the MAC header, so the two are as long.
+        # The emulated frame has 6 bytes before the MAC header, so both have the same length.
         assert row["bits"] == 8 * (6 + 9 + len(parts["content"]) + 2)
     assert bits == run.ledger.wire_bits
 
@@ -166,7 +166,7 @@ def test_a_file_is_the_same_from_memory_and_from_a_trace_file(run: Run, path: Pa
 
 
 def test_megabytes_of_zeros_can_be_read_again(tmp_path: Path) -> None:
-    # They are packed to a thousandth, as no other records of a trace are.
+    # These zeros compress to a thousandth, more than any other records of a trace.
     talker = Talker([(1.0 * k, np.zeros(250_000)) for k in range(3)])
     run = Network(topology.path(2), Link(rate=1e9), medium=Radio()).run({0: Listener(), 1: talker}, trace=True)
     run.trace.save(tmp_path / "trace.npz")

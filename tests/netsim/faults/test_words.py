@@ -1,4 +1,4 @@
-"""Faults in words: what ``--at`` takes, and what comes of it in a run, a sweep and `netsim verify`."""
+"""Faults as text: the syntax of ``--at``, and its effect in a run, a sweep and `netsim verify`."""
 
 import json
 from pathlib import Path
@@ -51,12 +51,12 @@ def test_each_form_is_a_fault(text: str, fault: netsim.faults.Fault) -> None:
 
 @pytest.mark.parametrize(("begins", "ends", "kind"), [("cut", "heal", LinkDown), ("hold", "release", Hold)])
 def test_one_direction_ends_alone(begins: str, ends: str, kind: type[LinkDown] | type[Hold]) -> None:
-    # The other direction goes on, without an end at the same instant at which it would begin again.
+    # The other direction continues, without an end and a new start at the same instant.
     both = parse(f"1 {begins} 3-4 until 9; 2 {ends} 4->3", RING)
     assert both == Faults([kind(3, 4, 1, 9, one_way=True), kind(4, 3, 1, 2, one_way=True)])
     assert parse(f"5 {ends} 3->4", RING, both) == Faults([kind(3, 4, 1, 5, one_way=True), both[1]])
     assert parse(f"1 {begins} 3-4; 1 {ends} 4->3", RING) == Faults([kind(3, 4, 1, one_way=True)])
-    # An order of both directions ends what there is; one of the other direction ends nothing.
+    # An order for both directions ends every such fault; one for the other direction ends none.
     assert parse(f"1 {begins} 3->4; 2 {ends} 4-3", RING) == Faults([kind(3, 4, 1, 2, one_way=True)])
     with pytest.raises(BadInput, match=f"{ends} 4->3': must be of a link"):
         parse(f"1 {begins} 3->4; 2 {ends} 4->3", RING)
@@ -73,7 +73,7 @@ def test_a_heal_of_both_directions_ends_a_one_way_partition() -> None:
 def test_a_restart_ends_a_crash_and_heal_a_cut() -> None:
     assert parse("1.2 crash 3; 2 restart 3", RING) == Faults([Crash(3, 1.2, until=2)])
     assert parse(["2 restart 3 keeping state", "1.2 crash 3"], RING) == Faults([Crash(3, 1.2, 2, keeps_state=True)])
-    # Either end of the link, and a partition that cuts it; other faults stay.
+    # A heal matches either end of the link, and a partition that cuts it; other faults stay.
     assert parse(["2 cut 3-4", "2.5 heal 4-3"], RING) == Faults([LinkDown(3, 4, 2, until=2.5)])
     assert parse(["1 partition 0,1", "3 heal 1-2"], RING) == Faults([Partition([0, 1], 1, until=3)])
     assert parse(["1 cut 3->4", "3 heal 3->4"], RING) == Faults([LinkDown(3, 4, 1, 3, one_way=True)])
@@ -195,7 +195,7 @@ def test_joined_is_one_text_in_order_of_time() -> None:
 
 
 class Teller(netsim.Agent):
-    """Says its name in each round, to all or to each, and notes whom it heard."""
+    """Sends its name in each round, to all or to each, and records the senders heard."""
 
     def __init__(self, to_all: bool = True) -> None:
         self.to_all = to_all

@@ -1,4 +1,4 @@
-"""Small files of ours in the shapes that programs and archives publish: each is read as what it says, or refused."""
+"""Small files in the formats that programs and archives publish: each is read correctly, or refused."""
 
 import gzip
 import itertools
@@ -35,7 +35,7 @@ OSLO, BERGEN, HAMAR = (10.75, 59.91), (5.32, 60.39), (11.07, 60.79)
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Keep notes on what was left out from failing tests; those that look at them ask for them."""
+    """Suppress notes on skipped entries, which would fail tests; tests of notes do not use this."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -105,7 +105,7 @@ def test_graphs_have_the_edges_that_the_file_lists(name: str, edges: list[tuple[
         ("gephi.csv", ("a", "b"), {"weight": 1.5}),
         ("links.csv", ("gateway", "hall"), {"latency": 0.005, "rate": 250e3, "loss": 0.1}),
         ("links.csv", ("hall", "attic"), {"latency": 0.02, "rate": 250e3}),
-        # What is installed; else the smallest module; and the routing cost, if there is one.
+        # The installed capacity, else the smallest module; and the routing cost, if there is one.
         ("sndlib.txt", ("Oslo", "Bergen"), {"capacity": 155.0, "weight": 3.0}),
         ("sndlib.txt", ("Oslo", "Hamar"), {"capacity": 2500.0}),
         ("sndlib.xml", ("Oslo", "Bergen"), {"capacity": 155.0, "weight": 3.0}),
@@ -236,7 +236,7 @@ def test_what_files_of_motes_say_besides() -> None:
         site = Deployment.read(HERE / "cooja.csc", sinks=[1])
     assert list(site.network().graph.edges) == [(1, 7)]
     places = Deployment.read(HERE / "gps.csv").positions
-    # 0.0018 degrees at 59.91 degrees north, and 0.0009 degrees of latitude, are 100 m each.
+    # 0.0018 degrees of longitude at 59.91 degrees north, and 0.0009 degrees of latitude, are 100 m each.
     assert math.dist(places["a"], places["b"]) == pytest.approx(100.3, rel=1e-3)
     assert math.dist(places["a"], places["c"]) == pytest.approx(100.1, rel=1e-3)
 
@@ -251,7 +251,7 @@ def test_what_files_of_motes_say_besides() -> None:
             "walk.csv",
             [Move(3, (1, 2), 0), Move("bus", (0, 0), 10), Move(3, (6, 2), 0, 5), Move("bus", (50, 0), 10, 20)],
         ),
-        # Node 0 goes 50 m at 2 m/s from second 10, and 40 m at 5 m/s from second 35 on, when it is at (50, 0).
+        # Node 0 moves 50 m at 2 m/s from 10 s on, and 40 m at 5 m/s from 35 s on, when it is at (50, 0).
         (
             "setdest.tcl",
             [Move(0, (0, 0), 0), Move(0, (50, 0), 10, 35), Move(0, (50, 40), 35, 43), Move(1, (50, 10), 0)],
@@ -365,7 +365,7 @@ def pcap(order: str, nano: bool) -> bytes:
 
 
 def pcapng(order: str, resolution: bytes) -> bytes:
-    """Return a capture of pcapng with one interface, and a block that no reader knows."""
+    """Return a pcapng capture with one interface, and a block of unknown type."""
 
     def block(kind: int, body: bytes) -> bytes:
         body += bytes(-len(body) % 4)
@@ -406,7 +406,7 @@ def test_captures_say_when_and_how_long(data: bytes, tmp_path: Path) -> None:
 
 
 class Notes(Agent):
-    """Notes when messages arrive, and how long their payloads are."""
+    """Records the arrival times of messages, and the lengths of their payloads."""
 
     background = True
 
@@ -432,7 +432,7 @@ def test_traffic_is_sent_as_it_was_captured(tmp_path: Path) -> None:
     run = network.run(agents)
     assert notes.got == [(1.001, 60), (1.126, 1500), (2.001, 90)]
     assert (run.agents[0].sent, run.agents[2].sent, run.ended_at) == (3, 2, 9.0)
-    # The sizes are of payloads; each message takes a few bytes more.
+    # The sizes are those of payloads; each message adds a few bytes.
     assert 0 < run.ledger.wire_bits - 8 * (60 + 1500 + 90 + 7) < 5 * 8 * 40
     motes: dict[Any, Any] = {0: Mote(app=Replayed([(0.5, 7)], 1)), 1: Mote(app=Replayed([(1.0, 7), (2.0, 8)]))}
     whole = Network(topology.path(2)).run(motes)
@@ -599,6 +599,6 @@ def test_long_lines_are_read_or_refused_at_once(content: bytes, tmp_path: Path) 
     for name in ("long", "long.cch"):
         (tmp_path / name).write_bytes(content)
         for door in (topology.read, mobility.read):
-            # A matcher that tried every way to divide a line would take hours, and the suite's timeout would end it.
+            # A matcher with exponential backtracking would take hours, until the suite's timeout.
             with suppress(BadInput):
                 door(tmp_path / name)

@@ -1,4 +1,4 @@
-"""Packets of IPv6 as 6LoWPAN compresses and fragments them, beside the bytes that scapy writes and reads."""
+"""IPv6 packets compressed and fragmented by 6LoWPAN, against scapy's bytes."""
 
 import random
 import struct
@@ -58,7 +58,7 @@ def test_bytes_of_a_datagram_between_neighbours_are_those_of_the_rfc() -> None:
     """RFC 6282: figure 1 for the first bytes, 4.3.3 for the ports; the checksum is that of RFC 8200, 8.1."""
     packet = ip.udp(ip.address(ip.LOCAL, 1), ip.address(ip.LOCAL, 2), 0xF0B1, b"hello")
     # 011 dispatch, 11 no flow, 1 next header compressed, 10 hop limit 64; both addresses from the MAC header: 3 and 3.
-    # UDP: 11110, checksum in line, both ports in four bits. Their checksum by hand: the sum of all words, complemented.
+    # UDP: 11110, checksum in line, both ports in four bits. The checksum by hand: the sum of all words, complemented.
     words = 2 * (0xFE80 + 0x00FF + 0xFE00) + 1 + 2 + 17 + 13 + 2 * 0xF0B1 + 13 + 0x6865 + 0x6C6C + 0x6F00
     checksum = ~(words % 0xFFFF) & 0xFFFF
     assert sent(packet, 1, 2) == [bytes.fromhex("7e33f311") + struct.pack("!H", checksum) + b"hello"]
@@ -77,7 +77,7 @@ def test_addresses_take_no_more_than_rfc_6282_lets_them() -> None:
 def test_fragments_are_those_of_rfc_4944() -> None:
     packet = ip.udp(ip.address(ip.LOCAL, 1), ip.address(ip.LOCAL, 2), 0xF0B0, bytes(range(250)))
     first, *later = sent(packet, 1, 2)
-    # 48 bytes of headers uncompressed, 6 compressed: 104 + 48 is a multiple of 8.
+    # 48 bytes of headers become 6: 104 + 48 is a multiple of 8.
     size = 48 + 250
     assert (first[:4], len(first)) == (struct.pack("!HH", 0xC000 | size, 7), 4 + 6 + 104)
     assert [part[:5] for part in later] == [struct.pack("!HHB", 0xE000 | size, 7, at // 8) for at in (152, 256)]
@@ -143,7 +143,7 @@ def test_scapy_writes_the_same_datagrams(scapy: Any) -> None:
         mac = scapy.mac.Dot15d4(**head) / scapy.mac.Dot15d4Data(dest_panid=1, dest_addr=target, src_addr=source)
         [ours] = sent(packet, source, target)
         assert bytes(mac / compressed) == bytes(mac) + ours
-        # And reads ours.
+        # scapy reads netsim's packet.
         assert bytes(scapy.mac.Dot15d4(bytes(mac) + ours)[scapy.ip]) == uncompressed(packet)
 
 

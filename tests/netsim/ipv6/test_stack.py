@@ -30,12 +30,12 @@ from tests.parts import only_with
 PRESET = presets.ieee802154()
 CONTEXT = ("-o", "6lowpan.context0:fd00::/64", "-o", "udp.check_checksum:TRUE")
 FRAME_BYTES = 17
-# No message that fits in one frame has more bits on the air.
+# Messages that fit in one frame have at most so many bits on the air.
 MOST_OF_ONE = 8 * 100
 
 
 def network(graph: Any, *, loss: float = 0.0, stack: SixLowpan | None = None, **options: Any) -> Network:
-    """Return a network of motes that hear all their neighbours equally well, without a physical layer."""
+    """Return a network of motes that hear all neighbours equally well, without a physical layer."""
     radio = Radio(acks=True, max_frame_retries=options.pop("retries", 3))
     link = replace(PRESET.link, loss=loss)
     return Network(graph, link, medium=radio, stack=stack or SixLowpan(), seed=1, **options)
@@ -55,7 +55,7 @@ class Node(RPL):
 
 
 def rpl_run(mode: str | None, **options: Any) -> tuple[Run, dict[Any, Any]]:
-    """Run RPL on a line of five, where each mote is a child of the one before."""
+    """Run RPL on a line of five, where each mote is a child of the previous one."""
     agents = {name: Node(name == "a", downward=mode, imin=0.512) for name in "abcde"}
     line = nx.relabel_nodes(topology.path(5), dict(enumerate("abcde")))
     return network(line, **options).run(agents, until=90, trace=True), agents
@@ -88,7 +88,7 @@ def any_datagram(rng: random.Random) -> list[Any]:
 
 
 def any_message(rng: random.Random) -> tuple[str, Any]:
-    """Return a kind and a payload, of RPL mostly as it sends them."""
+    """Return a kind and a payload, mostly in the form of RPL's own."""
     route = rng.sample("bcd", rng.randrange(4))
     ends = rng.choice("abcd"), rng.choice("abcd"), rng.randrange(2 ** rng.choice([7, 20, 39, 60]))
     form = {
@@ -143,7 +143,7 @@ def test_ports_are_by_kind_and_bytes_of_a_given_port_stand_alone() -> None:
     data = stack.frame("coap", "b", 0, 0.0, request, "a").data
     assert data[:7] == bytes.fromhex("7e33f016331633")
     assert data[9:] == request
-    # What is no bytes, is in a round or asks for an answer stands in full under a port of its own.
+    # Messages that are not bytes, belong to a round or expect an answer are sent in full under a separate port.
     for frame in (stack.frame("coap", "b", 0, 0.0, "text", "a"), stack.frame("x", "b", 1, 0.0, None, "a")):
         assert frame.data[:4] == bytes.fromhex("7e33f3ff")
 
@@ -180,7 +180,7 @@ def test_tshark_finds_nothing_wrong_and_counts_what_the_run_counts(mode: str, ru
     rows = [
         dict(zip(columns, line.split("\t"), strict=True)) for line in tshark(path, *CONTEXT, "-T", "fields", *flags)
     ]
-    # A datagram is there with its last frame: the second of those whose first frame is full.
+    # A datagram is complete with its last frame: the second of two whose first frame is full.
     on_air = run.on_air
     is_part = (on_air["bits"] > MOST_OF_ONE) & (on_air["fragment"] == 0)
     assert is_part.sum() > 10
@@ -208,7 +208,7 @@ def test_tshark_finds_nothing_wrong_and_counts_what_the_run_counts(mode: str, ru
 def test_bits_on_the_air_are_those_of_the_frames_that_tshark_reads(runs: Any, tmp_path: Path) -> None:
     run, _ = runs["non-storing"]
     lengths = tshark(run.export(tmp_path / "run.pcapng"), "-T", "fields", "-e", "frame.len", "-e", "wpan-tap.length")
-    # Before each frame are 6 bytes of preamble and length; an acknowledgement has 5 bytes of its own.
+    # 6 bytes of preamble and length precede each frame; an acknowledgement has 5 bytes.
     bits = [8 * (int(each) - int(tap) + 6) for each, tap in (line.split("\t") for line in lengths)]
     assert bits == run.on_air["bits"].tolist()
     assert run.ledger.wire_bits == sum(bits)
@@ -221,7 +221,7 @@ def test_a_source_route_moves_on_as_rfc_6554_has_it() -> None:
         stack.frame("dn", "b", 0, 0.0, ["d", 5, 1, ["d"], "v"], "c"),
         stack.frame("dn", "c", 0, 0.0, ["d", 5, 2, [], "v"], "d"),
     ]
-    # Segments left, and the last two bytes of the addresses: of c and d first, then b and d, then b and c.
+    # Segments left, and the last two address bytes: of c and d first, then b and d, then b and c.
     for frame, (left, route) in zip(frames, ((2, "00030004"), (1, "00020004"), (0, "00020003")), strict=True):
         assert bytes.fromhex(f"03{left:02x}ee400000{route}00000000") in frame.data
     # The checksum holds from end to end.
@@ -262,7 +262,7 @@ def test_scapy_writes_the_same_control_messages() -> None:
 
 
 class Tells(Part):
-    """Sends a datagram of each kind to all others, and keeps what comes."""
+    """Sends a datagram of each kind to all others, and stores what it receives."""
 
     kinds: ClassVar[tuple[str, ...]] = ("x", "coap")
 
@@ -270,7 +270,7 @@ class Tells(Part):
         self.heard = list[Any]()
 
     async def run(self) -> None:
-        # One after the other, or some would be lost.
+        # Agents send one after the other, because collisions would lose some frames.
         await asyncio.sleep(20 * "bacd".index(self.name) + 20)
         for to in "abcd".replace(self.name, ""):
             for payload, *kind in SAID:
@@ -330,7 +330,7 @@ class Doubles(Requests):
 
 
 class Asks(Part):
-    """Asks its neighbours."""
+    """Sends requests to its neighbours."""
 
     def __init__(self) -> None:
         self.found = list[Any]()
@@ -366,7 +366,7 @@ def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
 
 
 def counted(run: Run, holds: Any) -> int:
-    """Return how many frames on the air hold something."""
+    """Return the number of frames on the air that contain given bytes."""
     data = b"".join(part.tobytes() for part in run.trace.chunks("contents"))
     count = place = 0
     for rows in run.trace.chunks("on_air"):
@@ -409,13 +409,13 @@ def test_a_message_in_a_round_arrives_in_its_round() -> None:
     rounds = {node: netsim.testing.Rounder(10) for node in range(2)}
     network(topology.path(2)).run(rounds)
     heard = [each for agent in rounds.values() for each in agent.heard]
-    # Both begin at one instant, and now and then draw the same back-off.
+    # Both begin at one instant, and sometimes draw the same back-off.
     assert len(heard) > 10
     assert all(number == payload for number, _, payload in heard)
 
 
 def fingerprints() -> str:
-    """Return the hashes of two runs, and the checksums of what was on their air."""
+    """Return the hashes of two runs, and checksums of their frames on the air."""
     stamped = network(nx.Graph([(0, 1)])).run({0: Actor(stamps), 1: Listener()}, trace=True)
     runs = rpl_run("non-storing", loss=0.1, faults=[Crash("c", at=40, until=50)])[0], stamped
     return repr([(run.trace_hash, [crc32(part.tobytes()) for part in run.trace.chunks("contents")]) for run in runs])

@@ -1,4 +1,4 @@
-"""Capacities of nodes: closed forms, a fluid recursion of its own, and what composes with them (docs/links.md)."""
+"""Node capacities: closed forms, an independent fluid model, and combinations with other settings (docs/links.md)."""
 
 import asyncio
 import math
@@ -49,7 +49,7 @@ def arrivals(played: Run) -> dict[tuple[Any, Any], list[float]]:
 
 
 def near(found: Mapping[Any, list[float]], wanted: Mapping[Any, list[float]], rel: float = 1e-9) -> bool:
-    """Return whether the messages of all links arrived when they should have, but for rounding."""
+    """Return whether the messages of all links arrived at the expected times, up to rounding."""
     assert found.keys() == wanted.keys()
     return all(found[link] == pytest.approx(times, rel=rel) for link, times in wanted.items())
 
@@ -73,7 +73,7 @@ def test_senders_share_a_downlink() -> None:
 
 
 def test_speeds_change_as_transfers_begin_and_end() -> None:
-    # 1 s alone, then two halves of 1 Mbit/s until the first ends at 3 s, then one at full speed.
+    # 1 s alone, then two streams at 1 Mbit/s until the first ends at 3 s, then one at full speed.
     offers: Offers = {(0, 1): [(0.0, 250_000)], (0, 2): [(1.0, 250_000)]}
     assert near(arrivals(run(topology.star(3), offers, uplink=1e6)), {(0, 1): [3.0], (0, 2): [4.0]})
 
@@ -91,7 +91,7 @@ def test_what_a_link_cannot_use_is_left_to_others() -> None:
 def filled(
     moving: list[tuple[Any, Any]], up: Mapping[Any, float], down: Mapping[Any, float], rates: Mapping[Any, float]
 ) -> dict[tuple[Any, Any], float]:
-    """Progressive filling as in textbooks: raise all speeds alike until something is full, fix those, go on."""
+    """Progressive filling as in textbooks: raise all speeds equally until a capacity is full, fix those, continue."""
     speed, free = dict.fromkeys(moving, 0.0), set(moving)
     while free:
         steps = [rates.get(link, math.inf) - speed[link] for link in free]
@@ -160,11 +160,11 @@ def test_a_trace_tells_when_the_first_bit_of_a_frame_left() -> None:
 
 
 def test_earlier_frames_go_first_in_a_fifo() -> None:
-    # Both ends have limits: what the first leaves of one, the second takes, and the third what both leave.
+    # Both ends are limited: the second flow gets the rest of one capacity, the third the rest of both.
     offers: Offers = {(0, 2): [(0.0, 125_000)], (1, 2): [(0.1, 125_000)], (1, 3): [(0.2, 125_000)]}
     graph = nx.Graph(list(offers))
     found = arrivals(run(graph, offers, uplink={0: 4e5, 1: 1e6}, downlink={2: 1e6}, sharing="fifo"))
-    # 1 → 2 gets 6e5 until it ends, and leaves 4e5 of node 1's uplink.
+    # 1 → 2 gets 6e5 bits/s until it ends, and leaves 4e5 of node 1's uplink.
     end = 0.1 + 1e6 / 6e5
     assert near(found, {(0, 2): [2.5], (1, 2): [end], (1, 3): [end + (1e6 - 4e5 * (end - 0.2)) / 1e6]})
 
@@ -186,7 +186,7 @@ KINDS = [
 
 @pytest.mark.parametrize("settings", KINDS, ids=lambda settings: "-".join(settings))
 def test_capacities_without_end_change_nothing(settings: dict[str, Any]) -> None:
-    """Where capacities never bind, frames have the fates and the times that the links' rates alone give them."""
+    """Capacities that never bind leave outcomes and times as the links' rates alone determine them."""
     graph = topology.complete(4)
     rng = np.random.default_rng(1)
     offers = {
@@ -205,12 +205,13 @@ WITHOUT_END: list[dict[str, Any]] = [{"uplink": 1e15, "downlink": 1e15}, {}]
 
 
 def test_fragments_leave_at_the_speeds_of_their_times() -> None:
-    # The first of two fragments of 500,000 bits is 10 s under way and tells when it left: 0.2 s alone, then at half.
+    # The first of two fragments of 500,000 bits has 10 s of latency, which shows its departure: 0.2 s alone, then half
+    # speed.
     graph = topology.star(3)
     offers: Offers = {(0, 1): [(0.0, 125_000)], (0, 2): [(0.2, 125_000)]}
     links = {(0, 1): Link(mtu=62_500, latency=latency.trace([10.0, 0.0], offsets=0))}
     assert near(arrivals(run(graph, offers, links=links, uplink=1e6)), {(0, 1): [10.8], (0, 2): [2.0]})
-    # A pause in which others left nothing lies between two fragments.
+    # Between two fragments there is a pause in which others used the whole capacity.
     transfer = Transfer(0, [10, 10], 0.0, 0.0, 0, 0, 0, lambda *_: None)
     for time, left in ((0.0, 20.0), (1.0, 10.0), (5.0, 10.0)):
         transfer.note(time, left)
@@ -240,7 +241,7 @@ def test_frames_that_the_end_cuts_off_are_in_flight() -> None:
 
 
 def test_the_books_are_closed_when_the_run_is_over() -> None:
-    """The loop may go on, and other runs on it."""
+    """The loop may continue, with other runs on it."""
 
     async def fail(me: Actor) -> None:
         await asyncio.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Every model of a link takes numbers of numpy's, and refuses what is none in one line."""
+"""Every link model accepts numpy's numbers, and refuses what is not a number in one line."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from netsim.errors import BadInput
 from netsim.links import Budget, Reliability, from_reception
 from netsim.testing import Listener, Talker, play
 
-# Each constructor with arguments that it takes.
+# Each constructor with valid arguments.
 NUMBERS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (latency.constant, {"seconds": 0.25}),
     (latency.uniform, {"low": 0.25, "high": 0.5}),

@@ -28,12 +28,12 @@ def key(name: str) -> np.ndarray:
 
 
 def burst(count: int, one_by_one: bool) -> Talker:
-    """Sends frames 0, 1, … at once, to all or to one neighbour."""
+    """Send frames 0, 1, … at once, to all or to one neighbour."""
     return Talker([(0, number) for number in range(count)], 1 if one_by_one else None)
 
 
 def arrivals(link: Link, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> dict[int, float]:
-    """Arrival times (s) by number of frames that were all sent over one link at time 0."""
+    """Return arrival times (s), keyed by number, of frames all sent over one link at time 0."""
     run = play(burst(count, one_by_one), Listener(), link=link, seed=seed)
     assert run.ledger.table()["offered"].tolist() == [count]
     return {number: time for time, _, number in run.agents[1].heard}
@@ -123,12 +123,12 @@ def test_links_read_a_latency_trace_from_places_of_their_own(medium: Any, simple
 
     found = first_of(20, seed=1)
     assert len(set(found)) > 8
-    # A function of the seed and the link's ends, and of nothing else.
+    # It depends only on the seed and on the link's ends.
     assert first_of(20, seed=1) == found != first_of(20, seed=2)
     assert first_of(3, seed=1) == found[:3]
     begins = [place for seed in range(10, 25) for place in first_of(20, seed=seed)]
     assert stats.chisquare(np.bincount(begins, minlength=20)).pvalue > 1e-3
-    # In step where that is asked for.
+    # With an explicit offset, all links read the trace in step.
     assert first_of(20, seed=1, offsets=7) == [7] * 20
 
 
@@ -155,7 +155,7 @@ def test_certain_losses(probability: float) -> None:
 
 
 def lost_at(model: Loss, times: "np.ndarray", seed: int = 1) -> np.ndarray:
-    """Which of the frames that were sent over one link at these times (s) were lost."""
+    """Return which frames sent over one link at these times (s) were lost."""
     run = play(Talker([(float(time), n) for n, time in enumerate(times)]), Listener(), link=Link(loss=model), seed=seed)
     arrived = set(run.agents[1].payloads)
     return np.array([n not in arrived for n in range(len(times))])
@@ -172,11 +172,11 @@ def test_gilbert_elliott_has_its_mean_loss_burst_length_and_correlation(
     r = 1 / burst
     p = mean * r / (1 - mean)
     model = loss.gilbert_elliott(mean, burst, slot=slot)
-    # By frames all at once; by slots one frame in each.
+    # Per-frame models get all frames at once; slotted models one frame a slot.
     times = np.zeros(MANY) if slot is None else slot * np.arange(MANY)
     lost = np.concatenate([lost_at(model, times, seed) for seed in range(2 if slot is None else 1)])
     correlation = 1 - p - r
-    # Losses in a row repeat each other: that many independent ones would tell as much.
+    # Correlated losses carry as much information as this number of independent ones.
     independent = len(lost) * (1 - correlation) / max(1 + correlation, 1e-9)
     assert lost.mean() == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / independent) + 1e-12)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lost.astype(int), [0]])))
@@ -214,12 +214,12 @@ def test_bursts_as_long_as_those_of_independent_losses_are_independent_losses(me
 
 @pytest.mark.parametrize(("mean", "burst"), [*BURSTS, slow(0.5, 1.2), (0.2, 1.0), (0.0, 1.0), slow(0.01, 3000.0)])
 def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float, burst: float) -> None:
-    """Who speaks now and then loses of that what it would have lost of a frame in each slot."""
+    """A sparse sender loses the frames that it would have lost sending in each slot."""
     model = loss.gilbert_elliott(mean, burst, slot=0.1)
     always = lost_at(model, 0.1 * np.arange(4000))
     now_and_then = np.flatnonzero(np.random.default_rng(0).random(4000) < 0.01)
     assert lost_at(model, 0.1 * now_and_then).tolist() == always[now_and_then].tolist()
-    # Three in each slot share its fate.
+    # Three frames in each slot share one outcome.
     thrice = lost_at(model, 0.1 * (np.arange(900) // 3) + 0.03 * (np.arange(900) % 3))
     assert thrice.tolist() == np.repeat(always[:300], 3).tolist()
 
@@ -231,7 +231,7 @@ def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: fl
     model = loss.gilbert_elliott(mean, burst, slot=1.0)
     assert isinstance(model, loss.GilbertElliott)
     rate = 1 - model.p - model.r
-    # Pairs of frames a gap apart, and far from each other.
+    # Pairs of frames a gap apart, far from other pairs.
     starts = np.arange(4000) * (gap + 1001)
     lost = lost_at(model, np.stack([starts, starts + gap], axis=1).ravel()).reshape(-1, 2)
     after_bad = lost[lost[:, 0], 1]
@@ -241,7 +241,7 @@ def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: fl
 
 
 def test_a_channel_in_time_costs_little_after_a_long_silence() -> None:
-    """Looking back ends where the state no longer depends on what came before; a million slots were not drawn."""
+    """The state is drawn back only to where it no longer depends on the past, not over a million slots."""
     model = loss.gilbert_elliott(0.2, 8.0, slot=1e-3)
     before = uniforms.__globals__["_mix"]
     drawn = []
@@ -273,7 +273,7 @@ def test_a_loss_trace_is_read_in_order_and_again(one_by_one: bool) -> None:
 
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
-    """Twenty links lose one frame in twenty each: not all the same one, and not none."""
+    """Twenty links each lose one frame in twenty: not all the same one, and not none."""
     record = [1] + [0] * 19
 
     def lost_of(leaves: int, seed: int, **begin: int) -> list[list[bool]]:
@@ -286,12 +286,12 @@ def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
     assert all(np.flatnonzero(row).tolist() == [row.index(True), row.index(True) + 20] for row in found)
     assert len({row.index(True) for row in found}) > 8
     assert np.sum(found, axis=0).max() < 8
-    # A function of the seed and the link's ends, and of nothing else.
+    # It depends only on the seed and on the link's ends.
     assert lost_of(20, seed=1) == found != lost_of(20, seed=2)
     assert lost_of(3, seed=1) == found[:3]
     places = [row.index(True) for seed in range(10, 25) for row in lost_of(20, seed=seed)]
     assert stats.chisquare(np.bincount(places, minlength=20)).pvalue > 1e-3
-    # In step where that is asked for.
+    # With an explicit offset, all links read the trace in step.
     assert np.sum(lost_of(20, seed=1, offsets=0), axis=0).tolist() == [20, *[0] * 19] * 2
 
 
@@ -320,7 +320,7 @@ def test_numbers_are_uniform_and_independent_from_one_to_the_next_and_between_st
     assert np.unique(numbers[0]).size == numbers.shape[1]
     assert 0 <= numbers.min() <= numbers.max() < 1
     assert stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
-    # Along each stream, and at one time across streams: p-values of a uniform sample are uniform themselves.
+    # Along each stream, and across streams: p-values of uniform samples are uniform themselves.
     for samples in (numbers.T, numbers):
         assert stats.kstest([stats.kstest(sample, "uniform").pvalue for sample in samples], "uniform").pvalue > 1e-3
     correlations = np.corrcoef(numbers.T)[np.triu_indices(numbers.shape[1], 1)] * math.sqrt(500)
@@ -408,7 +408,7 @@ print(generator(5, "a", "agent").random())
 
 
 def test_the_first_numbers_are_pinned() -> None:
-    # A change here changes every published run: do it on purpose only.
+    # A change of this value changes every published run.
     assert uniforms(np.array([0], dtype=np.uint64), 0, 1)[0, 0] == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
     assert name_key("a") == 0x3395AC8F5BBE65A7
 
@@ -491,7 +491,7 @@ def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        # Each is refused by exact arithmetic on what floating point makes of these numbers.
+        # Exact arithmetic on the rounded floating-point numbers refuses each of these.
         (lambda: latency.normal(0.3, 0.1), latency.Normal(0.3, 0.1)),
         (lambda: latency.normal(3e-3, 1e-3 * (1 + 1e-15)), latency.Normal(3e-3, 1e-3 * (1 + 1e-15))),
         (lambda: latency.uniform(0.1 + 0.2, 0.3), latency.Uniform(0.1 + 0.2, 0.1 + 0.2)),

@@ -1,7 +1,7 @@
 """netem's models: against closed forms, iproute2's own tables, and recursions written from netem's algorithm.
 
 The algorithm is that of Linux's net/sched/sch_netem.c (``get_crandom``, ``loss_gilb_ell``, ``loss_4state`` and
-``tabledist`` of 6.18), in its integers of 32 bits.
+``tabledist`` of 6.18), with its 32-bit integers.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def numbers(seed: int) -> Iterator[int]:
 
 
 def percent(share: float) -> int:
-    """What tc hands to the kernel."""
+    """The value that tc passes to the kernel."""
     return round(share * (SHARE - 1))
 
 
@@ -240,14 +240,14 @@ def test_correlated_delays_have_the_moments_of_the_recursion(correlation: float)
     for lag in (1, 3):
         pairs = np.corrcoef(found[:-lag].ravel(), found[lag:].ravel())[0, 1]
         assert pairs == pytest.approx(correlation**lag, abs=0.015)
-    # Links do not depend on one another.
+    # Links are independent of one another.
     assert abs(np.corrcoef(found[:, 0], found[:, 1])[0, 1]) < 5 / math.sqrt(
         40_000 * (1 - correlation) / (1 + correlation)
     )
 
 
 def test_linux_undoes_the_correlation_of_its_delays() -> None:
-    """What docs/links.md says of the kernel's remainders, and of the recursion that is the same."""
+    """The remainders in the kernel's arithmetic, and the equivalent recursion, as docs/links.md describes them."""
     source = crandom(0.25, numbers(7))
     random = [next(source) for _ in range(MANY)]
     ours = delays_of(latency.correlated(latency.uniform(0.0, 1.0), 0.25))[:, 0]
@@ -260,7 +260,7 @@ def test_linux_undoes_the_correlation_of_its_delays() -> None:
 
 
 def test_a_link_has_one_chain_of_delays_for_broadcasts_and_single_frames() -> None:
-    """Four frames in four rounds, broadcast or not: the delays are those of the numbers in the order of sending."""
+    """Four frames in four rounds, broadcast or not: their delays follow the order of sending."""
     link = Link(latency=latency.correlated(latency.uniform(0.0, 0.5), 0.9))
     ways: list[list[Any]] = [[(k, k) for k in range(4)], [(k, k, 1) if k % 2 else (k, k) for k in range(4)]]
     heard = []

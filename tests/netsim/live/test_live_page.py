@@ -70,7 +70,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     go_on.set()
     assert halfway.wait(60)
     browser.open(address[0] + "1/")
-    # It holds at the newest known time, however fast it plays, and goes on playing.
+    # It stops at the newest known time, however fast it plays, and then continues.
     until(browser, "replay.state().known > 1.8")
     known = browser.run("replay.state().known")
     until(browser, f"replay.state().time === {known!r}")
@@ -85,7 +85,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     clock = "document.querySelector('[data-part=clock]').textContent"
     assert " · round 19 · " in browser.run(clock)
     assert browser.run("document.querySelector('[data-part=title]').textContent") == "<b>"
-    # Meanwhile it can be used: back, paused, an agent inspected.
+    # The page stays usable: seek back, pause, inspect an agent.
     browser.run("replay.pause(); replay.seek(1.0); replay.choose({agent: 3})")
     columns = frames_of(plain.trace).columns
     over = columns["end"] <= 1.0
@@ -115,7 +115,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
 
 
 def check_counts(page: chromium.Page, run: Any) -> None:
-    """Check that the counts in the page are the ledger's."""
+    """Check that the page's counts equal the ledger's."""
     cells = "[...document.querySelectorAll('[data-cause]')].map((row) => [row.dataset.cause, "
     shown = dict(page.run(cells + "+row.querySelector('[data-count]').textContent])"))
     ledger = run.ledger.table(by=[]).iloc[0]
@@ -182,7 +182,7 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
     output = process.stdout.readline()
     address = re.fullmatch(r"watch it at (http://127\.0\.0\.1:\d+/[\w-]+/)\n", output)
     assert address, output
-    # As a page does that goes from run to run.
+    # As a page that continues from run to run does.
     titles: dict[int, str] = {}
     number = 1
     while process.poll() is None:

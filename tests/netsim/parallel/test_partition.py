@@ -1,4 +1,4 @@
-"""Which worker runs which agents: parts of about equal size, with few links between them."""
+"""Assignment of agents to workers: parts of about equal size, with few links between them."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A network over several workers: the results of one process, and its errors."""
+"""A network over several workers gives the results and errors of one process."""
 
 import asyncio
 import multiprocessing
@@ -35,7 +35,7 @@ LATE = Link(latency=latency.uniform(0.02, 0.07), loss=0.1)
 
 
 class Average(netsim.Agent):
-    """Agrees with its neighbours on a mean."""
+    """Averages with its neighbours."""
 
     def __init__(self, value: float, rounds: int = 12) -> None:
         self.value, self.count = np.full(3, value), rounds
@@ -50,7 +50,7 @@ class Average(netsim.Agent):
 
 
 class Waiting(netsim.Agent):
-    """Waits for a frame that nobody sends."""
+    """Waits for a frame that is never sent."""
 
     async def run(self) -> None:
         await self.inbox.get()
@@ -74,11 +74,11 @@ class Mean:
         return mean(agents)
 
     def local(self, agents: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return what the mean is made of."""
+        """Return the terms of the mean."""
         return {name: agent.value for name, agent in agents.items()}
 
     def combine(self, parts: Any) -> float:
-        """Return the mean, its terms in the order of the agents."""
+        """Return the mean of terms in the order of the agents."""
         values = {name: value for part in parts for name, value in part.items()}
         return float(np.mean([values[name] for name in sorted(values)]))
 
@@ -115,7 +115,7 @@ def test_rounds_are_the_same_over_workers(workers: int, link: Link) -> None:
 
 
 class Named(netsim.Agent):
-    """Sends messages of kinds that few others send, and of one that all send."""
+    """Sends messages of kinds that few agents share, and of one common kind."""
 
     async def run(self) -> None:
         for kind in (f"kind {self.name % 3}", "all", "last"):
@@ -124,7 +124,7 @@ class Named(netsim.Agent):
 
 
 def test_tables_have_one_order_over_workers() -> None:
-    """Agents as in the graph, kinds by their text: not in the order in which some process met them."""
+    """Rows follow the graph's order of agents and the text of kinds, not the order in which a process met them."""
     graph = nx.relabel_nodes(topology.ring(6), {i: (5 * i) % 6 for i in range(6)})
 
     def ledger(workers: int) -> Any:
@@ -259,7 +259,7 @@ def test_frames_without_latency_are_read_by_rounds_only() -> None:
 
 
 def test_an_agent_that_catches_a_refusal_does_not_go_on() -> None:
-    """It would do something else than in one process."""
+    """Otherwise it would behave differently than in one process."""
 
     class Catching(Waiting):
         async def run(self) -> None:
@@ -345,7 +345,7 @@ def test_faults_happen_in_all_workers() -> None:
 
 
 class Lethal(Average):
-    """Kills its own process after some messages."""
+    """Kills its process after some messages."""
 
     def __init__(self, value: float, when: float, signal_number: int = signal.SIGKILL) -> None:
         super().__init__(value, 50)
@@ -415,7 +415,7 @@ def test_a_worker_starts_no_workers() -> None:
 
 
 class Passing(netsim.Agent):
-    """Sends each frame on, as it comes."""
+    """Forwards each frame on arrival."""
 
     async def run(self) -> None:
         await self.broadcast("news", 0)
@@ -480,7 +480,7 @@ def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
 
 
 class Stopped(Average):
-    """Stops its own process at a time."""
+    """Stops its process at a given time."""
 
     def __init__(self, value: float, when: float | None = None) -> None:
         super().__init__(value)
@@ -494,7 +494,7 @@ class Stopped(Average):
 
 def stopping(workers: int = 3) -> Run:
     network = Network(topology.ring(12), LATE, round_period=0.1, seed=4)
-    # In one process none is stopped, which would be pytest's.
+    # In one process none is stopped, because that would stop pytest.
     at = 0.55 if workers > 1 else 1e9
     return network.run({i: Stopped(float(i), at if i == 3 else 1e9) for i in network.graph}, workers=workers)
 
@@ -523,7 +523,7 @@ def test_a_stopped_worker_is_named_and_may_go_on(monkeypatch: pytest.MonkeyPatch
     with warnings.catch_warnings():
         told = on_silence(monkeypatch, lambda number: os.kill(number, signal.SIGCONT))
         run = stopping()
-    # On a busy machine it is still stopped when the next warning is due.
+    # On a busy machine the worker is still stopped when the next warning is due.
     (text,) = set(told)
     number = text.rpartition(" ")[2]
     assert re.fullmatch(
@@ -542,12 +542,12 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: py
         with pytest.raises(KeyboardInterrupt) as caught:
             stopping()
     assert not multiprocessing.active_children()
-    # The others ended with what they had counted.
+    # The other workers ended with their counts.
     assert len(caught.value.run.costs) == 2  # type: ignore[attr-defined]
 
 
 def stop_again(worker: int, named: threading.Event) -> None:
-    """Stop a worker elsewhere until it is named: stopped within a message, it leaves the run waiting for the rest."""
+    """Stop a worker until it is named; stopped within a message, it leaves the run waiting for the rest."""
     while not named.wait(15.0):
         os.kill(worker, signal.SIGCONT)
         time.sleep(0.2)

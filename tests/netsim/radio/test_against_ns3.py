@@ -1,7 +1,7 @@
 """The radio against ns-3's lr-wpan and against an independent model of it, on the cases of `benchmarks.ns3`.
 
-Over seeds, what ten seconds carry has a standard deviation of 0.8 % where all hear each other, and of 2.4 % where they
-do not. The bounds on the difference of two means of three seeds are more than three of its standard deviations.
+Over seeds, the deliveries of ten seconds have a standard deviation of 0.8 % where all nodes hear each other, and of 2.4
+% otherwise. The bounds on the difference of two means of three seeds exceed three of its standard deviations.
 """
 
 import math
@@ -23,7 +23,7 @@ from tests.parts import slow
 
 CASES, STORED = cases(), stored()
 SEEDS = (1, 2, 3)
-# One of each kind, with few nodes; by how much means of three seeds may differ.
+# One case of each kind, with few nodes; the allowed difference of means over three seeds.
 SMALL = {"ring 5": 0.03, "near-far 2": 0.03, "ring 1 short": 0.03, "hidden 4": 0.07, "hidden 4 no acks": 0.07}
 
 
@@ -78,7 +78,7 @@ def test_the_model_agrees_with_ns3(name: str) -> None:
     ],
 )
 def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
-    """By ns-3's rules, and by the standard's, which netsim has by default."""
+    """By ns-3's rules, and by the standard's, which are netsim's default."""
     case, rules = shorter(CASES[name], 10.0), Rules(cca=like, forgets=like == "ns3")
     theirs = means(case, [in_model(case, seed, rules) for seed in SEEDS])
     ours = means(case, [in_netsim(case, seed, "ns3" if like == "ns3" else "any") for seed in SEEDS])
@@ -87,7 +87,7 @@ def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
 
 @pytest.mark.parametrize("snr", [-1, 0])
 def test_frames_are_lost_as_often_as_in_ns3(snr: int) -> None:
-    """Of 2400 frames, within four standard deviations of both."""
+    """2400 frames, within four standard deviations of both."""
     case = shorter(CASES[f"PER 127 B at {snr} dB"], 60.0)
     theirs = STORED["ns3"][case.name]["lost_%"].median / 100
     deviation = math.sqrt(theirs * (1 - theirs) * (1 / 2400 + 1 / 10_000))
@@ -142,10 +142,10 @@ def received(chunks: str, begins: float, size: int) -> float:
 @pytest.mark.parametrize(
     ("chunks", "begins", "size", "hit_bits"),
     [
-        # From 0.96 ms to 1.92 ms of 3.84 ms: as it is, and forgotten.
+        # From 0.96 ms to 1.92 ms of 3.84 ms: netsim counts this signal; ns-3 has dropped it.
         ("any", 0.96e-3, 30, 240),
         ("ns3", 0.96e-3, 30, 0),
-        # From 2.88 ms on, beyond the end: both see it.
+        # From 2.88 ms on, beyond the end: both count it.
         ("any", 2.88e-3, 120, 240),
         ("ns3", 2.88e-3, 120, 240),
     ],
@@ -167,7 +167,7 @@ def test_other_chunks_are_refused() -> None:
 
 
 def test_every_case_has_its_figures_and_they_agree() -> None:
-    """The tables of docs/ns3.md are made of these."""
+    """docs/ns3.md takes its tables from these figures."""
     for who in ("ns3", "model", "netsim"):
         assert list(STORED[who]) == list(CASES)
     for name, quantities in STORED["ns3"].items():
@@ -181,7 +181,7 @@ def test_every_case_has_its_figures_and_they_agree() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_netsim_agrees_with_ns3(name: str) -> None:
-    """A third of the time that the tables' medians take: of these, `benchmarks.ns3` runs all seeds in full length."""
+    """A third of the tables' simulated time; `benchmarks.ns3` runs all seeds in full length."""
     case, seeds = (
         (shorter(CASES[name], CASES[name].seconds / 3), SEEDS)
         if CASES[name].rate
@@ -204,7 +204,7 @@ def test_ns3_still_says_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_model_of_two_that_do_not_hear_each_other_delivers_both() -> None:
-    """Without anyone in reach of anyone but the sink, and far apart in time, nothing is lost."""
+    """Nodes that hear only the sink, with frames far apart in time, lose nothing."""
     powers, metres = [[-60.0] * 2] * 2, [[0.0, 5.0], [5.0, 0.0]]
     run = Medium(powers, metres, 1, payload=100, acks=True, rate=2.0, seconds=50.0, rules=Rules()).run()
     assert run.requests == run.received == run.acknowledged > 50

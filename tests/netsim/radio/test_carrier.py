@@ -18,7 +18,7 @@ LINK = presets.ieee802154().link
 
 
 class Hears(Agent):
-    """Notes the frames that it hears."""
+    """Records the frames that it hears."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -56,7 +56,7 @@ class Emits(Agent):
 
 
 def network(to_one: float = -50.0, **more: Any) -> Network:
-    """Node 0 sends to 1; "x", which is nobody's neighbour, is heard by 1 with so many dBm."""
+    """Return a network in which node 0 sends to 1, and a non-neighbour "x" reaches 1 with a given power (dBm)."""
     graph = nx.Graph([(0, 1)])
     graph.add_node("x")
     faults = more.pop("faults", ())
@@ -67,7 +67,7 @@ def network(to_one: float = -50.0, **more: Any) -> Network:
 
 
 def arrived(run: Run) -> list[int]:
-    """The numbers of the frames that node 1 heard."""
+    """Return the numbers of the frames that node 1 received."""
     return [frame.payload[0] for frame in run.agents[1].heard]
 
 
@@ -80,7 +80,7 @@ def test_what_a_carrier_overlaps_is_lost() -> None:
 
 
 def test_nobody_locks_on_a_carrier() -> None:
-    """The floor is -99 dBm or so: a frame of -70 dBm would be locked on, and the stronger one behind it be lost."""
+    """The floor is about -99 dBm: a frame of -70 dBm would be locked on, and the stronger frame behind it lost."""
     run = network(to_one=-75.0).run({0: Sends(0.1), 1: Hears(), "x": Emits((0.05, 0.2))})
     assert arrived(run) == [0]
 

@@ -1,4 +1,4 @@
-"""Block fading and noise by patterns: their distributions, what is received under them, the same run on both twins."""
+"""Block fading and pattern noise: their distributions, reception under them, and equal runs of both twins."""
 
 import asyncio
 import math
@@ -91,7 +91,7 @@ def test_channels_fade_independently_and_not_at_the_same_moments() -> None:
 
 
 def star(phy: Phy, snr: float, leaves: int) -> Radio:
-    """Return a radio on which the hub and each leaf receive each other with this mean SNR in dB."""
+    """Return a radio on which the hub and each leaf receive each other with a given mean SNR (dB)."""
     ends = [pair for leaf in range(1, leaves + 1) for pair in ((0, leaf), (leaf, 0))]
     return Radio(access="aloha", phy=phy, powers=dict.fromkeys(ends, phy.noise_dbm + snr))
 
@@ -130,7 +130,7 @@ def acknowledged(phy: Phy, snr: float, count: int) -> float:
 
 
 def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
-    """With a gain g for all tries and both directions: ∫ 1 − (1 − p(g)·q(g))^4 dF(g), not 1 − (1 − ∫pq dF)^4."""
+    """One gain g for all tries and both directions: ∫ 1 − (1 − p(g)·q(g))^4 dF(g), not 1 − (1 − ∫pq dF)^4."""
     snr, count = 2.0, 2000
     phy = Phy(fading=BlockFading(coherence=0.5))
     bits, ack = bits_of(0.5), Radio().ack_bits
@@ -142,7 +142,7 @@ def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
     single = quad(lambda g: once(g) * math.exp(-g), 1e-9, 30, limit=500)[0]
     together = quad(lambda g: (1 - (1 - once(g)) ** 4) * math.exp(-g), 1e-9, 30, limit=500)[0]
     assert 1 - (1 - single) ** 4 > together + 0.2
-    # In 2.5 % of the cases a block ends between the tries.
+    # In 2.5 % of the cases a fading block ends between the tries.
     assert acknowledged(phy, snr, count) == pytest.approx(together, abs=0.04)
     fast = Phy(fading=BlockFading(coherence=1e-4))
     assert acknowledged(fast, snr, count) > together + 0.2
@@ -181,12 +181,12 @@ def test_without_a_history_samples_are_independent() -> None:
 
 
 def test_what_follows_a_pattern_followed_it_in_the_trace() -> None:
-    """Of a trace a b a c (a ring), b and c follow a, each half of the time, and a follows b and c."""
+    """In a cyclic trace a b a c, a is followed by b or c, each half of the time, and both are followed by a."""
     found = sampled(PatternNoise([-90.0, -80.0, -90.0, -70.0], history=1, restart=1e3), 20_000)
     pairs = set(pairwise(found))
     assert pairs == {(-90.0, -80.0), (-90.0, -70.0), (-80.0, -90.0), (-70.0, -90.0)}
     assert np.mean(found == -80.0) == pytest.approx(0.25, abs=0.01)
-    # Two samples are enough here to know what comes next.
+    # In this trace two samples determine the next one.
     known = sampled(PatternNoise([-90.0, -80.0, -90.0, -70.0], history=2, restart=1e3), 400)
     assert {tuple(known[n : n + 4]) for n in range(0, 400, 4)} == {tuple(known[:4])}
 
@@ -216,7 +216,7 @@ def test_nodes_have_noise_of_their_own() -> None:
 
 
 def test_a_frame_is_received_if_the_noise_as_it_begins_lets_it() -> None:
-    """The link has 8 dB over the quiet noise of −98 dBm and −10 dB over the bursts: as received as it is quiet."""
+    """The link has 8 dB over the quiet noise of −98 dBm, −10 dB over bursts: noise at a frame's start counts."""
     trace = a_trace()
     phy = Phy(noise=PatternNoise(trace))
     radio = Radio(access="aloha", phy=phy, powers={(0, 1): -90.0, (1, 0): -90.0})

@@ -28,9 +28,10 @@ RATE = 250e3
 
 
 def symbol_errors(ratio: float, symbols: int) -> float:
-    """Return how often the strongest of orthogonal symbols, detected without phase, is the wrong one, at Es/N0.
+    """Return the error rate of noncoherent detection among M orthogonal symbols at Es/N0.
 
-    1 − ∫ (1 − e^−x)^(M−1) e^−(x+γ) I_0(2√(xγ)) dx: the right one's energy is Rician, the others' exponential.
+    1 − ∫ (1 − e^−x)^(M−1) e^−(x+γ) I_0(2√(xγ)) dx: the energy of the sent symbol is Rician, that of the others
+    exponential.
     """
 
     def wrong(x: float) -> float:
@@ -76,7 +77,7 @@ def test_a_curve_falls_from_a_half_to_nothing(curve: Callable[[float], float]) -
     assert (np.diff(rates) <= 1e-12).all()
 
 
-# What ns-3 3.37 has measured, 20, 60 and 127 bytes of PSDU and 6 of preamble and length.
+# Measured by ns-3 3.37 for a PSDU of 20, 60 and 127 bytes and 6 bytes of preamble and length.
 MEASURED = {-2: (0.661, 0.939, 0.996), -1: (0.219, 0.452, 0.700), 0: (0.033, 0.082, 0.164), 1: (0.003, 0.005, 0.010)}
 
 
@@ -109,7 +110,7 @@ def test_bluetooth_has_its_sensitivity() -> None:
 
 
 class Says(Talker):
-    """Speaks, and stays until all that is on the air has arrived."""
+    """Sends, and stays until all frames on the air have arrived."""
 
     async def run(self) -> None:
         await super().run()
@@ -117,7 +118,7 @@ class Says(Talker):
 
 
 def levels(floor: Phy = NS3, **snr: float) -> dict[tuple[int, int], float]:
-    """Return powers from the ratios (dB) to the noise floor at which node 0 hears others: ``a1=3``."""
+    """Return powers from the SNR (dB) at which node 0 hears others: ``a1=3``."""
     return {(int(name[1:]), 0): floor.noise_dbm + value for name, value in snr.items()}
 
 
@@ -128,7 +129,7 @@ def hears(
     latency: float = 0.0,
     **settings: Any,
 ) -> Run:
-    """Let nodes say frames of so many bytes at set times (s), in pure ALOHA; node 0 listens, or speaks, too."""
+    """Let nodes send frames of given sizes (bytes) at given times (s) in pure ALOHA; node 0 listens, or sends, too."""
     radio = Radio(**{"access": "aloha", "phy": NS3, **settings}, powers={**both_ways(powers)})
     graph = topology.star(1 + max(a for pair in powers for a in pair))
     network = Network(graph, Link(rate=RATE, latency=latency), medium=radio, seed=seed)
@@ -151,7 +152,7 @@ def test_a_link_loses_frames_by_its_snr() -> None:
 
 
 def test_only_the_overlap_is_disturbed() -> None:
-    """Of 100 bytes the last 25 are at SINR 0.5 dB less the noise; the second frame has no lock."""
+    """The last 25 of 100 bytes have the SINR of 0.5 dB and noise; the second frame is never locked on."""
     n, seconds = 2000, 8 * 100 / RATE
     at = [0.1 * k for k in range(n)]
     powers = levels(a1=20.0, a2=20.5)
@@ -167,7 +168,7 @@ def test_only_the_overlap_is_disturbed() -> None:
 
 
 def test_two_interferers_add_up() -> None:
-    """At one of equal power most first frames survive, at two none does."""
+    """With one interferer of equal power most first frames survive, with two none does."""
     at = [0.1 * k for k in range(300)]
     powers = levels(a1=30.0, a2=30.0, a3=30.0)
     for others, most, least in (((2,), 0.95, 0.75), ((2, 3), 0.02, 0.0)):
@@ -181,7 +182,7 @@ def test_the_first_frame_is_locked_on_and_never_replaced() -> None:
     got = hears(powers, {1: [(0.0, 100)], 2: [(1e-3, 100)]}).ledger.table(["sender"]).set_index("sender")
     assert got.loc[1, "collided"] == 1
     assert got.loc[2, "collided"] == 1
-    # The stronger comes first: it is received, and the other is not.
+    # The stronger frame comes first: it is received, and the other is not.
     got = hears(powers, {1: [(1e-3, 100)], 2: [(0.0, 100)]}).ledger.table(["sender"]).set_index("sender")
     assert got.loc[1, "collided"] == 1
     assert got.loc[2, "delivered"] == 1
@@ -204,7 +205,7 @@ def test_a_frame_may_follow_at_the_end_of_another() -> None:
 
 
 def test_starts_count_in_the_order_in_which_they_arrive() -> None:
-    """Node 2 sends later, and its signal is there first."""
+    """Node 2 sends later, but its signal arrives first."""
     graph, powers = topology.star(3), both_ways(levels(a1=20.0, a2=20.0))
     radio = Radio(access="aloha", phy=NS3, powers=powers)
     links = {(1, 0): Link(rate=RATE, latency=2e-3)}
@@ -212,7 +213,7 @@ def test_starts_count_in_the_order_in_which_they_arrive() -> None:
     run = network.run({0: Listener(), 1: Says([(0.0, sized(20))]), 2: Says([(1.9e-3, sized(20))])})
     got = run.ledger.table(["sender"]).set_index("sender")
     assert got.loc[1, "collided"] == 1
-    # Of its 640 us the last 540 are disturbed by as strong a signal.
+    # The last 540 of its 640 us meet an equally strong signal.
     assert got.loc[2, "delivered"] + got.loc[2, "collided"] == 1
 
 
@@ -233,7 +234,7 @@ def test_link_loss_is_on_top() -> None:
 
 
 def test_chirps_of_one_kind_disturb_each_other_more_than_noise() -> None:
-    """As noise an equal frame would be far too weak to disturb."""
+    """Treated as noise, a frame of equal power would be far too weak to disturb."""
     phy = presets.lora(9).radio.phy  # type: ignore[union-attr]
     assert phy is not None
     at = [0.1 * k for k in range(200)]
@@ -251,9 +252,9 @@ AT_ONCE: dict[str, Any] = {"access": "csma", "min_be": 0, "max_be": 0, "max_csma
 
 
 def assess(others: list[tuple[float, int]], snr: float, **settings: Any) -> dict[str, int]:
-    """Return what becomes of a frame of node 1 offered at 10 ms, while 2, 3, … send frames of so many bytes.
+    """Return the outcome of node 1's frame offered at 10 ms, while 2, 3, … send frames of given sizes (bytes).
 
-    Each of them is received by node 1 with the same ratio to the noise. They begin to send 320 us after their time.
+    Node 1 receives each of them at the same SNR. They begin to send 320 us after their time.
     """
     phy = settings.pop("phy", NS3)
     nodes = range(2, 2 + len(others))
@@ -273,14 +274,14 @@ DEAF: dict[str, Any] = {"sense_dbm": -100.0, "lock_db": 50.0}
 
 
 def ending(after: float) -> tuple[float, int]:
-    """Return when to offer a frame of 20 bytes (640 us) that ends so long (s) after the assessment begins at 10 ms."""
+    """Return the offer time of a 20-byte frame (640 us) that ends a given time (s) after the start at 10 ms."""
     return 0.01 + after - 640e-6 - 320e-6, 20
 
 
 @pytest.mark.parametrize("cca", ["any", "ns3"])
 @pytest.mark.parametrize("after", [-1e-6, 64e-6, 128e-6, 200e-6])
 def test_an_assessment_sees_what_ends_within_it_but_not_as_ns3_does(after: float, cca: Any) -> None:
-    """It takes 128 us; what ends at its end is seen by both."""
+    """An assessment takes 128 us; both simulators see a frame that ends exactly with it."""
     is_clear = after < 0 or (cca == "ns3" and after < 128e-6)
     got = assess([ending(after)], 10.0, phy=Phy(cca=cca, **DEAF))
     assert got == {"delivered" if is_clear else "access_failed": 1}
@@ -301,12 +302,12 @@ def test_powers_add_up_for_energy_detection() -> None:
 
 @pytest.mark.parametrize("cca", ["any", "ns3"])
 def test_noise_is_energy_as_the_assessment_ends(cca: Any) -> None:
-    """It is heard by itself, and adds to a signal; the assessment is from 10 ms to 10.128 ms."""
+    """Noise alone triggers energy detection, and adds to a signal; the assessment lasts from 10 ms to 10.128 ms."""
     for level, end in ((-76.0, "access_failed"), (-78.0, "delivered")):
         noise = Counted(level)
         assert assess([], 0.0, phy=Phy(cca=cca, noise=noise)) == {end: 1}
         assert [round(time, 9) for *_, time in noise.asked][:1] == [0.010128]
-    # −78 dBm of signal and −80 dBm of noise are −75.9 dBm.
+    # A signal of −78 dBm and noise of −80 dBm add up to −75.9 dBm.
     signal = -78.0 - Phy().noise_dbm
     for level, end in ((-80.0, "access_failed"), (-95.0, "delivered")):
         phy = Phy(cca=cca, noise=Counted(level), lock_db=50.0)
@@ -336,7 +337,7 @@ def test_a_graph_of_carrier_sense_takes_the_place_of_power() -> None:
 @pytest.mark.parametrize(("size", "space"), [(24, 192e-6), (25, 640e-6)])
 @pytest.mark.parametrize("acks", [False, True])
 def test_a_node_leaves_a_space_after_a_frame(size: int, space: float, acks: bool) -> None:
-    """The frame, its acknowledgement 192 us later, the space, an assessment and a turn: then the next frame."""
+    """The next frame waits for the acknowledgement after 192 us, the spacing, an assessment and a turnaround."""
 
     class Twice(Agent):
         async def run(self) -> None:
@@ -352,7 +353,7 @@ def test_a_node_leaves_a_space_after_a_frame(size: int, space: float, acks: bool
 
 
 class Saturated(Agent):
-    """Sends frames of 100 bytes to node 0 for ever, each once the last one is done with."""
+    """Sends frames of 100 bytes to node 0 continuously, each after the last one has ended."""
 
     async def run(self) -> None:
         while True:
@@ -360,7 +361,7 @@ class Saturated(Agent):
 
 
 def ring(nodes: int, seconds: float, seed: int) -> float:
-    """Return what node 0 receives (kbit/s) from saturated nodes 5 m around it: path loss 46.7 + 30·log10(d) dB."""
+    """Return node 0's throughput (kbit/s) from saturated nodes 5 m around it: path loss 46.7 + 30·log10(d) dB."""
     graph = topology.star(nodes + 1)
     where = {0: (0.0, 0.0)}
     for i in range(1, nodes + 1):
@@ -390,7 +391,7 @@ def test_saturated_nodes_are_those_of_ns3(nodes: int, kbit: float) -> None:
 
 
 class Counted:
-    """Fading, or noise, that keeps what it was asked."""
+    """Fading or noise that records its arguments."""
 
     def __init__(self, value: float) -> None:
         self.value, self.asked = value, list[tuple[int, int, float]]()
@@ -415,7 +416,7 @@ def test_fading_is_asked_once_a_signal() -> None:
 
 
 def test_a_link_has_a_fading_of_its_own_on_each_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the same both ways; back on channel 0 it has that of before."""
+    """Fading is equal in both directions; on returning to channel 0 it has its earlier value."""
 
     def both_tune(channel: int) -> Callable[[Medium, float], None]:
         def tune(medium: Medium, now: float) -> None:
@@ -444,7 +445,7 @@ def test_noise_takes_the_place_of_the_floor() -> None:
 
 
 def with_medium(monkeypatch: pytest.MonkeyPatch, acts: Callable[[Medium, float], None], at: float) -> None:
-    """Let something happen to the medium of the next run at a time (s)."""
+    """Call a function on the medium of the next run at a time (s)."""
     start = Medium.start
 
     def starts(medium: Medium) -> None:
@@ -456,7 +457,7 @@ def with_medium(monkeypatch: pytest.MonkeyPatch, acts: Callable[[Medium, float],
 
 
 def test_powers_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 2 is out of reach of node 0, comes near enough to disturb it, and leaves."""
+    """Node 2 is out of reach of node 0, moves close enough to disturb it, and leaves."""
     says = {1: [(0.1 * k, 100) for k in range(30)], 2: [(0.1 * k - 1e-3, 100) for k in range(1, 30)]}
     powers = {(1, 0): -80.0, (0, 1): -80.0, (2, 1): -130.0, (1, 2): -130.0}
 
@@ -497,7 +498,7 @@ def test_a_receiver_that_its_agent_switched_off_hears_nothing(monkeypatch: pytes
     says = {1: [(0.1 * k, 100) for k in range(10)]}
     with_medium(monkeypatch, lambda medium, now: medium._macs[0].listen(False, now), at=0.501)
     got = counts(hears({(1, 0): -60.0}, says), receiver=0)
-    # Also the frame that it was receiving.
+    # This includes the frame being received at the switch.
     assert got == {"delivered": 5, "asleep": 5}
 
 
@@ -542,7 +543,7 @@ def test_wires_know_no_length_on_the_air() -> None:
 
 
 def together(late: float, snr: dict[str, float], count: int = 300, other: int = 100, **settings: Any) -> list[int]:
-    """Let node 1 say 100 bytes, the others ``late`` s later ``other`` bytes; return what node 0 got of each."""
+    """Let node 1 send 100 bytes, the others ``late`` s later ``other`` bytes; return node 0's count of each."""
     at = [0.1 * k for k in range(count)]
     powers = levels(CONCURRENT, **snr)
     says = {1: [(t, 100) for t in at]} | {k + 1: [(t + late, other) for t in at] for k in range(1, len(snr))}
@@ -554,7 +555,7 @@ def together(late: float, snr: dict[str, float], count: int = 300, other: int = 
 
 @pytest.mark.parametrize(("late", "received"), [(0.0, 300), (0.4e-6, 300), (0.6e-6, 0)])
 def test_the_same_frame_of_several_senders_is_received_once(late: float, received: int) -> None:
-    """Of three as strong signals; it comes from the one that began first."""
+    """Three signals are equally strong; the one that began first is received."""
     assert together(late, {"a1": 20.0, "a2": 20.0, "a3": 20.0}) == [received, 0, 0]
 
 
@@ -583,7 +584,7 @@ def test_other_frames_that_begin_together_disturb_each_other() -> None:
 
 
 def test_the_powers_of_the_same_frame_add_up() -> None:
-    """Two are like one that is 3 dB stronger."""
+    """Two equal signals act as one that is 3 dB stronger."""
     n, bits = 2000, 800
     alone, two = (CONCURRENT.success(-1.0 + gain, bits) for gain in (0.0, 10 * math.log10(2.0)))
     assert alone < 0.5 < 0.95 < two
@@ -592,7 +593,7 @@ def test_the_powers_of_the_same_frame_add_up() -> None:
 
 
 def test_a_receiver_locks_on_the_sum() -> None:
-    """At −6 dB none can be locked on by itself, but the second can with the first; all three add up."""
+    """At −6 dB no signal can be locked on alone, but two together can; all three add up."""
     n = 2000
     first, second, third = together(0.0, {"a1": -6.0, "a2": -6.0, "a3": -6.0}, n)
     assert (first, third) == (0, 0)
@@ -602,7 +603,7 @@ def test_a_receiver_locks_on_the_sum() -> None:
 
 
 def test_a_third_frame_disturbs_the_sum() -> None:
-    """Its last 2.2 of 3.2 ms: one frame as strong as the other is often lost, two are captured."""
+    """It overlaps the last 2.2 of 3.2 ms: a single frame of equal power is often lost, two are captured."""
     n = 1000
     at = [0.1 * k for k in range(n)]
     for senders in ((1,), (1, 2)):
@@ -766,11 +767,11 @@ class Recorded:
         self.asked = list[Any]()
 
     def noise_at(self, node: Hashable, time: float) -> float:
-        """Return loud noise at one mote from 5 s on."""
+        """Return a noise model that is loud at one mote from 5 s on."""
         return -50.0 if node == ("loud", 1) and time >= 5 else -100.0
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
-        """Return a deep fade of one direction of one link."""
+        """Return a gain model with a deep fade in one direction of one link."""
         self.asked.append((sender, receiver, time))
         return -100.0 if (sender, receiver) == ("base", "far") else 0.0
 

@@ -1,4 +1,4 @@
-"""A shared medium: who hears what, what is acknowledged and repeated, what is recorded of it, what is refused."""
+"""A shared medium: reception, acknowledgements and retransmissions, records, and refusals."""
 
 import asyncio
 import math
@@ -85,7 +85,7 @@ def test_a_link_that_loses_all_carries_nothing_and_disturbs_nobody() -> None:
 
 
 def test_a_link_that_loses_all_disturbs_where_it_is_said_to() -> None:
-    """2 speaks a second from 0.5 s on, and 0 does not understand it; what 1 says before and after is received."""
+    """2 sends for a second from 0.5 s on, unintelligible to 0; 1's frames before and after are received."""
     deaf = {(2, 0): Link(rate=RATE, loss=1.0)}
     radio = Radio(access="aloha", interference=nx.DiGraph([(2, 0)]))
     run = radio_run(topology.star(3), {1: talk(0.0, 1.5), 2: talk(0.5)}, radio, links=deaf)
@@ -133,7 +133,7 @@ def test_who_is_no_neighbour_may_disturb() -> None:
 
 @pytest.mark.parametrize("later", [0.0, 0.5])
 def test_of_two_equally_strong_neither_is_captured(later: float) -> None:
-    """A receiver gets one frame at a time at most, also with capture = 0."""
+    """A receiver gets at most one frame at a time, also with capture = 0."""
     powers = {(a, b): -80.0 for a in range(3) for b in range(3) if a != b}
     radio = Radio(access="aloha", powers=powers, capture=0.0)
     run = radio_run(topology.star(3), {1: talk(0.0), 2: talk(later)}, radio)
@@ -161,7 +161,7 @@ def test_frames_of_one_node_wait_for_each_other() -> None:
 
 
 def test_csma_waits_for_the_carrier_and_gives_up() -> None:
-    """While one sends for a second, another assesses 1 + macMaxCSMABackoffs times, and is done before that ends."""
+    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments and gives up."""
     radio = Radio(max_csma_backoffs=2)
     run = radio_run(topology.complete(3), {0: talk(0.0), 1: talk(0.5)}, radio, trace=True)
     assert counts(run, sender=1) == {"access_failed": 2}
@@ -287,7 +287,7 @@ def faulty_run(graph: "nx.Graph[Any]", agents: dict[Any, Agent], faults: list[An
 
 @pytest.mark.parametrize("fault", [LinkDown(0, 1, at=0), LinkDown(0, 1, at=0, one_way=True), Partition([0], at=0)])
 def test_a_cut_link_costs_its_sender_what_a_crashed_peer_costs(fault: Any) -> None:
-    """It cannot know: it sends, waits and repeats."""
+    """The sender cannot know: it sends, waits and repeats."""
     radio = acked(energy=Energy(transmit=4.0, receive=3.0, listen=2.0))
     cut = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [fault], radio)
     crashed = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [Crash(1, at=0)], radio)
@@ -333,7 +333,7 @@ def test_what_is_on_the_air_as_a_link_is_cut_arrives() -> None:
 
 
 def test_what_is_sent_over_a_cut_link_is_sensed_and_disturbs() -> None:
-    """0 hears 1 and 2, and not what 2 says; the others do."""
+    """0 hears 1, but not 2; the other nodes hear 2."""
     graph = nx.Graph([(0, 1), (0, 2), (2, 3)])
     cut = [LinkDown(2, 0, at=0)]
     run = faulty_run(graph, {1: talk(0.0), 2: talk(0.5)}, cut, ALOHA)
@@ -352,7 +352,7 @@ def test_reliable_links_send_again_over_a_link_that_was_cut() -> None:
 
 
 def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
-    """1 says something for a second, and is gone after 0.4: nobody has it, and the air is free again."""
+    """1 sends for a second, but crashes after 0.4 s: nobody receives the frame, and the channel is free again."""
     energy = Energy(transmit=4.0, receive=3.0, listen=2.0)
     graph = topology.star(3)
     agents = {1: talk(0.0), 2: talk(0.5)}
@@ -375,7 +375,7 @@ def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
 def test_a_receiver_that_was_off_is_told_as_such(
     speaks: tuple[float, ...], faults: list[Any], links: dict[Any, float], down: tuple[float, float]
 ) -> None:
-    """Whatever else was in the way, and though it is back before the end."""
+    """This cause takes precedence over others, even if the receiver is back before the frame ends."""
     agents = {1: Actor(forever), 2: Actor(forever)} | {node: talk(time) for node, time in enumerate(speaks)}
     network = Network(
         topology.path(3),
@@ -397,7 +397,7 @@ def test_who_sends_is_not_asleep() -> None:
 
 
 def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
-    """Of its first frame it has sent 0.4 s as it crashes: the next may come after 4 s."""
+    """It crashes after 0.4 s of its first frame: the next frame may start after 4 s."""
     agents = {0: talk(0.0, 1.0), 1: Actor(forever)}
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", transmit_share=0.1))
 
@@ -413,18 +413,18 @@ def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
 
 
 def test_a_crash_ends_the_carrier() -> None:
-    """Who listens before it talks finds the channel busy until then, and clear thereafter."""
+    """Carrier sensing finds the channel busy until the crash, and clear thereafter."""
     radio = Radio(min_be=0, max_be=0, unit_backoff=0.2, cca=0.1, turnaround=0.0, max_csma_backoffs=40)
     agents = {1: Talker([(0.0, sized(10_000))]), 2: talk(1.0)}
     run = faulty_run(topology.complete(3), agents, [Crash(1, at=3.05)], radio)
     [start] = run.on_air.query("sender == 2")["start_s"]
-    # Assessments end at each tenth of a second; the last that finds a carrier ends at 3.1 s.
+    # Assessments end every tenth of a second; the last to find a carrier ends at 3.1 s.
     assert start == pytest.approx(3.2)
     assert counts(run, sender=2) == {"delivered": 1, "receiver_down": 1}
 
 
 def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
-    """It is off from 1.5 to 4 s, in the middle of one frame and of another."""
+    """The node is off from 1.5 to 4 s, in the middle of one frame and of another."""
     energy = Energy(transmit=4.0, receive=3.0, listen=2.0, sleep=1.0)
     network = Network(
         topology.path(2), LINK, medium=Radio(access="aloha", energy=energy), faults=[Crash(1, at=1.5, until=4.0)]
@@ -437,7 +437,7 @@ def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
 
 @pytest.mark.parametrize("radio", [ALOHA, acked()], ids=["no acks", "acks"])
 def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
-    """It is off from 0.45 to 0.5 s, after the first of three fragments."""
+    """The node is off from 0.45 to 0.5 s, after the first of three fragments."""
     link = Link(rate=RATE, mtu=400, header_bits=80)
     network = Network(topology.path(2), link, medium=radio, faults=[Crash(1, at=0.45, until=0.5)])
     run = network.run({0: Talker([(0.0, SECOND), (20.0, SECOND)], to=1), 1: Actor(forever)}, until=30.0)
@@ -448,7 +448,7 @@ def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
     ("at", "until", "listens", "sleeps"), [(1.0, 3.0, 4.0, 14.0), (6.0, 13.0, 3.0, 10.0), (3.0, 9.0, 6.0, 8.0)]
 )
 def test_a_duty_cycle_goes_on_by_the_clock(at: float, until: float, listens: float, sleeps: float) -> None:
-    """Awake for 3 of 10 s; what it was doing as it crashed, and how often it would have woken, does not matter."""
+    """Awake for 3 of 10 s, whatever it was doing at the crash, and however often it would have woken."""
     radio = Radio(
         access="aloha", duty_cycle=DutyCycle(period=10.0, awake=3.0), energy=Energy(transmit=4, listen=2, sleep=0.5)
     )
@@ -493,7 +493,7 @@ def test_who_sleeps_hears_nothing_and_sends_later() -> None:
 
 
 def test_a_node_sleeps_by_its_own_clock() -> None:
-    """One whose clock is 5 s behind wakes 5 s later; of one that is half as fast all times are twice as long."""
+    """A clock 5 s behind wakes its node 5 s later; a clock at half speed doubles all times."""
 
     def found(offsets: dict[int, float], faults: list[ClockSkew]) -> Any:
         cycle = DutyCycle(period=10.0, awake=3.0, offsets=offsets)
@@ -510,7 +510,7 @@ def test_a_node_sleeps_by_its_own_clock() -> None:
 
     behind = found({}, [ClockSkew(2, offset=5.0)])
     assert behind == found({2: 5.0}, []) == ({"delivered": 2}, {"asleep": 2}, [12.0, 12.0])
-    # On from 4 to 10 s and from 24 to 30 s, and a frame that begins at 10 s is missed; or until 11 s, and it is heard.
+    # Awake from 4 to 10 s and from 24 to 30 s, it misses a frame that begins at 10 s; awake until 11 s, it hears it.
     assert found({2: 2.0}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 2}, [12.0, 12.0])
     assert found({2: 2.5}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 1, "delivered": 1}, [12.0, 12.0])
 
@@ -590,7 +590,7 @@ def test_a_cut_link_takes_nothing() -> None:
 @every("radio", [ALOHA, Radio(), Radio(acks=True)])
 @every("time", [0.0005, 0.5, 1.0, 1.5])
 def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: float) -> None:
-    """What it was sending is lost, what waited is refused; it goes on at once."""
+    """Its current frame is lost, and waiting ones are refused; it continues at once."""
     network = Network(topology.path(2), LINK, medium=radio)
 
     def blink() -> None:
@@ -631,7 +631,7 @@ def test_what_is_kept_of_the_air_can_be_pickled() -> None:
 
 
 def test_another_node_changes_no_draw() -> None:
-    """Law 2: back-offs and losses are the node's and the link's own."""
+    """Law 2: back-offs are the node's own draws, and losses the link's."""
 
     def starts(graph: "nx.Graph[Any]") -> list[float]:
         agents = {node: Talker([(10.0 * k, 1) for k in range(20)] if node == 0 else []) for node in graph}
@@ -650,10 +650,10 @@ def test_the_sensor_engineers_script(capsys: pytest.CaptureFixture[str]) -> None
     script["report"](run, sink)
     assert "readings reached the sink" in capsys.readouterr().out
     assert len(run.agents) == 31
-    # A reading a minute of each of thirty motes, some of whom die.
+    # Thirty motes send a reading a minute, and some of them die.
     assert 1000 < len(set(sink.heard)) <= 1800
     assert 5 < np.isfinite(run.energy["died_at_s"]).sum() < 30
-    # One mote dies, and returns after ten minutes; its battery lasts longer than that.
+    # One mote crashes, and returns after ten minutes; its battery outlasts that.
     sampled = [time for mote, time in sink.heard if mote == 39]
     assert not [time for time in sampled if 1200 <= time < 1800]
     assert min(sampled) < 1200 < 1800 < max(sampled)
@@ -791,7 +791,7 @@ CYCLE = DutyCycle(period=1.0, awake=0.7e-3)
             lambda: Network(topology.path(2), Link(rate=250), medium=Radio()),
             "rate = 250 bit/s: a bit takes 4 ms, an assessment of the channel (cca) 0.128 ms; were kbit/s meant?",
         ),
-        # The smallest message has 6 bytes: with 17 of header 0.736 ms at 250 kbit/s.
+        # The smallest message has 6 bytes; with a header of 17 it takes 0.736 ms at 250 kbit/s.
         (
             lambda: Network(
                 topology.path(2), Link(rate=250e3, mtu=116, header_bits=136), medium=Radio(duty_cycle=CYCLE)

@@ -1,4 +1,4 @@
-"""Who may speak when: throughputs against closed forms, CSMA-CA against the standard, symbol by symbol."""
+"""Medium access: throughput against closed forms, and CSMA-CA against the standard, symbol by symbol."""
 
 import asyncio
 import math
@@ -47,12 +47,12 @@ def star_of_senders(senders: int, radio: Radio, per_second: float, seconds: floa
 
 @pytest.mark.parametrize("load", [0.2, 0.5, 1.0])
 def test_throughput_of_pure_aloha(load: float) -> None:
-    """S = G·e^(−2G) for many senders; exactly e^(−2G(N−1)/N) of the frames come through with N of them."""
+    """S = G·e^(−2G) for many senders; with N senders exactly e^(−2G(N−1)/N) of the frames survive."""
     senders, seconds = 60, 6000 * SECONDS / load
     run = star_of_senders(senders, Radio(access="aloha"), load / senders / SECONDS, seconds, seed=1)
     share, frames = share_delivered(run)
     expected = math.exp(-2 * load * (senders - 1) / senders)
-    # Losses come in pairs, and a sender's own frames wait for each other, which is one in G/N of them.
+    # Losses come in pairs, and G/N of a sender's frames wait for its own previous frame.
     assert share == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / frames) + load / senders / 2)
     throughput = run.ledger.exits[0] * SECONDS / seconds
     assert throughput == pytest.approx(load * math.exp(-2 * load), rel=0.08)
@@ -97,7 +97,7 @@ SYMBOL = 16e-6
 
 @dataclass
 class Node:
-    """A sender that always has a frame, as clause 6.2.5.1 describes it."""
+    """A saturated sender, as clause 6.2.5.1 describes it."""
 
     rng: np.random.Generator
     state: str = "back off"
@@ -114,12 +114,12 @@ class Node:
 
 
 def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: int) -> dict[str, int]:
-    """Return counts over all senders, who all hear each other and a sink; ``frame`` is in symbols."""
+    """Return counts over senders that all hear each other and a sink; ``frame`` is in symbols."""
     rng = np.random.default_rng(seed)
     nodes = [Node(rng) for _ in range(senders)]
     for node in nodes:
         node.back_off(0)
-    ack_starts: dict[int, int] = {}  # when an acknowledgement begins, and for whom
+    ack_starts: dict[int, int] = {}  # start of each acknowledgement, and its addressee
     ack_for, ack_left, ack_disturbed = -1, 0, False
     space = SIFS if frame <= LONGEST_SHORT_FRAME else LIFS
     for now in range(symbols):
@@ -155,7 +155,7 @@ def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: i
 
 
 def advance(node: Node, frame: int, acks: bool) -> None:
-    """Go to the next state if the present one is over."""
+    """Advance to the next state if the present one is over."""
     if node.state == "space" and node.left == 0:
         node.retries = 0
         node.back_off(0)
@@ -223,7 +223,7 @@ def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) ->
     expected = symbol_by_symbol(senders, frame, symbols, acks, seed=1)
     found = in_netsim(senders, frame, symbols * SYMBOL, acks)
     for name, count in expected.items():
-        # Both are random, and events come in groups: 5 standard deviations of the difference of two Poisson counts.
+        # Both counts are random, and events come in groups: 5 standard deviations of a difference of Poisson counts.
         assert found[name] == pytest.approx(count, abs=5 * math.sqrt(2 * count) + 3), (name, found, expected)
 
 
@@ -231,7 +231,7 @@ def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) ->
 
 
 def collisions(sensing: "nx.Graph[int] | None") -> tuple[int, int]:
-    """Two senders on both sides of a sink, who do not hear each other."""
+    """Return the collisions of two senders on both sides of a sink, hidden from each other."""
     agents: dict[int, Agent] = {0: Actor(forever), 1: Poisson(150), 2: Poisson(150)}
     network = Network(topology.star(3), Link(rate=RATE), medium=Radio(sensing=sensing), seed=1)
     row = network.run(agents, until=20).ledger.table([]).iloc[0]
@@ -241,7 +241,7 @@ def collisions(sensing: "nx.Graph[int] | None") -> tuple[int, int]:
 def test_a_hidden_terminal_is_not_sensed() -> None:
     hidden, offered = collisions(None)
     sensed, _ = collisions(topology.complete(3))
-    # Each of 150 a second overlaps one of the other's with about 1 − e^(−2·150·1.6 ms) = 0.38.
+    # Each of 150 frames a second overlaps one of the other's with probability about 1 − e^(−2·150·1.6 ms) = 0.38.
     assert hidden > 0.25 * offered
     assert sensed < 0.12 * offered
 
@@ -277,7 +277,7 @@ def test_efficiency_of_stop_and_wait(p: float, a: float) -> None:
         for _ in range(frames):
             await me.deliver(1, "m", sized(FRAME))
 
-    # An acknowledgement of one bit, an answer at once, and again at once: the time is the frame's and the way's.
+    # Acknowledgements of one bit without turnaround: the round trip is the frame's time and the propagation.
     radio = Radio(
         access="aloha",
         acks=True,

@@ -1,4 +1,4 @@
-"""The result of `deliver`: true or false, how often the frame was sent, how long it waited, and why it failed."""
+"""The result of `deliver`: success, number of tries, waiting time, and cause of failure."""
 
 import copy
 import pickle
@@ -28,7 +28,7 @@ def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def delivered(count: int = 1, link: Link = LINK, payload: Any = SECOND, **kwargs: Any) -> list[Delivery]:
-    """Return what becomes of messages from 0 to 1; `kwargs` are the radio's, and faults."""
+    """Return the results of messages from 0 to 1; `kwargs` are settings of the radio, and faults."""
     faults = kwargs.pop("faults", [])
 
     async def says(me: Actor) -> None:
@@ -85,7 +85,7 @@ def test_attempts_are_the_frames_on_the_air() -> None:
     assert failed
     assert all(one.attempts == 4 for one in failed)
     assert all(1 <= one.attempts <= 4 and one.backoffs == one.attempts - 1 for one in each)
-    # A frame and its acknowledgement pass with .36 each time.
+    # A frame and its acknowledgement both survive with probability .36.
     assert sum(each) / 200 == pytest.approx(1 - 0.64**4, abs=0.08)
     assert np.mean(each) == sum(each) / 200
 

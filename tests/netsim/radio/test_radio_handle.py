@@ -1,4 +1,4 @@
-"""The radio in its agent's hand: on and off, listening, carrier sense, channel, power, and what a frame tells."""
+"""Agents' control of the radio: on and off, listening, carrier sense, channel, power, and frame metadata."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ Step = Callable[[Any], Any]
 
 
 def does(*steps: tuple[float, Step]) -> Actor:
-    """An agent that calls something at set times (s); `log` has what was returned."""
+    """Return an agent that calls functions at set times (s); `log` holds their results."""
 
     async def script(me: Actor) -> None:
         me.log = []
@@ -48,10 +48,10 @@ def play(agents: dict[Any, Agent], until: float = 10.0, graph: Any = None, **rad
 
 @pytest.mark.usefixtures("twin")
 class TestOnAndOff:
-    """For both twins."""
+    """Parametrized over both twins."""
 
     def test_a_radio_that_is_off_hears_nothing_and_sleeps(self) -> None:
-        """Off from 1.5 to 4 s: it loses the frame that it is receiving, and does not hear one that has begun."""
+        """Off from 1.5 to 4 s: it loses the frame being received, and misses one that has begun by 4 s."""
         me = does((1.5, lambda me: me.radio.off()), (4.0, lambda me: me.radio.on()))
         run = play({0: me, 1: Talker([(1.0, SECOND), (3.5, SECOND), (6.0, SECOND)])}, energy=POWERS)
         assert counts(run) == {"asleep": 2, "delivered": 1}
@@ -67,7 +67,7 @@ class TestOnAndOff:
         run = play({0: me, 1: Listener()}, acks=True, ack_bits=8000, turnaround=0.25, energy=POWERS)
         assert counts(run) == {"delivered": 1}
         assert run.airtime["retries"].tolist() == [0, 0]
-        # Asleep from 2 s, when all is sent, until the acknowledgement from 2.25 to 3.25 s.
+        # Asleep from 2 s, when everything is sent, until the acknowledgement from 2.25 to 3.25 s.
         row = run.energy.iloc[0]
         assert row[["transmit_s", "receive_s", "listen_s", "sleep_s"]].tolist() == [1, 1, 1, 7]
 
@@ -82,7 +82,7 @@ class TestOnAndOff:
         assert time == pytest.approx(6.0, abs=1e-4)
 
     def test_a_frame_that_has_not_begun_waits(self) -> None:
-        """It is off from the middle of the back-off of 2 s on, on again at 8 s."""
+        """The radio is off from the middle of a back-off of 2 s, and on again at 8 s."""
         me = does(
             (1.0, lambda me: me.send(1, "m", SECOND)), (2.0, lambda me: me.radio.off()), (8.0, lambda me: me.radio.on())
         )
@@ -128,7 +128,7 @@ class TestOnAndOff:
 
 @pytest.mark.usefixtures("twin")
 class TestListening:
-    """For both twins."""
+    """Parametrized over both twins."""
 
     def test_what_is_heard_in_a_time(self) -> None:
         """The radio is on only then: the frames that end at 2, 3 and 7 s; the second is not over at 2.5 s."""
@@ -181,7 +181,7 @@ class TestListening:
 
 @pytest.mark.usefixtures("twin")
 class TestChannelsAndPower:
-    """For both twins."""
+    """Parametrized over both twins."""
 
     def test_frames_on_another_channel_do_not_arrive(self) -> None:
         def tune(channel: int) -> Step:
@@ -253,7 +253,7 @@ class TestChannelsAndPower:
         assert counts(run) == {"lost": 1, "delivered": 1}
 
     def test_energy_follows_the_power_that_is_set(self) -> None:
-        """A frame costs what was set as it began: seconds of 4, 1 and 2.5 W, and 1.5 s at 4 W of a frame of 2 s."""
+        """A frame costs the power set at its start: seconds of 4, 1 and 2.5 W, and 1.5 s at 4 W of a frame of 2 s."""
         energy = Energy(transmit=4.0, transmit_at={0: 4.0, -20: 1.0}, listen=2.0)
         me = does(
             (1.0, lambda me: me.send(1, "m", SECOND)),
@@ -325,7 +325,7 @@ def test_a_power_without_watts_is_refused_and_not_set() -> None:
 
 
 def test_without_watts_by_power_energy_stays() -> None:
-    """Also with the presets that have one power, and where nothing is metered."""
+    """Also with presets that have one power, and without an energy model."""
     me = does((1.0, lambda me: setattr(me.radio, "power_dbm", -40.0)), (2.0, lambda me: me.send(1, "m", SECOND)))
     assert play({0: me, 1: Listener()}, energy=POWERS).energy["transmit_j"].tolist() == [4.0, 0.0]
     me = does((1.0, lambda me: setattr(me.radio, "power_dbm", -40.0)), (2.0, lambda me: me.radio.power_dbm))
@@ -362,19 +362,19 @@ def test_what_cannot_be_done(step: Step, message: str) -> None:
 
 
 def test_a_misspelled_setting_of_the_radio_is_refused() -> None:
-    # Python's words differ between versions; the name is in all of them.
+    # Python's wording differs between versions; all of them contain the name.
     with pytest.raises(AgentError, match=r"AttributeError.*'chanel'"):
         play({0: does((5.0, lambda me: setattr(me.radio, "chanel", 3))), 1: Listener()})
 
 
 async def never(frame: object) -> bool:
-    """As ``until`` it would always be true: a coroutine is."""
+    """Passed as ``until``, a coroutine function would always be true."""
     return False
 
 
 @pytest.mark.usefixtures("twin")
 class TestSeveralListens:
-    """For both twins: each has the radio on for its own time."""
+    """Parametrized over both twins; each caller keeps the radio on for its own time."""
 
     def test_the_radio_is_on_until_the_last_has_ended(self) -> None:
         async def both(me: Actor) -> list[int]:

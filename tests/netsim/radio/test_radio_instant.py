@@ -1,4 +1,4 @@
-"""What is bound when a message is asked for, and the order of what happens within an instant: docs/radio_in_hand.md."""
+"""Settings bound when a message is sent, and the order within an instant: docs/radio_in_hand.md."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ def power(dbm: float) -> Any:
 
 @pytest.mark.usefixtures("twin")
 class TestBoundAsAsked:
-    """For both twins."""
+    """Parametrized over both twins."""
 
     @pytest.mark.filterwarnings("ignore:rate = 8000 bit/s")
     @pytest.mark.parametrize("access", ["aloha", "csma"])
@@ -53,7 +53,7 @@ class TestBoundAsAsked:
         assert heard[2].times[0] == pytest.approx(3.0, abs=1e-3)
 
     def test_the_radio_tunes_once_the_frames_before_are_done_with(self) -> None:
-        """A frame on channel 1 that begins while the radio still sends is not its; the next one is."""
+        """The radio misses a frame on channel 1 that begins while it still sends on channel 0, and gets the next."""
 
         async def both(me: Any) -> None:
             await me.broadcast("m", SECOND)
@@ -75,7 +75,7 @@ class TestBoundAsAsked:
         assert me.times == [4.0]
 
     def test_a_message_to_be_acknowledged_keeps_its_channel_until_it_is_given_up(self) -> None:
-        """Node 1 is deaf until 2.5 s: all tries are on channel 0, where it is."""
+        """Node 1 is deaf until 2.5 s: all tries stay on channel 0, where it listens."""
         me = does((1.0, lambda me: asyncio.ensure_future(me.deliver(1, "m", SECOND)) and None), (1.1, tune(1)))
         other = does((0.0, lambda me: me.radio.off()), (2.5, lambda me: me.radio.on()))
         settings: dict[str, Any] = {"acks": True, "ack_bits": 80, "turnaround": 0.001, "unit_backoff": 0.001}
@@ -109,10 +109,10 @@ class TestBoundAsAsked:
 
 @pytest.mark.usefixtures("twin")
 class TestOrderWithinAnInstant:
-    """For both twins."""
+    """Parametrized over both twins."""
 
     def test_a_queued_frame_begins_before_agents_act(self) -> None:
-        """Its predecessor ends at 2 s; the agent switches off at 2 s: the frame is on the air."""
+        """The previous frame ends at 2 s, when the agent switches off: the queued frame is already on the air."""
 
         async def two(me: Any) -> None:
             await me.broadcast("m", SECOND)
@@ -151,13 +151,13 @@ class TestOrderWithinAnInstant:
         assert listener.times == [2.0]
 
     def test_what_arrives_now_is_there_before_agents_act(self) -> None:
-        """A frame ends at 2 s; who switches off at 2 s has it."""
+        """A frame ends at 2 s; an agent that switches off at 2 s receives it."""
         me = does((2.0, lambda me: me.radio.off()), (2.5, lambda me: len(me.inbox)))
         play({0: me, 1: Talker([(1.0, SECOND)])})
         assert me.log == [None, 1]
 
     def test_an_acknowledgement_that_ends_with_the_wait_is_in_time(self) -> None:
-        """At any time of the day, however its sum is rounded."""
+        """At any time of day, however the sum of times is rounded."""
         for at in np.random.default_rng(1).uniform(0.0, 1e6, 8):
             me = does((float(at), lambda me: me.deliver(1, "m", SECOND)))
             settings: dict[str, Any] = {"acks": True, "ack_bits": 177, "turnaround": 0.0123}
@@ -167,9 +167,9 @@ class TestOrderWithinAnInstant:
             assert run.airtime["no_ack"].tolist() == [0, 0]
 
     def test_a_frame_sent_again_in_the_instant_of_anothers_hears_nothing_of_it(self) -> None:
-        """Node 0 waits for an acknowledgement until 0.1 s after its frame, when 2 sends a longer frame than its own.
+        """Node 0's wait for an acknowledgement ends 0.1 s after its frame, as node 2 starts a longer frame.
 
-        It sends again in that instant. So it sends for two seconds, and hears nothing of the frame: an oracle of times.
+        Node 0 repeats its frame at that instant, so it sends for two seconds and hears nothing of the other frame.
         """
         wrong, rng = [], np.random.default_rng(2)
         for at in rng.uniform(0.0, 1e4, 12).tolist():

@@ -1,4 +1,4 @@
-"""Path loss against the normal distribution, presets against their sources' own numbers."""
+"""Path loss against the normal distribution; presets against the numbers of their sources."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ def test_a_link_delivers_as_often() -> None:
 
 
 def test_shadowing_is_normal_and_the_links_own() -> None:
-    """Without fading a link receives all or nothing, and of many links Φ((P − PL(d) − θ)/σ) do."""
+    """Without fading a link receives all or nothing; among many links the share is Φ((P − PL(d) − θ)/σ)."""
     ring = {i: (50 * math.cos(i), 50 * math.sin(i)) for i in range(1000)} | {"hub": (0.0, 0.0)}
     model = LogDistance(reference_loss=40, shadowing=6.0, symmetric=False, fading=0.0)
     drawn = [model.powers({"hub": ring["hub"], i: ring[i]}, seed=3)["hub", i] for i in range(1000)]
@@ -70,7 +70,7 @@ def test_positions_may_be_those_of_a_graph() -> None:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_positions_too_far_apart_are_named_as_such(both: bool) -> None:
-    """Nobody gave a table: what is named is what was given, and how much is missing."""
+    """The message names positions, which were given, not a table, and the missing range."""
     with pytest.raises(BadInput) as caught:
         LogDistance(fading=4.0).network({"a": (0, 0), "b": (500, 0)}, both=both)
     way = " each way" if both else ""
@@ -93,7 +93,7 @@ def test_bad_path_losses_are_refused(values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("sf", "milliseconds"), [(7, 61.696), (8, 113.152), (10, 370.688), (12, 1482.752)])
 def test_loras_time_on_the_air(sf: int, milliseconds: float) -> None:
-    """23 bytes at 125 kHz, 4/5, 8 symbols of preamble: what the usual calculators say."""
+    """23 bytes at 125 kHz, 4/5, 8 symbols of preamble: the airtime of common calculators."""
     assert LoRaAirtime(spreading_factor=sf).seconds(8 * 23) * 1e3 == pytest.approx(milliseconds)
 
 
@@ -109,7 +109,7 @@ def test_lora_keeps_to_one_percent() -> None:
 
 
 def test_a_frame_of_802154() -> None:
-    """A full PSDU of 127 bytes and 6 bytes before it last 4.256 ms, and cost 17.4 mA at 3 V."""
+    """A full PSDU of 127 bytes with 6 bytes before it lasts 4.256 ms, and costs 17.4 mA at 3 V."""
     preset = presets.ieee802154()
     network = Network(topology.path(2), preset.link, medium=preset.medium)
     run = network.run({0: Talker([(0.0, sized(116))], to=1), 1: Listener()}, trace=True, until=1.0)

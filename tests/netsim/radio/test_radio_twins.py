@@ -1,4 +1,4 @@
-"""A radio's compiled twin gives the run of the Python one that defines it: events, draws, records, energies."""
+"""The compiled radio equals its Python twin: events, draws, records, energies."""
 
 import asyncio
 import math
@@ -101,7 +101,7 @@ def test_both_schedules_give_the_same_times(seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**50))
 def test_both_meters_count_the_same_joules(seed: int) -> None:
-    """Random programs of frames heard, sent and cut short, of switches, states and looks at the battery."""
+    """Random programs of frames heard, sent and cut short, of switches, states and readings of the battery."""
     rng = np.random.default_rng(seed)
     watts = dict(zip(("transmit", "receive", "listen", "sleep"), rng.uniform(0, 4, 4).tolist(), strict=True))
     bit, battery = float(rng.choice([0.0, 1e-3])), float(rng.choice([5.0, 1e3]))
@@ -114,7 +114,7 @@ def test_both_meters_count_the_same_joules(seed: int) -> None:
     meters = Meter(energy, schedule), twins.CompiledMeter(energy, cycle)
     now, heard = 0.0, list[Any]()
     for _ in range(30):
-        # Some things happen at one instant, some within its tolerance, some as another ends.
+        # Some events share an instant, some are within its tolerance, some coincide with another's end.
         now = float(
             rng.choice([now, now + 1e-9, now + 2e-9, max(now, meters[0].busy_until), now + rng.uniform(0, 0.5)])
         )
@@ -176,7 +176,7 @@ class Busy(Agent):
 
 
 def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
-    """Return a network at the limit of what its channel carries, with faults."""
+    """Return a network near its channel's capacity, with faults."""
     graph = nx.random_regular_graph(5, 24, seed=seed)
     rng = np.random.default_rng(seed)
     powers = {(a, b): float(rng.uniform(-90, -50)) for a in graph for b in graph if a != b}
@@ -217,7 +217,7 @@ def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
 @compiled_only
 @pytest.mark.parametrize(
     ("access", "acks", "hearing"),
-    # Half of them, in which any two of the three meet.
+    # Half of the combinations, covering every pair of settings.
     [
         (slow if (one + acks + three) % 2 else pytest.param)(access, acks, hearing)
         for one, access in enumerate(["aloha", "slotted_aloha", "csma"])
@@ -237,7 +237,7 @@ def test_both_twins_give_the_same_run_where_the_channel_is_full(access: str, ack
 
 
 class Chorus(Agent):
-    """Says the same as the others, at about the same time."""
+    """Sends the same message as the others, at about the same time."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -271,7 +271,7 @@ def test_both_twins_give_the_same_run_where_the_same_frames_add_up(mtu: int | No
 
 
 class Fails:
-    """A time on the air that is told three times."""
+    """A time on the air that fails after three calls."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -295,7 +295,7 @@ def test_an_error_in_an_event_ends_the_run_with_either_twin() -> None:
 
 @compiled_only
 def test_both_twins_have_the_same_success_of_oqpsk() -> None:
-    """To the last bit: from far below to far above where frames are received, for one bit up to the longest frame."""
+    """Bit for bit: from far below to far above the sensitivity, for one bit up to the longest frame."""
     phy = Phy()
     receiver = medium.COMPILED.SinrReceiver(phy, Radio(phy=phy), 1, 2, "a")  # type: ignore[union-attr]
     for sinr in (0.0, 5e-324, 1e300):

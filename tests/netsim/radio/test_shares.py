@@ -14,7 +14,7 @@ LINK, FRAME = Link(rate=8000.0), 0.1
 
 
 class Sends(Agent):
-    """Sends frames at once, each on a channel, and notes what became of them."""
+    """Sends frames at once, each on a channel, and records their outcomes."""
 
     def __init__(self, *channels: int, pause: float = 0.0) -> None:
         self.channels, self.pause = channels, pause
@@ -39,7 +39,7 @@ def begins(run: Run, node: int) -> list[float]:
 
 
 def test_each_node_has_its_share_and_the_wait_is_counted() -> None:
-    """After 0.1 s at a share of 1/10 a node is silent for 0.9 s; the other has none."""
+    """After 0.1 s at a share of 1/10 a node is silent for 0.9 s; the other node has no share."""
     run = play({0: Sends(0, 0, 0), 1: Sends(0, 0, 0)}, transmit_share={0: 0.1})
     assert begins(run, 0) == pytest.approx([0.0, 1.0, 2.0])
     assert begins(run, 1) == pytest.approx([0.0, 0.1, 0.2])
@@ -53,14 +53,14 @@ def test_each_band_has_a_share_of_its_own() -> None:
     channels = 0, 5, 0, 1, 5, 7
     alone = play({0: Sends(*channels), 1: Sends()}, transmit_share=0.1)
     assert begins(alone, 0) == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    # 0 and 1 share a band; 5 and 7, in none, share the rest.
+    # Channels 0 and 1 share a band; 5 and 7, in no band, share the rest.
     bands = play({0: Sends(*channels), 1: Sends()}, transmit_share=0.1, transmit_bands=[{0, 1}, {2}])
     assert begins(bands, 0) == pytest.approx([0.0, 0.1, 1.0, 2.0, 2.1, 3.1])
 
 
 def test_a_frame_that_would_wait_is_refused_and_counted() -> None:
     run = play({0: Sends(0, 0, 0, 0, pause=0.45), 1: Sends()}, transmit_share=0.1, refuses_silent=True)
-    # At 0, 0.55 (refused), 1.0, which is when the silence ends, and 1.55 (refused).
+    # At 0, 0.55 (refused), 1.0, the end of the silence, and 1.55 (refused).
     assert begins(run, 0) == pytest.approx([0.0, 1.0])
     assert [sent.on_air for sent in run.agents[0].sent] == [True, False, True, False]
     assert [sent.reason for sent in run.agents[0].sent] == ["", "refused", "", "refused"]

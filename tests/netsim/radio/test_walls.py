@@ -1,4 +1,4 @@
-"""Walls: what a floor plan takes from a signal, held against exact arithmetic on crossings."""
+"""Walls: the attenuation of a floor plan, against exact arithmetic on crossings."""
 
 import math
 from fractions import Fraction
@@ -17,7 +17,7 @@ Point = tuple[float, ...]
 
 
 def crosses(a: Point, b: Point, p: Point, q: Point) -> bool | None:
-    """Whether a line and a wall cross, by rational numbers; None if they touch at an end or lie along each other."""
+    """Return whether a line and a wall cross, by rational numbers; None if they only touch or overlap."""
     (ax, ay), (bx, by), (px, py), (qx, qy) = (tuple(map(Fraction, each[:2])) for each in (a, b, p, q))
     dx, dy, ex, ey = bx - ax, by - ay, qx - px, qy - py
     below = dx * ey - dy * ex
@@ -54,7 +54,7 @@ def test_a_line_has_one_loss_in_both_directions(a: Point, b: Point, walls: list[
 def test_a_straight_wall_in_two_pieces_counts_once() -> None:
     pieces = Walls([(0, 5, 5, 5, 10.0), (5, 5, 10, 5, 10.0)])
     assert pieces.loss_between(np.array([[5.0, 0.0]]), np.array([[5.0, 10.0]])).tolist() == [10.0]
-    # Along a wall there is nothing to cross.
+    # A path along a wall crosses nothing.
     assert pieces.loss_between(np.array([[-5.0, 5.0]]), np.array([[15.0, 5.0]])).tolist() == [0.0]
 
 

@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious on the pages: NETSIM_AXE names its axe.min.js (npm install axe-core)."""
+"""axe-core finds no serious violation on the pages; NETSIM_AXE names its axe.min.js (npm install axe-core)."""
 
 import json
 import os
@@ -27,7 +27,7 @@ SOUGHT = """axe.run().then(({violations}) => JSON.stringify(violations
 
 
 def wrong(page: chromium.Page) -> list[object]:
-    """Return what axe calls serious or critical."""
+    """Return the violations that axe calls serious or critical."""
     page.run(Path(AXE).read_text(encoding="utf-8") + ";0")
     found: list[object] = json.loads(page.run(SOUGHT))
     return found

@@ -1,4 +1,4 @@
-"""Pictures and films of a run: what docs/replay.md says of them."""
+"""Pictures and films of a run, as docs/replay.md describes them."""
 
 import asyncio
 import base64
@@ -46,13 +46,13 @@ def run() -> Run:
 
 
 def diagram(size: tuple[int, int] = (1200, 600), of: Any = None, begin: float = 0.0, end: float = 0.36) -> list[Call]:
-    """Return what is drawn of a diagram, by default that of the vote."""
+    """Return the drawing of a diagram, by default that of the vote."""
     found = Still(*(of or votes()), view="spacetime", theme="light", size=size, k=1.0, begin=begin, end=end)
     return [*itertools.chain(*found.at(None))]
 
 
 def shown_at(time: float, of: Any = None) -> list[Call]:
-    """Return what is drawn of the map at a time."""
+    """Return the map drawn at a time."""
     meta, columns = of or votes()
     table = film_of(RunHistory(meta, columns))
     size = (900, 600)
@@ -300,7 +300,7 @@ def test_no_word_covers_another(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("seconds", [1e-8, 1e6, 2e9])
 def test_the_last_time_is_not_cut_off(seconds: float) -> None:
     meta, columns = votes()
-    # Without words at the right edge, which take room.
+    # Without texts at the right edge, which take room.
     story = meta | {"states": meta["states"] | {"values": {}}}
     for word in words(diagram(of=(story, columns), end=seconds)):
         assert box(word)[0] >= 0
@@ -316,7 +316,7 @@ def test_only_a_stretch_of_time_is_shown() -> None:
 
 def test_a_lifeline_has_its_roles_colour_and_weight() -> None:
     drawn = {each["stroke"]: each["width"] for each in diagram() if "codes" in each and len(each["codes"]) == 2}
-    # Follower, in which most begin, is the first; then candidate and leader.
+    # Follower, the initial role of most, comes first; then candidate and leader.
     for role in tokens()["roles"][:3]:
         assert drawn[role.get("line", role)["light"]] == pytest.approx(role["weight"])
     assert tokens()["routine"]["light"] in drawn, "what most frames are is routine"
@@ -431,7 +431,7 @@ def test_names_are_no_tags_and_an_image_is_what_was_drawn() -> None:
     painter, ground = Painter(60, 40, "#ffffff"), list[Call]()
     half = {**PLAIN, **BOX, "alpha": 0.5, "clip": [0, 0, 30, 40]}
     assert painter.paint(ground, calls[1:]).getcolors() != [(2400, (255, 255, 255))]
-    # What was above is gone, and what is clipped is not drawn.
+    # The previous content is gone, and clipped parts are not drawn.
     image = painter.paint(ground, [half])
     assert [image.getpixel(place) for place in ((10, 18), (25, 20), (35, 20))] == [
         (255, 255, 255),
@@ -454,7 +454,7 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
     story = {**meta, "states": states, "faults": [], "ended_at": 1.0, "marks": None}
     drawn = diagram(of=(story, {name: each[:0] for name, each in columns.items()}), end=1.0)
     image = np.asarray(Painter(1200, 600, "#ffffff").paint(drawn, []))
-    # Axis and names tell where times and agents are.
+    # Axis labels and agents' names give the positions of times and agents.
     ticks = {each["text"]: each["x"] for each in words(drawn) if each["text"] in ("0 s", "1 s")}
     lanes = {each["text"]: each["y"] - 0.346 * each["size"] for each in words(drawn) if each["align"] == "right"}
 
@@ -481,7 +481,7 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
 def test_the_work_for_a_name_grows_no_faster_than_the_name(
     view: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted in letters that are measured; beyond a thousand of a name there are no more."""
+    """Only a limited number of letters is measured; a name has at most a thousand."""
     measured = 0
     getlength = ImageFont.FreeTypeFont.getlength
 
@@ -523,7 +523,7 @@ def test_without_an_engine_one_line_says_what_is_missing(tmp_path: Path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-# The scripts on canvases of the browser: each as large as the picture, and drawn once.
+# The scripts draw on the browser's canvases: each as large as the picture, and drawn once.
 REAL = """(() => {
   const SIZE = [900, 600], made = [], widthOf = () => 0;
   %s
@@ -572,7 +572,7 @@ def test_a_picture_is_what_a_browser_draws(view: str, theme: str, browser: chrom
     theirs = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
     ours.save(tmp_path / "ours.png")
     theirs.save(tmp_path / "theirs.png")
-    # Letters are of another font, and stand a little elsewhere.
+    # The fonts differ, so letters are slightly displaced.
     apart = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int)).max(axis=2)
     assert (apart > 64).mean() < 0.02
     assert apart.mean() < 4

@@ -1,4 +1,4 @@
-"""The frames of a run as columns, and its page as one file (docs/replay.md). The page itself is not looked at here."""
+"""The frames of a run as columns, and its page as one file (docs/replay.md); the page is not rendered here."""
 
 import asyncio
 import errno
@@ -41,7 +41,7 @@ COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "rou
 
 
 class Mixed(Agent):
-    """Broadcasts a vector each round, sends to one neighbour now and then, and asks one."""
+    """Broadcasts a vector each round, and sends and requests from one neighbour at times."""
 
     def __init__(self, coded: bool = False) -> None:
         self.coded = coded
@@ -85,7 +85,7 @@ KINDS = ["lossy", "queued", "collisions", "radio", "acks", "quantized", "reliabl
 def run(request: pytest.FixtureRequest) -> Run:
     found, coded = network(request.param)
     found.at(0.55, lambda: found.set_link(0, next(iter(found.graph[0])), up=False))
-    # Some frames are still under way at the end.
+    # Some frames are in flight at the end.
     found.watch({"k": lambda a: 1})
     return found.run({node: Mixed(coded) for node in found.graph}, trace=True, until=1.1501)
 
@@ -126,7 +126,7 @@ def test_columns_are_the_events_of_the_trace(run: Run, frames: Reader) -> None:
     assert all(starts[row.sender, row.number] == row.start for row in table.itertuples())
     theirs = Counter((r.sender, r.receiver, r.kind, r.event, r.time_s) for r in ends.itertuples())
     ended = table[table["cause"] != "in_flight"]
-    # What is lost is counted as it is offered, and drawn to end where it leaves.
+    # A loss is counted at its offer, and drawn to end at its departure.
     left = ended["end"] == ended["depart"]
     mine = Counter((r.sender, r.receiver, r.kind, r.cause, r.end) for r in ended[~left].itertuples())
     assert not mine - theirs
@@ -237,7 +237,7 @@ def test_a_reply_is_distinguished_from_its_request() -> None:
 
 
 class Stand:
-    """Stands in for what makes the page; keeps what it was given."""
+    """A stand-in for the page's writer that records its arguments."""
 
     def __init__(self) -> None:
         self.given: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -313,7 +313,7 @@ def test_most_must_be_a_number(most: Any, tmp_path: Path) -> None:
 
 
 def half_written(then: Callable[[], None]) -> Any:
-    """Return what writes half of a file and then has something happen, in the place of `write_whole`."""
+    """Return a replacement for `write_whole` that writes half of a file and then calls a function."""
 
     @contextmanager
     def write(path: Path) -> Iterator[Any]:
@@ -440,7 +440,7 @@ def test_what_is_no_traced_run_is_refused_in_one_line(folder: Path, tmp_path: Pa
         trace.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
         refused += 1
         with suppress(BadInput):
-            # What is in no check sum, such as a date, may pass.
+            # Bytes outside the check sums, such as dates, may change.
             columns = frames_of(TraceFile(trace)).columns
             refused -= 1
             assert all(np.array_equal(columns[name], expected[name]) for name in COLUMNS), place

@@ -1,4 +1,4 @@
-"""The page of a replay: what is packed comes back, and a real browser shows what the columns say, and only that."""
+"""The replay page: packed data unpack unchanged, and a real browser shows the columns and nothing else."""
 
 import asyncio
 import base64
@@ -79,7 +79,7 @@ def test_every_bit_comes_back(size: int, seed: int, form: str) -> None:
 def test_a_real_run_packs_small_and_the_same_every_time(recorded: tuple[dict[str, Any], Columns]) -> None:
     packed = pack(recorded[1])
     assert packed == pack(recorded[1])
-    # Uniform latencies are five random bytes an event, and no scheme gets below.
+    # Uniform latencies have five random bytes an event, a lower bound for any scheme.
     assert len(packed["data"]) / len(recorded[1]["start"]) < 12
     even = {"start": np.arange(50_000) * 0.1, "end": np.arange(50_000) * 0.1 + 0.02}
     assert len(pack(even)["data"]) < 40_000
@@ -97,7 +97,7 @@ def test_the_page_holds_all_its_parts_and_asks_for_nothing(small: tuple[dict[str
     for script in PAGE.iterdir():
         if script.name.endswith(".js"):
             assert script.read_text() in page, script.name
-    # Nothing is loaded, and no script is ended by another's text.
+    # The page loads nothing, and no text ends a script.
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:|//|\.)", page)
     assert page.count("<script") == page.count("</script>") == 4
     assert html(*small) == page
@@ -150,7 +150,7 @@ def small() -> tuple[dict[str, Any], Columns]:
 
 
 def shown(browser: chromium.Page, tmp_path: Path, data: tuple[dict[str, Any], Columns]) -> chromium.Page:
-    """Open the page of some data, which must ask for nothing, and complain of nothing."""
+    """Open a page with some data, which must request nothing and report no error."""
     path = tmp_path / "page.html"
     path.write_text(html(*data), encoding="utf-8")
     browser.open(path)
@@ -175,7 +175,7 @@ def test_what_is_shown_at_a_time_is_what_the_columns_say(
     start, depart, end, cause = (columns[name] for name in ("start", "depart", "end", "cause"))
     assert np.any(depart > start), "some must wait for their turn"
     draw = np.random.default_rng(5)
-    # Also exactly at ends and starts, where one comparison for another would show.
+    # Also exactly at ends and starts, to detect < in place of <=.
     times = [
         *draw.uniform(0, meta["ended_at"], 12),
         *draw.choice(end, 6),
@@ -240,7 +240,7 @@ def test_filters_steps_and_keys(
     kept = columns["kind"] == meta["kinds"].index("thanks")
     page.run("replay.seek(1.23)")
     assert page.run("replay.state().flying") == np.flatnonzero(kept & (start <= 1.23) & (end > 1.23)).tolist()
-    # From arrival to arrival: on in a flight of less than a second, back at once.
+    # From arrival to arrival: forwards during a flight of less than a second, back at once.
     ends = np.unique(end[kept])
     page.press("ArrowRight")
     assert page.run("replay.state().playing")
@@ -287,7 +287,7 @@ def test_the_inspector_tells_what_an_agent_and_a_link_did(
     mine = (columns["sender"] == 4) | (columns["receiver"] == 4)
     latest = np.concatenate([columns["start"][mine], columns["end"][mine]])
     latest = np.sort(latest[latest <= 1.5])[::-1][: len(times)]
-    # As exact as the trace has them, in the tip; in the list with seven digits.
+    # Exact in the tooltip; with seven digits in the list.
     assert [float(time.removesuffix(" s")) for time in times] == latest.tolist()
     assert [float(time.removesuffix(" s")) for time in short] == pytest.approx(latest.tolist(), rel=1e-6)
     assert max(map(len, short)) <= len("0.1234567 s")
@@ -318,7 +318,7 @@ def test_names_are_text(browser: chromium.Page, tmp_path: Path) -> None:
 
 
 class Speaker(Agent):
-    """Speaks in each of three rounds, or three times outside rounds; or asks, and is answered at once."""
+    """Sends in each of three rounds, or three times outside rounds; or sends a request that is answered at once."""
 
     def __init__(self, how: str) -> None:
         self.how, self.heard = how, 0
@@ -377,7 +377,7 @@ def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_notes_it(
         drawn = browser.run("replay.state().drawn")
         assert (drawn["shown"], drawn["drawn"], drawn["spread"], drawn["underway"]) == (4, 4, 4, 0), time
         assert browser.run(CLOCK).endswith(" of 3 · 4 drawn over the round: latency is 0")
-        # What is counted, and the space–time diagram, keep to the time.
+        # Counts and the space–time diagram follow the time shown.
         assert browser.run("replay.state().flying") == []
         assert browser.run("replay.state().ended.delivered") == 4 * (int(time / 0.5) + 1)
     browser.run("replay.seek(1.5)")
@@ -434,7 +434,7 @@ def test_those_that_move_are_where_they_were(browser: chromium.Page, tmp_path: P
 
 
 def test_a_frame_leaves_from_an_agent_that_is_shown_as_it_was(browser: chromium.Page, tmp_path: Path) -> None:
-    """Of one that changes, sends, changes and sends again at one instant, as it was when it first sent."""
+    """If a sender changes, sends, changes and sends again at one instant, its state at the first sending is shown."""
 
     class Moody(Agent):
         x = 0

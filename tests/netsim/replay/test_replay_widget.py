@@ -1,4 +1,4 @@
-"""A replay in a notebook (docs/replay.md): its state in Python, and its traits to and from a page in a real browser."""
+"""A replay in a notebook (docs/replay.md): its state in Python, and its traits in sync with a real browser."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ from tests.recorded import Average
 
 pytestmark = only_with("anywidget")
 
-# A notebook as far as a widget sees it: a model with get, set, save_changes, on and off.
+# A minimal notebook for a widget: a model with get, set, save_changes, on and off.
 HARNESS = """<!doctype html><meta charset="utf-8"><div id="cell" tabindex="0"></div><script type="module">
 const values = STATE, heard = {}, keys = [];
 window.saved = [];
@@ -92,13 +92,13 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     path = tmp_path / "notebook.html"
     path.write_text(HARNESS.replace("STATE", texts[0]).replace("SOURCE", texts[1]), encoding="utf-8")
     browser.open(path, ready="true")
-    # From the page: the speed that it has chosen; what Python set before stays.
+    # From the page: its chosen speed; values set earlier by Python stay.
     until(browser, "window.there && values.speed > 0")
     assert browser.run("values.agent") == 3
     frame = "document.querySelector('iframe')"
     assert browser.run(f"{frame}.getAttribute('sandbox')") == "allow-scripts"
     assert browser.run(f"{frame}.clientHeight") == 600
-    # To the page, and what was not possible comes back as it is.
+    # To the page; impossible values are corrected and sent back.
     browser.run("model.set('time', 1.25); model.set('speed', 0.5)")
     browser.run("model.set('time', 99)")
     until(browser, "values.time < 99")
@@ -106,12 +106,12 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     assert browser.run("values.speed") == 0.5
     browser.run("model.set('height', 300)")
     assert browser.run(f"{frame}.clientHeight") == 300
-    # It plays, and reports where it is, but not at each picture.
+    # While playing it reports its time, but not at every picture.
     browser.run("saved.length = 0; model.set('speed', 16); model.set('time', 0); model.set('playing', true)")
     until(browser, "values.time > 0.3")
     assert browser.run("saved.length") < 12
     browser.run("model.set('playing', false)")
-    # Keys in the frame are the page's.
+    # Keys pressed in the frame go to the page.
     browser.run(f"{frame}.focus()")
     browser.press("End")
     until(browser, f"Math.abs(values.time - {run.ended_at}) < 1e-9")

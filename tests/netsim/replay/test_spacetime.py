@@ -1,4 +1,4 @@
-"""The space–time diagram in a real browser: what is drawn where, what a choice says; by pointer, keys and address."""
+"""The space–time diagram in a real browser: drawing and selection; by pointer, keys and address."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -45,7 +45,7 @@ def page_of(rows: list[dict[str, Any]], agents: int, **more: Any) -> str:
     return pages.html({**meta, **more}, columns)
 
 
-# 0 asks 1 and 2; 1 tells 0; 3 speaks with 2 by itself.
+# 0 sends requests to 1 and 2; 1 sends to 0; 3 and 2 communicate separately.
 SMALL = [
     frame(0.1, 0.2, 0, 1),
     frame(0.1, 0.3, 0, 2),
@@ -195,7 +195,7 @@ def test_words_cover_no_event_no_cross_and_no_word(
         assert not any(overlap(one, other) for one, other in combinations(boxes, 2))
         for x, y in [dot["place"] for dot in seen["dots"]] + [cross["place"] for cross in seen["crosses"]]:
             assert not any(left < x < right and top < y < bottom for left, top, right, bottom in boxes)
-        # The sides are neighbours, and what the partition stopped ends between them.
+        # The two sides of the partition are adjacent, and frames that it stopped end between them.
         assert seen["order"] == [0, 2, 4, 1, 3, 5]
         assert seen["tall"] == (width < 760)
         assert not browser.output
@@ -221,9 +221,9 @@ def test_the_address_chooses_events(small: chromium.Page, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_a_line_has_the_colour_of_the_value_that_holds(width: int, browser: chromium.Page, tmp_path: Path) -> None:
-    """Agents come to thousands of values within a pixel, and hold the last one, to the end or until the next burst."""
+    """Agents take thousands of values within a pixel, and keep the last one until the end or the next burst."""
     burst = (1e-9 * np.arange(3000)).tolist()
-    # 0: the greatest value gives way to the least at once. 1: the same slowly, to the greatest. 2: now this, now that.
+    # 0: the greatest value gives way to the least at once. 1: the value rises slowly to the greatest. 2: it alternates.
     changes = [(0.0, 0, 8.0), (0.0, 0, 0.0), *((time, 1, 8.0 * (k == 2999)) for k, time in enumerate(burst))]
     changes += [(time, 2, 8.0 * (k < 2999)) for k, time in enumerate(burst)]
     changes += [(5.0 + time, 2, 8.0 * (k % 2)) for k, time in enumerate(burst)]

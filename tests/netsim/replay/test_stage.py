@@ -1,4 +1,4 @@
-"""The stage (docs/replay_page.md): pictures at fixed times of the film, a clicker's keys, what is followed."""
+"""The stage (docs/replay_page.md): pictures at fixed film times, a presenter's keys, following."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,7 +44,7 @@ def moments(page: chromium.Page) -> list[dict[str, Any]]:
 
 
 def test_a_picture_depends_on_the_films_time_alone(page: chromium.Page) -> None:
-    """Where it came from, forwards or backwards, leaves no trace: also of what glows and fades."""
+    """Seeking forwards or backwards leaves no trace, also in glowing and fading marks."""
     length = page.run("replay.state().length")
     times = [length * share for share in (0.13, 0.3, 0.31, 0.52, 0.77)]
     on = [page.run(f"replay.film({time}), {PICTURE}") for time in times]
@@ -58,7 +58,7 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
     page.run(f"replay.film({cut['film'] + cut['stands'] / 2})")
     assert page.run("replay.state().time") == 0.084
     assert cut["text"] in page.run(CAPTION)
-    # A standing film has no speed; a flight of 13 ms that takes half a second or more is slowed.
+    # A paused film has no speed; a flight of 13 ms that takes half a second or more counts as slowed.
     assert "slowed" not in page.run(CLOCK)
     page.run("replay.seek(0.02)")
     slowed = page.run(f"Number({CLOCK}.match(/slowed ([0-9]+)×/)[1])")
@@ -67,7 +67,7 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
 
 @pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
 def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> None:
-    """The one from 1 to 2, which flies from 14 to 26 ms, from rim to rim, a little to the right of the line."""
+    """A frame from 1 to 2, in flight from 14 to 26 ms, from rim to rim, slightly to the right of the line."""
     page.run(f"replay.theme('light'), replay.seek({0.014 + 0.012 * share})")
     found = page.run(f"""(() => {{
       const [[x, y], [toX, toY]] = [replay.place(1), replay.place(2)], radius = replay.radius();
@@ -88,7 +88,7 @@ def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.P
     for key, film in (("PageDown", films[0]), ("n", next(each for each in films if each > films[0] + 1e-3))):
         page.press(key)
         assert page.run("replay.state().playing")
-        # Again, on the way: it is there at once.
+        # A second key press during the motion jumps to its end.
         page.press(key)
         state = page.run("replay.state()")
         assert not state["playing"]
@@ -96,7 +96,7 @@ def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.P
     page.press("PageUp")
     before = max((each for each in films if each < film - 0.4), default=0)
     assert page.run("replay.state().film") == pytest.approx(before, abs=1e-3)
-    # Without haste it plays there, and stops by itself.
+    # Otherwise the film plays there, and stops by itself.
     page.run(f"replay.film({film - 0.3})")
     page.press("PageDown")
     until(page, "!replay.state().playing")
@@ -183,7 +183,7 @@ def click(page: chromium.Page, x: float, y: float) -> None:
 def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
     page.run("replay.choose(null), replay.seek(0.0205)")
     one, two = page.run("[replay.place(1), replay.place(2)]")
-    # At half of its way from 1 to 2, a frame labelled t1.
+    # Halfway from 1 to 2, a frame labelled t1.
     row = next(row for row in page.run("replay.state().flying") if page.run(f"replay.row({row}).receiver") == 2)
     share = page.run(f"(({{depart, end}}) => (0.0205 - depart) / (end - depart))(replay.row({row}))")
     click(page, *(a + (b - a) * share for a, b in zip(one, two, strict=True)))
@@ -192,7 +192,7 @@ def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
     assert sorted(state["followed"]) == np.flatnonzero(labels == 0).tolist()
     assert state["chosen"] is None
     assert "following “t1”" in page.run("document.querySelector('[data-part=going]').textContent")
-    # The film goes where it goes: from arrival to arrival.
+    # The film stops where the keys do: from arrival to arrival.
     ends = np.unique(votes()[1]["end"][labels == 0])
     page.run("document.activeElement.blur()")
     page.press("PageDown")
@@ -206,7 +206,7 @@ def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
 def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chromium.Page) -> None:
     page.run("replay.follow('vote')")
     kind = votes()[1]["kind"]
-    # No label has the word: it is a kind.
+    # No label contains the word, so it is taken as a kind.
     assert sorted(page.run("replay.state().followed")) == np.flatnonzero(kind == 1).tolist()
     page.run("location.hash = '#t=0.2&follow=t2'")
     until(page, "replay.state().time === 0.2")
@@ -231,7 +231,7 @@ def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
 def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
     browser: chromium.Page, tmp_path: Path
 ) -> None:
-    """0 and 2 hang on 1, 3 has found nobody; 4 has no state at all: it only disturbs the others."""
+    """0 and 2 are children of 1, and 3 has no parent; 4 has no state and only disturbs the others."""
     values = {"parent": {"words": ["1"], "codes": [0, -1, 0, -1]}, "up": [1.0] * 4}
     states = {"times": [0.0] * 4, "agents": [0, 1, 2, 3], "sent": [0] * 4, "values": values}
     draw = {"parent": {"as": "edge", "colour": True}, "up": {"as": "badge"}}
@@ -240,7 +240,7 @@ def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
     assert [bool(each.get("dashed")) for each in looks] == [False, False, False, True, False]
     legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
     assert "dotted rim: no way to the root" in other.run(legend)
-    # Coloured by nothing, no rim is dotted, and the legend has none.
+    # Without colours, no rim is dotted, and the legend shows none.
     other.run("location.hash = '#t=0.1&colour=none'")
     until(other, f"!({legend}).includes('dotted rim: no way to the root')")
     assert not any(each.get("dashed") for each in other.run("replay.looks()"))
@@ -259,7 +259,7 @@ def test_agents_of_two_storeys_stand_apart_also_where_another_moves(browser: chr
 
 @pytest.fixture(scope="module")
 def compared(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
-    """The page of two runs of Raft, one of them cut from 1 to 2 s."""
+    """A page of two runs of Raft, one of them partitioned from 1 to 2 s."""
     runs = []
     for faults in ([Partition([0, 1], 1.0, 2.0)], []):
         graph = topology.complete(5)
@@ -289,7 +289,7 @@ def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> No
     assert " 5 of 5 differ" in page.run(CLOCK)
     assert any(each["text"].startswith("agents 0, 1 are cut") and each["in"] == [0] for each in moments(page))
     assert page.output == []
-    # From disk, and nothing else is asked for.
+    # The page is read from disk, and requests nothing else.
     assert len([url for url in page.requested if url.startswith("file:")]) == 1
     assert not [url for url in page.requested if not url.startswith(("file:", "data:"))]
 
@@ -305,7 +305,7 @@ def test_the_table_has_both_runs_and_their_difference(compared: chromium.Page) -
     assert found["delivered"][0] == ended["delivered"]
     assert found["link down"][0] == ended["link_down"] > 0 == found["link down"][1]
     assert all(one - other == less for one, other, less in found.values())
-    # One leader on either side of the cut.
+    # One leader on either side of the partition.
     assert found["leader"][:2] == [2, 1]
 
 
@@ -318,7 +318,7 @@ def test_keys_and_following_work_on_both(compared: chromium.Page) -> None:
     compared.run("replay.follow(null)")
     compared.press("p", "p")
     wide = "[...document.querySelectorAll('.pane')].map((each) => Math.round(each.getBoundingClientRect().width))"
-    # All but the legend: two equal halves.
+    # Apart from the legend, two equal halves.
     until(compared, f"Math.max(...{wide}) - Math.min(...{wide}) <= 1")
     assert sum(compared.run(wide)) == pytest.approx(1400 - 15 * 1400 / 96, abs=2)
     # The names of the runs stand above a caption of two lines.
@@ -336,7 +336,7 @@ def test_what_happens_in_either_run_is_told_of_it(compared: chromium.Page) -> No
     assert compared.run("document.querySelector('[data-part=going]').textContent").startswith("A: partition: 0 1 |")
     story = compared.run(STORY)
     assert any("A: agents 0, 1 are cut off" in each for each in story)
-    # Both begin alike.
+    # Both runs begin alike.
     assert story[0].endswith("s 0 “becomes leader”")
     assert not any("B: " in each for each in story)
 
@@ -397,7 +397,7 @@ def test_a_word_has_one_colour_in_all_runs(browser: chromium.Page, tmp_path: Pat
             words, fill = browser.run(f"replay.seek({time}), (({{words, fill}}) => [words, fill])(replay.looks()[0])")
             assert colours.setdefault(words, fill) == fill
     assert len(set(colours.values())) == 2
-    # All of A's second round, agents and frames, looks as the first of B: but for the time, they do the same.
+    # A's second round looks like B's first, agents and frames: only the times differ.
     frames = [browser.run(f"replay.seek({time}), {shot.format(number)}") for time, number in ((1.25, 0), (0.25, 1))]
     assert frames[0] == frames[1]
 
@@ -410,13 +410,13 @@ def test_at_a_moment_the_picture_is_that_of_its_words(browser: chromium.Page, tm
         async def run(self) -> None:
             async for k in self.rounds(2):
                 await self.broadcast("x", None)
-                # At the instant at which it has sent.
+                # At the instant of sending.
                 self.mood = "calm" if k == 1 else "angry"
 
     run = Network(topology.path(2), Link(latency=0.5)).run({i: Sender() for i in range(2)}, trace=True)
     browser.look(1400, 850)
     browser.open(run.replay(tmp_path / "moody.html"))
-    # A frame is sent by who it was then.
+    # A frame is shown with its sender's state at that time.
     words = "replay.looks().map((each) => each.words)"
     assert browser.run(f"replay.seek(1), {words}") == ["calm", "calm"]
     browser.run("replay.seek(0.9), replay.moment(), replay.moment()")
@@ -438,7 +438,7 @@ def test_the_inspector_of_a_page_in_a_frame_is_in_view(browser: chromium.Page, t
         assert browser.run(f"{box}[1]") > browser.run(bar) - 20
         browser.run("replay.seek(0.2), replay.choose({agent: 1})")
         until(browser, f"{box}[1] < {bar} - 100")
-        # The map is beside it, or above.
+        # The map is beside the stage, or above it.
         stage = browser.run("document.querySelector('.stage').getBoundingClientRect().toJSON()")
         left, top, _ = browser.run(box)
         assert left >= stage["right"] or top >= stage["bottom"]

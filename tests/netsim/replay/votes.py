@@ -1,4 +1,4 @@
-"""A run made by hand, as a page has it: a vote among five agents, a partition, a crash, notes, words and labels."""
+"""A run made by hand in a page's format: a vote among five agents, a partition, a crash, notes, captions and labels."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ CAUSES = ["delivered", "lost", "link_down", "receiver_down", "in_flight"]
 KINDS = ["vote?", "vote", "hb"]
 NAMES = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number", "label"]
 
-# Kind, term, sender, time in ms, and for each receiver its flight in ms, with the cause if it did not arrive.
+# Kind, term, sender, time in ms, and for each receiver its flight in ms, with a cause if it did not arrive.
 FANS: list[tuple[int, int, int, int, dict[int, Any]]] = [
     (0, 1, 1, 14, {0: 13, 2: 12, 3: 16, 4: 20}),
     (1, 1, 0, 27, {1: 12}),

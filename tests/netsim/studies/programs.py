@@ -1,4 +1,4 @@
-"""Programs for test_conditions, whose processes would import pytest with that file."""
+"""Programs for test_conditions, in a separate file because its processes would import pytest with that test."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, and how it refuses."""
+"""The command line: its output, its files, and its refusals."""
 
 import json
 import shlex
@@ -419,7 +419,7 @@ def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Pat
 
 
 def test_several_values_of_a_flag_name_the_sweep_that_runs_them(tmp_path: Path) -> None:
-    """The command is ready: it runs as it stands, with the other flags, and without those that a sweep has not."""
+    """The suggested sweep keeps the other flags, and drops those that a sweep lacks."""
     flags = ["--agents=5", "--radius", "0.9", "--seed", "0:3", "--trace", "--figures", "svg"]
     done = call("run", "averaging", *flags, cwd=tmp_path)
     assert done.returncode == 2

@@ -126,7 +126,7 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
 
 
 def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
-    """Where frames are lost each run's note has counts of its own."""
+    """Where frames are lost each run's note has different counts."""
     small = {"agents": 5, "features": 10, "rounds": 30, "algorithms": "CTA,DKLA", "eta": 60.0}
     netsim.studies.sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.2], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")] * 2)
@@ -156,7 +156,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def lines(figure: Figure) -> dict[str, list[float]]:
-    """Return what is drawn at each x, by the line's name."""
+    """Return the values drawn at each x, keyed by the line's name."""
     return {str(line.get_label()): [float(y) for y in line.get_ydata()] for line in figure.axes[0].lines}
 
 
@@ -203,7 +203,7 @@ def test_folders_that_differ_in_what_they_are_drawn_against_make_a_line(room: Pa
 
 
 def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[Figure]) -> None:
-    """b and the sweep's seed 1 are one run."""
+    """Folder b and the sweep's seed 1 are the same run."""
     places = [str(room / each) for each in ("a", "b", "sweep/points/seed=1")]
     compare.draw(compare.table(places, ["spread"]), "spread", "x.png", against="loss")
     assert [len(line) for line in lines(drawn[0]).values()] == [1, 1, 1]
@@ -211,7 +211,7 @@ def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[F
 
 
 def test_what_a_study_chose_for_each_seed_does_not_keep_the_seeds_apart(tmp_path: Path) -> None:
-    """Each seed's data have a bandwidth of their own."""
+    """Each seed's data have a different bandwidth."""
     small = {"agents": 4, "features": 5, "rounds": 5, "algorithms": "DKLA", "tune": True}
     netsim.studies.sweep("coke", out=tmp_path / "sweep", seed=[1, 2, 3], **small)
     found = compare.table([str(tmp_path / "sweep")], ["train_mse"])
@@ -268,7 +268,7 @@ def test_a_figure_that_cannot_be_written_is_reported_in_one_line_and_leaves_the_
 def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None:
     each = call("compare", "a", "sweep", "--each", cwd=room)
     assert each.stdout.splitlines()[1] == "Last values"
-    # What the usual columns leave out can be asked for by the names that are given.
+    # Columns that the usual selection leaves out are listed by name, and can be requested.
     (others,) = (line for line in each.stdout.splitlines() if line.startswith("--metric shows others: "))
     names = others.partition(": ")[2].split(", ")
     assert {"wire_bits", "delivered"} <= {*names}
@@ -363,7 +363,7 @@ def test_what_matplotlib_warned_of_is_reported_as_by_run(extreme: Path) -> None:
 
 
 def tabled(study: Any, *, kinds: int = 2, seed: int = 1) -> None:
-    """A study whose tables have one row a run, one row for each of several kinds, and no algorithm at all."""
+    """A study whose tables have one row a run, or one row for each of several kinds, and no algorithm."""
     import pandas as pd
 
     graph = netsim.topology.path(2)
@@ -389,7 +389,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_metric_may_be_a_number_of_a_table(tables: str) -> None:
-    """The table with the fewest keys has it; another one if it is named."""
+    """The table with the fewest keys supplies the metric; naming another table selects that."""
     found = compare.table([tables], ["share_%", "only"])
     assert list(found.columns) == ["folder", "seed", "algorithm", "share_%", "only"]
     assert list(found["share_%"]) == [10.0, 20.0, 30.0]
@@ -432,6 +432,6 @@ def test_the_command_line_takes_them(tables: str, tmp_path: Path) -> None:
     shown = call("compare", tables, "--metric", "share_%", cwd=tmp_path).stdout
     assert "Last values of share_% over the seeds" in shown
     assert "--metric whole" not in shown
-    # Without a metric it says what can be asked for.
+    # Without a metric it lists the available ones.
     lines = call("compare", tables, cwd=tmp_path).stdout.splitlines()
     assert any(line.startswith("--metric whole.… : ") and "only" in line for line in lines)

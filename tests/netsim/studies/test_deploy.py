@@ -1,4 +1,4 @@
-"""netsim deploy, node, gather (docs/sockets.md): a study in several processes, killed ones included."""
+"""netsim deploy, node, gather (docs/sockets.md): a study in several processes, including killed ones."""
 
 import importlib.util
 import itertools
@@ -106,7 +106,7 @@ def test_a_study_in_three_processes_is_the_simulation(study: Path, tmp_path: Pat
     assert list(processes["ended"]) == ["well"] * 6
     assert processes["dropped"].isna().all()
     assert (processes["clock_offset_s"].abs() < 0.05).all()
-    # What looks at a run folder looks at this one, too.
+    # Commands for run folders accept this one, too.
     shown = here("show", "real", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert here("replay", "real", cwd=tmp_path).returncode == 0
@@ -135,11 +135,11 @@ def start(folder: Path, name: str) -> "subprocess.Popen[str]":
 
 
 def rows_in(journal: Path) -> int:
-    """Return how many rows a part has written so far."""
+    """Return the number of rows that a part has written so far."""
     try:
         return [what for what, _ in entries(journal)].count(ROW)
     except NetsimError:
-        # It is only being made.
+        # The file is just being created.
         return 0
 
 
@@ -154,7 +154,7 @@ def wait_for(folder: Path, parts: int) -> None:
 
 
 def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> None:
-    # On a busy machine a process may take longer to come back than the others take to end.
+    # On a busy machine a restart may take longer than the others' whole run.
     for count in (40, 120, 400):
         folder = tmp_path / f"{count} rounds"
         planned(folder, study, rounds=count)
@@ -185,7 +185,7 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
     assert ledger["missing"].sum() > 0
     rounds = load(tmp_path / "run")["rounds"]
     assert len(rounds) == count
-    # Whoever comes back takes part from the next round on: frames from there on are delivered again.
+    # A restarted process takes part from the next round on, and its frames are delivered from there.
     grown = rounds["delivered"].diff().iloc[-8:]
     assert grown.max() == rounds["delivered"].iloc[0]
 
@@ -338,7 +338,7 @@ HARD = ("--loss", 0.1, "--latency", 0.05, "--rate", "1e6")
 GOSSIP = "omkl --algorithms gossip --repeats 1 --topologies path --eta 0.1 --gamma 0.09"
 STUDIES = {
     "COKE, plain and quantized": (*["coke", "--bits", "4", "--algorithms"], "COKE,COKE 4-bit"),
-    # Of whose censor half of the broadcasts are left, in so few rounds.
+    # A censor that keeps half of the broadcasts in so few rounds.
     "QC-ODKLA": ("online", "--algorithms", "QC-ODKLA", "--threshold", "0.1"),
     "gossip OMKL": tuple(GOSSIP.split()),
 }
@@ -485,7 +485,7 @@ def test_a_process_that_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
             journals = [path for path in (tmp_path / "temporary").glob("*/parts/run-0/*.journal") if rows_in(path) > 3]
             time.sleep(0.02)
         running_there = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path) in _read(path)]
-        # A run has a process of its own.
+        # A run has a separate process.
         seconds = [int(path.name) for path in running_there if "p2" in _read(path / "cmdline").split("\0")]
         for second in sorted(seconds):
             os.kill(second, signal.SIGSTOP)
@@ -502,5 +502,5 @@ def _commands() -> str:
 def _read(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
-    except OSError:  # it has ended meanwhile
+    except OSError:  # the process has ended meanwhile
         return ""

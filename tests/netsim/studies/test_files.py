@@ -1,4 +1,4 @@
-"""A study's files: what is saved and shown, whatever fails meanwhile; studies in files; runs that are pickled."""
+"""A study's files: complete saving in spite of failures; studies in files; runs that are pickled."""
 
 import copy
 import json
@@ -216,7 +216,7 @@ def test_what_matplotlib_warns_of_is_a_note_without_its_path(
 ) -> None:
     study = studied()
     figure = Figure()
-    figure.suptitle("\u6570\u636e")  # marks that its type has no pictures of
+    figure.suptitle("\u6570\u636e")  # characters that the font lacks
     study.figure("titled", figure)
     folder = study.save(tmp_path / "run")
     assert capsys.readouterr().err == ""
@@ -431,7 +431,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(what: str, ro
 
 @pytest.mark.slow
 def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Path) -> None:
-    """A run that is killed while it writes its folder."""
+    """Leftovers of a run killed while writing its folder."""
     code = (
         "import os, signal, pandas as pd; from netsim.studies.cli import main; "
         "pd.DataFrame.to_csv = lambda *a, **m: os.kill(os.getpid(), signal.SIGKILL); main()"
@@ -448,7 +448,7 @@ def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Pat
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[int, str, str]]:
-    """Return what shows a folder: status, output and errors."""
+    """Return the status, output and errors of `netsim show`."""
 
     def shown(path: Path) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["netsim", "show", str(path)])
@@ -466,12 +466,12 @@ Show = Callable[[Path], tuple[int, str, str]]
 
 
 def seal(path: Path) -> None:
-    """Write the files' digests once more, as a careful editor of a folder would."""
+    """Rewrite the files' digests, as a careful editor of a folder would."""
     write_sums(path)
 
 
 def made_earlier(path: Path) -> None:
-    """Make a run folder one of an earlier version: with sizes in its summary instead of SHA256SUMS."""
+    """Convert a run folder to an earlier version: sizes in its summary instead of SHA256SUMS."""
     (path / SUMS).unlink()
     summary = json.loads((path / "summary.json").read_text())
     names = [each.name for each in path.iterdir() if each.name != "summary.json"]
@@ -551,7 +551,7 @@ def edit_json(path: Path, draw: random.Random) -> None:
     try:
         path.write_text(json.dumps(tree[0]))
     except ValueError:
-        # Integers that Python does not print.
+        # Integers too long for Python to print.
         path.write_bytes(b"{")
 
 
@@ -825,7 +825,7 @@ def test_two_files_of_one_name_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
-    # Within the same second, of the same length: what a cache of compiled files would not notice.
+    # Files of one length written within the same second, which a bytecode cache would not distinguish.
     for agents in (3, 7, 5):
         path = written(tmp_path, MODERN.replace("NAME", "mine").replace("agents: int = 3", f"agents: int = {agents}"))
         assert len(catalogue.find_study(path).execute().runs["idle"].agents) == agents

@@ -1,4 +1,4 @@
-"""The place of a run folder: reserved before the run, held against other runs, swept after killed ones."""
+"""The place of a run folder: reserved before the run, protected from other runs, cleaned after killed ones."""
 
 import json
 import multiprocessing
@@ -320,7 +320,7 @@ def test_a_run_killed_while_it_moves_its_files_is_swept(tmp_path: Path) -> None:
     killed = hold(out)
     empty_study().save(tmp_path / "model")
     for name in left(tmp_path / "model"):
-        # All but the last have been moved.
+        # All files but the last have been moved.
         os.replace(tmp_path / "model" / name, (out / PARTS if name == "SHA256SUMS" else out) / name)
     killed.kill()
     killed.communicate()

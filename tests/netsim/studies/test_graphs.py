@@ -1,4 +1,4 @@
-"""``--topology FILE``: studies that draw a graph take one from a file in its place, or refuse it in one line."""
+"""``--topology FILE`` replaces the graph that a study draws, or is refused in one line."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.command import call
 from tests.parts import every
 
 WHEEL = "hub a\nhub b\nhub c\nhub d\na b\nb c\nc d\nd a\n"
-# They draw a graph that is no flag's: a field of motes, which --site has, and the cases of a fixed suite.
+# Their graph comes from no flag: a field of motes, from --site, and the cases of a fixed suite.
 WITHOUT = {"convergecast", "bench_case"}
 
 pytestmark = pytest.mark.usefixtures("undrawn")

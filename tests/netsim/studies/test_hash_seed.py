@@ -46,7 +46,7 @@ def make(*, seed: int = 1):
 
 
 def by_module(*words: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-    """Call the command as a shell does, with the variables of a person who sets no hash seed."""
+    """Call the command as a shell does, without a hash seed in the environment."""
     usual = {name: value for name, value in environment().items() if name != "PYTHONHASHSEED"}
     call = [sys.executable, "-m", "netsim", *words]
     return subprocess.run(call, cwd=cwd, env=usual | env, input="a line\n", capture_output=True, text=True, check=False)
@@ -74,7 +74,7 @@ def test_a_hash_seed_of_the_users_is_kept(given: str, expected: int | None, tmp_
     assert recorded(tmp_path / "out") == expected
 
 
-@pytest.mark.slow  # Two processes, and one for each job.
+@pytest.mark.slow  # two processes, and one for each job
 def test_points_of_a_sweep_have_the_same_hash_seed_in_all_processes(tmp_path: Path) -> None:
     (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
     done = by_module("sweep", "names.py", "--seed", "0:3", "--jobs", "2", "--out", "out", cwd=tmp_path)
@@ -93,7 +93,7 @@ def test_status_and_interrupt_are_those_of_the_command(tmp_path: Path) -> None:
     with subprocess.Popen(words, cwd=tmp_path, env=usual, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"begun\n"
-        # The process that was started is the one that runs.
+        # The started process itself runs the study.
         running.send_signal(signal.SIGINT)
         assert running.wait(30) == 130
 
@@ -135,7 +135,7 @@ def test_a_program_that_calls_the_command_is_not_started_again(monkeypatch: pyte
 
 
 def test_where_exec_returns_to_the_shell_at_once_a_child_runs_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows: the parent waits, and ends as the child does."""
+    """As on Windows: the parent waits, and ends with the child's status."""
     kept = signal.getsignal(signal.SIGINT)
     code = "import os, sys; sys.exit(int(os.environ['PYTHONHASHSEED']) + 3)"
     monkeypatch.setattr(os, "name", "nt")
@@ -171,7 +171,7 @@ def test_a_library_run_records_whether_the_seed_was_fixed(tmp_path: Path) -> Non
     assert run.hash_seed == hash_seed()
     study = find_study("averaging").execute(agents=5, radius=0.9)
     assert recorded(study.save(tmp_path / "one")) == hash_seed()
-    # Workers of a cluster have a seed of their own.
+    # Workers of a cluster have another hash seed.
     next(iter(study.runs.values())).hash_seed = 6640
     assert recorded(study.save(tmp_path / "two")) is None
 

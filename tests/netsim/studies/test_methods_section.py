@@ -1,4 +1,4 @@
-"""The paragraph on how results were made: what it says is what settings.json has."""
+"""The paragraph on methods agrees with settings.json."""
 
 import json
 import re

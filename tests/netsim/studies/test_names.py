@@ -1,4 +1,4 @@
-"""Algorithms, agents and settings are called what they are called, also NA, None, null, nan or 1."""
+"""Algorithms, agents and settings keep names such as NA, None, null, nan or 1."""
 
 import shutil
 from pathlib import Path

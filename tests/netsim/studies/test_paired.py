@@ -1,4 +1,4 @@
-"""Differences in pairs against scipy, Holm's correction against its definition, and what the command says of them."""
+"""Paired differences against scipy, Holm's correction against its definition, and the command's output."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 
 def frame(seeds: int = 8, losses: tuple[float, ...] = (0.0, 0.1), methods: str = "ABC") -> pd.DataFrame:
-    """Return results of which each seed shifts all algorithms alike."""
+    """Return results in which each seed shifts all algorithms equally."""
     rng = np.random.default_rng(1)
     rows = [
         {"point": f"{loss},{seed}", "loss": loss, "seed": seed, "algorithm": name, "error": shift + own}
@@ -85,7 +85,7 @@ def test_few_pairs_have_no_signed_rank_interval() -> None:
 
 
 def holm_by_definition(p: list[float]) -> list[float]:
-    """A hypothesis is refused at a level if each of the smaller p values, and it, is at most level / (those left)."""
+    """Holm: a hypothesis is rejected if it and each smaller p value are at most level / (hypotheses left)."""
     ordered = sorted(p)
     return [min(1.0, max((len(p) - i) * q for i, q in enumerate(ordered) if q <= each)) for each in p]
 
@@ -225,7 +225,7 @@ def test_only_the_seeds_that_are_meant_are_put_together(swept: Path) -> None:
 
 
 def test_a_seed_left_open_does_not_keep_seeds_apart(swept: Path) -> None:
-    """settings.json has no number for it, which would differ from seed to seed."""
+    """settings.json records no number for it, because it would differ from seed to seed."""
     for seed in (1, 2):
         folder = swept / f"run{seed}"
         if not folder.exists():

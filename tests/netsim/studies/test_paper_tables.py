@@ -45,7 +45,7 @@ def test_a_number_has_as_many_digits_as_its_interval_allows(number: float, low: 
 
 
 def many(seeds: int = 5) -> pd.DataFrame:
-    """Return results of three algorithms: the first two are hardly apart, the third is far off."""
+    """Return results of three algorithms: the first two nearly equal, the third far off."""
     rng = np.random.default_rng(1)
     return pd.DataFrame(
         [
@@ -58,7 +58,7 @@ def many(seeds: int = 5) -> pd.DataFrame:
 
 
 def cells(text: str) -> dict[str, list[str]]:
-    """Return the cells of each row by its name."""
+    """Return the cells of each row, keyed by its name."""
     body = text.partition("\\midrule\n")[2].partition("\\bottomrule")[0]
     rows = [line.removesuffix(r" \\").split(" & ") for line in body.splitlines()]
     return {row[0]: row[1:] for row in rows}
@@ -199,7 +199,7 @@ def test_an_interval_that_reaches_to_infinity_is_in_the_cell(
 
 
 def test_the_title_of_a_columns_figure_is_whole(tmp_path: Path) -> None:
-    # Wide tick labels move the panel, and with it the title, to the right.
+    # Wide tick labels move the panel, and its title with it, to the right.
     wide = many(10).assign(error=6e-3 + 1e-4 * many(10)["error"])
     with results.style("paper"):
         results.bands(wide, "loss", "error", of="median").savefig(tmp_path / "a.png", dpi=150)

@@ -1,4 +1,4 @@
-"""What it cost to reach a target: rounds and bits there, in tables, in comparisons and in tuning."""
+"""The cost of reaching a target: rounds and bits, in tables, in comparisons and in tuning."""
 
 import json
 import math
@@ -124,7 +124,7 @@ def test_the_step_that_reaches_the_target_first_is_best(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "tuned" / "tuning.csv")
     assert set(table.loc[table["eta"] == 0.2, "round@error=0.1"]) == {FIRST}
     assert table.loc[table["eta"] == 0.3, "round@error=0.1"].isna().all()
-    # The folder has these runs.
+    # The folder already has these runs.
     never = call(*words, "--candidates", "3", "--metric", "round@error=1e-9", "--out", "tuned", cwd=tmp_path)
     assert "method=descent: no candidate survives all 1 validation seeds; the chosen one survives 0" in never.stdout
     for metric, why in (("round@error", "reach = 'error'"), ("round@error=+9%", "must have a centralised value")):

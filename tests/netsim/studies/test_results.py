@@ -63,7 +63,7 @@ REPEATED = 2000
 
 
 def covered(drawn: np.ndarray, truth: float, of: str = "mean") -> float:
-    """Return the share of the rows drawn whose interval holds the truth."""
+    """Return the share of the drawn rows whose interval contains the true value."""
     frame = pd.DataFrame({"row": np.repeat(np.arange(len(drawn)), drawn.shape[1]), "v": drawn.ravel()})
     found = results.interval(frame, "v", ["row"], of=of)
     return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
@@ -78,7 +78,7 @@ def test_an_interval_of_95_percent_holds_the_mean_in_95_percent(count: int) -> N
 
 @pytest.mark.parametrize("count", [3, slow(6), 10, slow(20), slow(40)])
 def test_of_skewed_values_it_holds_the_mean_oftener_than_a_bootstrap(count: int) -> None:
-    """Too seldom, too, and the docs say so."""
+    """The coverage is still too low, as the docs say."""
     rng = np.random.default_rng(count)
     drawn = rng.exponential(size=(1000, count))
     means = np.array([row[rng.integers(0, count, (500, count))].mean(axis=1) for row in drawn])
@@ -89,7 +89,7 @@ def test_of_skewed_values_it_holds_the_mean_oftener_than_a_bootstrap(count: int)
 @pytest.mark.parametrize("count", [6, slow(13)])
 def test_an_interval_of_a_median_holds_it_whatever_the_distribution(count: int) -> None:
     drawn = np.random.default_rng(count).lognormal(size=(REPEATED, count))
-    # Whole numbers of order statistics: of six values the smallest and the largest cover 1 - 2/64.
+    # Coverage of order statistics: the smallest and largest of six values cover 1 - 2/64.
     outside = [2 * binom.cdf(k, count, 0.5) for k in range(count)]
     expected = 1.0 - max(each for each in outside if each <= 0.05)
     assert covered(drawn, 1.0, "median") == pytest.approx(
@@ -106,7 +106,7 @@ def test_the_interval_is_scipys() -> None:
     assert found["median"] == pytest.approx(np.median(values), rel=1e-12)
     theirs = ttest_1samp(values, 0.0).confidence_interval(0.9)
     assert (found["low"], found["high"]) == pytest.approx((theirs.low, theirs.high), rel=1e-12)
-    # The third from either end, as textbooks' tables have it.
+    # The third value from either end, as in textbooks' tables.
     middle = results.interval(frame, "error", ["algorithm"], of="median").iloc[0]
     assert (middle["low"], middle["high"]) == (np.sort(values)[2], np.sort(values)[9])
 

@@ -1,4 +1,4 @@
-"""Sizes that no memory holds are refused at once, in one line; SIGTERM ends what takes long to build."""
+"""Sizes beyond memory are refused at once, in one line; SIGTERM ends a long build."""
 
 import signal
 import subprocess
@@ -129,12 +129,12 @@ def test_sigterm_ends_at_once_what_builds_something_big(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     try:
-        # A shell has 143 for it.
+        # A shell reports 143.
         assert process.wait(timeout=120) == -signal.SIGTERM
     finally:
         process.kill()
         process.communicate()
     assert not (tmp_path / "out").exists()
-    # What it left hidden, the next run takes away.
+    # The next run removes the hidden leftovers.
     call("run", "averaging", "--out", "out", cwd=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir() if each.name[0] == ".") == []

@@ -1,4 +1,4 @@
-"""What is shown while a sweep runs: done, failed, left, time left; on a terminal one live line."""
+"""Progress of a sweep: done, failed, left, time left; one live line on a terminal."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A sweep's points are of the same code and data: what has changed is named, refused, and with ``redo`` run anew."""
+"""A sweep's points share code and data: changes are named and refused, or rerun with ``redo``."""
 
 import json
 import os
@@ -256,7 +256,7 @@ def test_a_file_that_went_is_named(study: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> None:
-    """A copy of the package beside the first, a line of which changes."""
+    """A copy of the package beside the original, with one line changed."""
     shutil.copytree(Path(netsim.__file__).parent, tmp_path / "netsim", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mine.py").write_text(STUDY)
 
@@ -277,7 +277,7 @@ def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> Non
 
 
 def test_points_that_recorded_nothing_are_refused(study: str, tmp_path: Path) -> None:
-    """As earlier versions wrote them."""
+    """As written by earlier versions."""
     sweep(study, out=tmp_path / "out", seed=[0, 1])
     point = tmp_path / "out" / "points" / "seed=0"
     settings = recorded(point)
@@ -384,7 +384,7 @@ def test_a_digest_that_was_edited_is_no_traceback(digest: Any, tmp_path: Path) -
 
 @pytest.mark.parametrize("read", ["load", "verify", "show", "compare"])
 def test_a_folder_that_holds_another_points_run_is_refused(tmp_path: Path, read: str) -> None:
-    """Two that were exchanged would give each seed the other's numbers."""
+    """Exchanging two points' folders would give each seed the other's numbers."""
     folder = tmp_path / "sweep"
     sweep("averaging", out=folder, agents=5, seed=[0, 1], jobs=1, reporter=Reporter(quiet=True))
     points = folder / "points"

@@ -12,7 +12,7 @@ from netsim.studies.sweeps.workers import run_here
 
 @pytest.mark.slow
 def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of the test are sent as they are: to import their module takes each of six workers a second."""
+    """Classes of the test are pickled by value: importing their module would take each of six workers a second."""
 
     @dataclass(frozen=True)
     class Job:
@@ -21,7 +21,7 @@ def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monk
         name: str
 
     class Where:
-        """Work that fails, and says why: where it would look for files."""
+        """Fails with an error that names the folder in which it would look for files."""
 
         def run(self, job: Any) -> str | None:
             return f"{os.getcwd()} {os.environ.get('NETSIM_DATA')}"

@@ -30,21 +30,21 @@ FAST = ("--candidates", "3", "--seeds", "100", "--validation", "none")
 
 
 def good(*words: str, cwd: Path) -> str:
-    """Return what a command prints that must end well."""
+    """Return the output of a command that must succeed."""
     done = call(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def refused(*words: str, cwd: Path) -> str:
-    """Return the one line of a command that must end with one."""
+    """Return the one-line error of a command that must fail."""
     done = call(*words, cwd=cwd)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     return done.stderr
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the results of a tuning, and its runs' tables."""
+    """Return the results of a tuning, and the tables of its runs."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -65,7 +65,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = good(*WHOLE, "--out", "whole", cwd=folder)
     assert "whole: tuning.csv (108 trials), tuned.json, runs/" in said
     (line,) = (line for line in said.splitlines() if re.match(r" *1.0 +descent", line))
-    # Those from 0.25 on grow tenfold: (|1 − 9 · 0.25|)^20 > 10; 0.05 of 0.2 is a quarter.
+    # Steps from 0.25 on grow tenfold: (|1 − 9 · 0.25|)^20 > 10; 0.05 of 0.2 is a quarter.
     assert line.endswith("eta = 0.25, at 0.25")
     return folder / "whole"
 
@@ -98,7 +98,7 @@ def test_each_rung_has_the_better_half_and_new_seeds(whole: Path) -> None:
 
 
 def test_a_killed_tuning_goes_on_to_the_same_files(whole: Path, tmp_path: Path) -> None:
-    """What it leaves: some runs done, no results."""
+    """A killed tuning leaves some finished runs, and no results."""
     shutil.copytree(whole, tmp_path / "again")
     for name in ("tuning.csv", "tuned.json"):
         (tmp_path / "again" / name).unlink()
@@ -114,7 +114,7 @@ def test_a_killed_tuning_goes_on_to_the_same_files(whole: Path, tmp_path: Path) 
 @pytest.mark.slow
 @posix
 def test_killed_by_the_system_it_goes_on_to_the_same_files(whole: Path, tmp_path: Path) -> None:
-    """What two processes found, one goes on with."""
+    """One process continues with the results of two."""
     words = [*WHOLE, "--jobs", "2", "--out", "killed"]
     process = started(words, tmp_path)
     while len([*(tmp_path / "killed" / "runs").glob("*/run.json")]) < 10:
@@ -182,7 +182,7 @@ def test_what_cannot_be_tuned_ends_in_one_line(tmp_path: Path) -> None:
 
 
 def used(folder: Path, method: str) -> dict[str, Any]:
-    """Return the parameters that a method ran with, as settings.json has them."""
+    """Return the parameters that a method ran with, from settings.json."""
     found: dict[str, Any] = json.loads((folder / "settings.json").read_text())["methods"][method]
     return found
 
@@ -202,7 +202,7 @@ def test_a_run_takes_one_flag_of_values_and_a_sweep_a_point_for_each(tmp_path: P
 
 
 def test_values_that_flags_have_are_tuned_apart_and_each_point_of_a_sweep_takes_its_own(tmp_path: Path) -> None:
-    """Short names, as loss, and arguments, as remedy, tell conditions alike."""
+    """Short names such as loss, and arguments such as remedy, distinguish conditions alike."""
     conditions = ("--loss", "0,0.3", "--remedy", "none", "--remedy", "running-sums", "--algorithms", "DKLA")
     over = ("--over", "rho=0.001:0.1:log")
     said = good("tune", "coke", *COKE_FLAGS, *conditions, *over, *FAST, "--out", "tuned", cwd=tmp_path)
@@ -213,7 +213,7 @@ def test_values_that_flags_have_are_tuned_apart_and_each_point_of_a_sweep_takes_
         for remedy in ("none", "running-sums")
         for loss in (0.0, 0.3)
     }
-    # Whatever was best, each condition gets a value of its own.
+    # Each condition gets its own best value.
     kept = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     for number, each in enumerate(kept["best"]):
         each["values"] = {"rho": (number + 1) / 100}
@@ -379,7 +379,7 @@ def test_a_list_is_an_answer(words: list[str], tmp_path: Path) -> None:
     assert "CHOCO.coder.bits=4" in lines
     assert "DKLA.rho=0.01" in lines
     assert not any(tmp_path.iterdir())
-    # Each line is what --set takes.
+    # Each line is a valid value of --set.
     find_study("coke").execute(set=",".join(lines), algorithms="CHOCO,DKLA", agents=4, rounds=2, features=4)
 
 

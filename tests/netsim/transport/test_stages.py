@@ -1,6 +1,7 @@
 """The compiled stages of links beside their twins in Python, which define them: equal to the last bit.
 
-`tests/netsim/test_network_fuzz.py` compares whole runs in two processes; here both are in one, so that many more fit.
+`tests/netsim/test_network_fuzz.py` compares whole runs in two processes; here one process runs both, which allows many
+more cases.
 """
 
 import math
@@ -128,7 +129,7 @@ def test_a_frame_that_never_leaves_is_in_the_last_slot() -> None:
 
 
 class RatedCase(Case):
-    """A random network whose links all have a sender's side, bursts and copies."""
+    """A random network whose links all have rates or queues, bursts and duplicates."""
 
     @staticmethod
     def network_of(rng: np.random.Generator) -> Network:
@@ -146,7 +147,7 @@ class RatedCase(Case):
 
 
 def same_in_python(make: Any, seed: int) -> None:
-    """Check that a case ends the same with the twins, to the byte: every other one with a trace, the rest without."""
+    """Check that a case ends the same with the Python twins, to the byte; half of the cases are traced."""
 
     def digest() -> Any:
         return whole_digest(make(seed).play(trace=True)) if seed % 2 else make(seed).play().run.trace_hash
@@ -236,7 +237,7 @@ class Failing(Slower):
 
 
 def talked(link: Link) -> tuple[Any, ...]:
-    """Return what a run leaves behind in which an agent sends frames of many sizes to each of two neighbours."""
+    """Return the results of a run in which an agent sends frames of many sizes to each of two neighbours."""
     frames = [(0.1 * number, sized(100 + 50 * (number % 5))) for number in range(40)]
     run = Network(topology.star(3), link, seed=3).run({0: Talker(frames), 1: Listener(), 2: Listener()}, trace=True)
     assert run.trace is not None

@@ -20,7 +20,7 @@ Frames = list[tuple[Fraction, int]]
 
 
 class Plain:
-    """A sender's side by its description in docs/links.md: it looks back at all that happened, each time anew."""
+    """A transmitter written from docs/links.md, which recomputes everything from its history."""
 
     def __init__(self, link: Link, period: Fraction) -> None:
         self.link, self.period = link, period
@@ -82,7 +82,7 @@ class Plain:
 
 
 def random_link(rng: random.Random, per: str | None, over: str) -> Link:
-    """A link whose numbers are whole, so that exact arithmetic and rounding never disagree about who was first."""
+    """Return a link of whole numbers, so that rounding never changes an order."""
     budget = None
     if per is not None:
         burst = rng.choice((None, 400, 1000, 4000)) if per == "second" else None
@@ -99,7 +99,7 @@ def random_link(rng: random.Random, per: str | None, over: str) -> Link:
 
 
 def random_frames(rng: random.Random) -> Frames:
-    """Frames that often come at the same time, or just when others leave."""
+    """Return frames that often arrive together, or just when others leave."""
     step = rng.choice((Fraction(1, 16), Fraction(1, 4), Fraction(1)))
     times = sorted(step * rng.randint(0, 60) for _ in range(rng.randint(1, 40)))
     return [(when, rng.choice((1, 2, 10, 29, 30, 31, 100))) for when in times]
@@ -126,7 +126,7 @@ def test_frames_leave_as_in_a_plain_simulation(per: str | None, over: str) -> No
 
 @pytest.mark.parametrize("queue", [None, 1, 3, 10])
 def test_a_queue_and_its_transmitter_tick_by_tick(queue: int | None) -> None:
-    """At 800 bit/s a byte takes a tick of 10 ms; the simulation moves byte by byte."""
+    """At 800 bit/s a byte takes a tick of 10 ms; the model moves byte by byte."""
     for seed in range(60):
         rng = random.Random(seed)
         arrivals: dict[int, list[int]] = defaultdict(list)

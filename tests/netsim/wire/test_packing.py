@@ -1,4 +1,4 @@
-"""The elements of coded arrays: one pass or several, the results are those of these formulas in numpy."""
+"""The elements of coded arrays, packed in one pass or several, equal these formulas in numpy."""
 
 import math
 from typing import Any

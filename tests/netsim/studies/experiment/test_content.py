@@ -1,4 +1,4 @@
-"""A cell's key is its content: what changes a result changes the key, and nothing else does."""
+"""A cell's key depends on its content alone: whatever changes a result changes the key, and nothing else does."""
 
 import functools
 import importlib
@@ -38,7 +38,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that writes a file of the user's and imports it anew, in place of a former one."""
+    """Return a function that writes a user's module and imports it anew, replacing an earlier one."""
     monkeypatch.syspath_prepend(tmp_path)
     names = []
 
@@ -284,12 +284,12 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 def test_two_parts_that_differ_have_two_contents(name: str) -> None:
     one, other = PAIRS[name]
     assert not same(one, other)
-    # It is not by chance, as of an address.
+    # The match is not accidental, as one of addresses would be.
     assert same(one, one)
 
 
 def test_agents_may_hear_in_the_order_of_their_graph() -> None:
-    """Why graphs with equal edges in another order are two: sums may differ in their last digits, and do here."""
+    """Graphs with equal edges in another order differ: sums may differ in their last digits, as here."""
     one, two = other_order()
     assert {*one.edges} == {*two.edges}
     assert list(one[2]) != list(two[2])

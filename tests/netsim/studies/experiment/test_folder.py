@@ -1,4 +1,4 @@
-"""What an experiment's folder holds is whole and never stale, whatever happens to it."""
+"""An experiment's folder is complete and never stale, whatever happens to it."""
 
 import errno
 import json
@@ -37,7 +37,7 @@ def tables(folder: Path) -> dict[str, bytes]:
 
 
 def entries(folder: Path) -> set[str]:
-    """Return what is in a folder: nothing temporary should be."""
+    """Return the entries of a folder, which must include nothing temporary."""
     return {path.name for path in folder.iterdir()}
 
 
@@ -441,7 +441,7 @@ def started(folder: Path, jobs: int) -> "subprocess.Popen[bytes]":
 
 
 def ended(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
-    """Return a process's status, and the last line of its errors."""
+    """Return a process's status, and the last line of its stderr."""
     _, error = process.communicate(timeout=120)
     return process.returncode, (error.decode().splitlines() or [""])[-1]
 
@@ -449,7 +449,7 @@ def ended(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
 @pytest.mark.slow
 @posix
 def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    """With workers; without, the next test has all moments at which a folder changes."""
+    """With workers; the next test covers, without workers, all moments at which a folder changes."""
     (tmp_path / "whole").mkdir()
     assert ended(started(tmp_path / "whole", 1)) == (0, "")
     whole = tables(tmp_path / "whole" / "out")
@@ -522,14 +522,14 @@ def test_of_two_runs_into_one_folder_the_second_is_refused_in_one_line(tmp_path:
 @posix
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_system_that_refuses_to_write_is_told_in_one_line(jobs: int, tmp_path: Path) -> None:
-    # Without bytecode, which others would read as it was cut at the limit.
+    # Without bytecode: other processes would read a file cut off at the limit.
     unwritten = "import os, resource, sys; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'; sys.dont_write_bytecode = True"
     script = f"{unwritten}; resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n" + SCRIPT.format(root=str(ROOT))
     (tmp_path / "limited.py").write_text(script)
     words = [sys.executable, "limited.py", "out", str(jobs)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    # joblib's own process may warn after it of what it could not remove.
+    # joblib's own process may afterwards warn of files that it could not remove.
     line = "could not be written (File too large); what is done is whole, and the same run goes on"
     assert any(each.endswith(line) for each in done.stderr.splitlines())
     assert ended(started(tmp_path, 1)) == (0, "")
@@ -576,7 +576,7 @@ else:
 
 @pytest.mark.slow
 def test_a_scripts_own_class_with_scheduled_fields_runs_in_workers(tmp_path: Path) -> None:
-    """A script run as such, in workers or not, and by the command, finds the results of the other."""
+    """A script run directly, in workers or not, and by the command, finds the others' results."""
 
     def printed(jobs: int) -> str:
         words = [sys.executable, "mine.py", "out", str(jobs)]

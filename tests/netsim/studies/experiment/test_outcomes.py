@@ -1,4 +1,4 @@
-"""Every cell has a row that says how it ended, whatever happened to it."""
+"""Every cell has a row with its outcome, whatever happened to it."""
 
 import asyncio
 import math
@@ -37,7 +37,7 @@ class Fails(DPSGD):
 
 
 class Sleeps(DPSGD):
-    """Takes longer than anybody waits."""
+    """Takes longer than the time limit."""
 
     def local_step(self) -> Any:
         while True:
@@ -295,7 +295,7 @@ def test_what_is_no_seed_is_refused(seeds: Any) -> None:
 
 
 def test_a_setting_and_a_measure_of_one_name_are_two_columns_also_where_a_run_failed() -> None:
-    """A run that failed has no measures: its setting must not stand where the others have the measure."""
+    """A failed run has no measures: its setting must not appear in the column of a measure of the same name."""
     results = small(
         problem=fails_for(1),
         methods={"bad": GOOD},
@@ -315,7 +315,7 @@ def test_two_methods_of_one_content_have_a_row_each() -> None:
 
 
 class Draws:
-    """A cost whose gradient draws."""
+    """A cost whose gradient draws random numbers."""
 
     size = 3
 

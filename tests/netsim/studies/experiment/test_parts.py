@@ -234,7 +234,7 @@ def steps_of(kind: Any) -> dict[str, float]:
 
 
 class Halves(Coder):
-    """Sends half precision, by a coder of one's own."""
+    """Sends half precision, by a user-defined coder."""
 
     def __init__(self, kind: str = "float16") -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""Summaries and comparisons count every run, and hold what they promise, also where runs die."""
+"""Summaries and comparisons count every run, and have their stated error rates even if runs die."""
 
 import math
 from typing import Any
@@ -79,9 +79,10 @@ def test_a_summary_by_hand() -> None:
     assert half["median_gap"] == math.inf
     assert (dead["median_gap"], dead["median_low"]) == (math.inf, math.inf)
     assert (dead["survival_low"], dead["survival_high"]) == pytest.approx((0.0, 0.4593), abs=5e-5)
-    # The best is among those with most survivors, whatever the medians of others.
+    # The best method is among those with most survivors, whatever the others' medians.
     assert whole["verdict"] == "best"
-    # No method that lives less often is tied with one that lives more often, though the sign test tells none here.
+    # No method that survives less often ties with one that survives more often, even if the sign test finds no
+    # difference.
     assert [each["verdict"] for each in (dying, half, dead)] == [""] * 3
 
 
@@ -171,7 +172,7 @@ def test_conditions_are_not_mixed() -> None:
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says_and_is_the_narrowest() -> None:
     for count in range(6, 60):
         low, high = confidence(np.arange(1.0, count + 1.0), of="median")
-        # As many values lie below the median as a coin shows heads; both ends may be the median.
+        # The number of values below the median is binomial; both ends may be the median.
         below = binom(count, 0.5)
         assert below.cdf(high - 1) - below.cdf(low - 1) >= 0.95, count
         assert below.cdf(high - 2) - below.cdf(low) < 0.95, count
@@ -187,7 +188,7 @@ def test_the_interval_of_survival_covers_it_as_often_as_it_says(count: int) -> N
 
 @pytest.mark.parametrize("count", [6, 10])
 def test_a_comparison_errs_as_seldom_as_it_says(count: int) -> None:
-    """Where two methods do not differ, p is at most x in a share x of all studies at most: Holm's takes no more."""
+    """Where two methods do not differ, p ≤ x in at most a share x of studies; Holm's correction only raises p."""
     splits = [(better, worse) for better in range(count + 1) for worse in range(count + 1 - better)]
     rows = {f"{a}-{b}": [0.5] * a + [2.0] * b + [1.0] * (count - a - b) for a, b in splits}
     table = results({"ref": [1.0] * count} | rows).versus("ref").set_index("method")
@@ -202,7 +203,7 @@ def test_a_comparison_errs_as_seldom_as_it_says(count: int) -> None:
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, int], dying: float) -> Any:
-    """Return errors of runs, of which a share died; skewed, as errors are."""
+    """Return errors of runs, with a share of dead runs; skewed, as errors are."""
     values = rng.lognormal(size=shape)
     return np.where(rng.random(shape) < dying, math.inf, values)
 
@@ -213,8 +214,8 @@ def as_rows(values: Any) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_summary_covers_what_its_parts_do() -> None:
-    """The columns of `Results.summary` themselves, with runs that die."""
-    # With those that died, at infinity, half of all are above it.
+    """The columns of `Results.summary`, computed on runs some of which diverge."""
+    # With dead runs at infinity, half of all runs exceed it.
     true = float(lognorm.ppf(0.5 / (1 - 0.35), 1.0))
     rng, n = np.random.default_rng(5), 400
     found = results({str(number): as_rows(each) for number, each in enumerate(drawn(rng, (n, 12), 0.35))}).summary()
@@ -226,7 +227,7 @@ def test_the_summary_covers_what_its_parts_do() -> None:
 
 @pytest.mark.slow
 def test_a_real_difference_is_found() -> None:
-    """The checks above would hold of a test that never finds anything."""
+    """The checks above would also pass for a test that never finds a difference."""
     rng, found = np.random.default_rng(6), 0
     for _ in range(100):
         one, two = drawn(rng, (1, 12), 0.1)[0], 20 * drawn(rng, (1, 12), 0.1)[0]

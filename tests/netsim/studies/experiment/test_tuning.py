@@ -1,4 +1,4 @@
-"""Tuning: trials, survivors first, validation on seeds of its own, and what is said of the choice."""
+"""Tuning: trials, survivors first, validation on separate seeds, and the notes on the choice."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def test_the_least_median_is_chosen_and_the_experiment_has_it() -> None:
     tuned = scored(lambda step, seed: abs(step - 4.0) / 10 + seed / 1e4).tune(over, candidates=6, **SHORT)
     assert list(tuned.chosen["step"]) == ["4"]
     assert tuned.chosen["survived"][0] == "2/2"
-    assert tuned.experiment.values("methods.m.step") == [0.0]  # by condition, not everywhere
+    assert tuned.experiment.values("methods.m.step") == [0.0]  # set by condition, not everywhere
     assert tuned.experiment.run().runs["error"].max() < 0.01
 
 
@@ -135,7 +135,7 @@ def test_levels_are_even_in_the_logarithm_or_in_the_value_with_both_ends() -> No
 
 
 def test_survivors_come_before_a_small_error() -> None:
-    # The larger step is better where it survives, and dies on some seeds that the search has not seen.
+    # The larger step is better where it survives, but dies on some seeds outside the search.
     def value(step: float, seed: int) -> float:
         dies = step > 5 and seed in (200, 201)
         return 1e9 if dies else 1.0 - step / 10

@@ -1,4 +1,4 @@
-"""It waits for the acknowledgements in a loop in which no time passes."""
+"""Waits for the acknowledgements in a loop without passage of time."""
 
 import netsim
 

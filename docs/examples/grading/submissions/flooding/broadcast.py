@@ -1,4 +1,4 @@
-"""Each node passes the text on once: it does not wait for acknowledgements."""
+"""Each node forwards the text once, without waiting for acknowledgements."""
 
 import netsim
 
