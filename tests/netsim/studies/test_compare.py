@@ -85,7 +85,7 @@ def test_a_site_that_all_runs_share_is_named(changes: tuple[str | None, ...], na
 
 def test_the_folder_of_an_experiment_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "experiment.json").write_text("{}")
-    with pytest.raises(BadInput, match=r"it is an experiment, whose runs are in '.*runs\.csv'"):
+    with pytest.raises(BadInput, match=r"it is of an experiment, whose runs are in its runs\.csv"):
         compare.table([str(tmp_path)], [])
 
 
