@@ -1,4 +1,4 @@
-"""Classics of distributed computing, used in the lessons: short agents that cite their papers."""
+"""Classics of distributed computing, as the lessons build them: each a short agent that names its paper."""
 
 from netsim.agents.classics.byzantine import OralMessages, Traitor
 from netsim.agents.classics.clocks import Event, LamportClock, Stamped, VectorClock

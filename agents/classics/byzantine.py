@@ -1,4 +1,4 @@
-"""Agreement among generals, some of whom may be traitors (Lamport, Shostak and Pease 1982)."""
+"""Agreement among generals of whom some may be traitors (Lamport, Shostak and Pease 1982)."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -21,57 +21,57 @@ Path = tuple[Hashable, ...]
 
 
 def majority(votes: Sequence[str]) -> str:
-    """Return the absolute majority of the votes, or the default."""
+    """Return what more than half say, or the default."""
     ((most, count),) = Counter(votes).most_common(1)
     return most if 2 * count > len(votes) else DEFAULT
 
 
 def is_order(frame: Frame) -> bool:
-    """Return whether a frame has a valid order and a path that ends with its sender; traitors may send anything."""
+    """Return whether a frame holds a path that ends with its sender, and an order; a traitor may send anything."""
     payload = frame.payload
     if type(payload) is not tuple or list(map(type, payload)) != [tuple, str]:
         return False
     try:
         hash(payload)
     except TypeError:
-        # An array or a list in the path is not a name.
+        # Something in the path, such as an array or a list, is no name.
         return False
     path, _ = payload
-    # The network authenticates senders: no general can impersonate another.
+    # Nobody can speak in another's name.
     return bool(path[-1:] == (frame.sender,))
 
 
 class OralMessages(Agent, papers.Cited):
-    """A loyal general of OM(m), which reaches agreement despite up to m traitors among more than 3m generals.
+    """A loyal general of OM(m), which agrees in spite of up to m traitors if there are more than 3m generals.
 
-    In the first round the commander sends an order to all lieutenants. In each of the m following rounds, each
-    lieutenant relays the orders of the previous round, with their paths, to all generals not in the path. Finally each
-    decides, from the last round backwards: j's order counts as the majority of the order that j sent directly and the
-    orders that the other lieutenants report from j.
+    In the first round the commander sends an order to all lieutenants. In each of the m rounds that follow, each
+    lieutenant tells all who have not handled it what it heard in the round before, with the way that it took. Then each
+    decides from the last round backwards: what j said counts as the majority of what j told me and what the others say
+    that j told them.
 
-    All loyal lieutenants decide the same (IC1); if the commander is loyal, they decide its order (IC2).
+    The loyal lieutenants all decide the same (IC1); and if the commander is loyal, they decide what it ordered (IC2).
 
     Parameters
     ----------
     commander : node
         The name of the commander.
     m : int
-        The number of rounds of relaying: the number of traitors to tolerate.
+        The number of rounds of relaying: how many traitors it should stand.
     order : str
         The order that this general gives if it is the commander.
 
     Attributes
     ----------
     heard : dict
-        The order received over each path.
+        By path the order that came on it.
     decision : str
         "undecided", and at the end the decision.
 
     Notes
     -----
-    The graph must be complete. The paper's assumptions must hold: messages arrive (no loss), within a round (a latency
-    below ``round_period``); the receiver knows the sender; a missing message is noticed, because rounds end. OM(m) of n
-    generals sends (n-1) + (n-1)(n-2) + … + (n-1)(n-2)…(n-m-1) messages.
+    The graph must be complete. The paper asks of the network what holds here: messages arrive (no loss), within a
+    round (a latency below ``round_period``); who receives one knows who sent it; a message that is missing is noticed,
+    as a round has an end. OM(m) of n generals sends (n-1) + (n-1)(n-2) + … + (n-1)(n-2)…(n-m-1) messages.
 
     Source: L. Lamport, R. Shostak and M. Pease, The Byzantine generals problem, ACM TOPLAS 4(3), 1982, section 3.
     """
@@ -87,7 +87,7 @@ class OralMessages(Agent, papers.Cited):
         self.decision = "undecided"
 
     async def run(self) -> None:
-        """Send and collect in m + 1 rounds, and decide."""
+        """Tell and hear in m + 1 rounds, and decide."""
         async for k in self.rounds(self.m + 1):
             for path in self.paths(k - 1):
                 for to in self.neighbors:
@@ -100,11 +100,11 @@ class OralMessages(Agent, papers.Cited):
         self.note(f"decides: {self.decision}")
 
     async def tell(self, to: Hashable, path: Path, order: str) -> None:
-        """Send one general the order that came on a path; a `Traitor` overrides this."""
+        """Tell one general what came on a path; a `Traitor` does otherwise."""
         await self.send(to, "order", (path, order), label=f"{'>'.join(map(str, path))}: {order}"[:40])
 
     def paths(self, length: int) -> list[Path]:
-        """Return the paths of the given length whose orders this general has and must relay."""
+        """Return the paths of the orders that this general has after so many rounds, and must pass on."""
         if length == 0 or self.name == self.commander:
             return [()] if length == 0 and self.name == self.commander else []
         return [(self.commander, *rest) for rest in permutations(self.others(), length - 1)]
@@ -114,7 +114,7 @@ class OralMessages(Agent, papers.Cited):
         return [j for j in self.neighbors if j != self.commander]
 
     def decide(self, path: Path) -> str:
-        """Return the order attributed to the last general of a path: the majority of the reports."""
+        """Return what the last general of a path is held to have said: the majority of what is known of that."""
         votes = [self.heard.get(path, DEFAULT)]
         if len(path) <= self.m:
             votes += [self.decide((*path, j)) for j in self.others() if j not in path]
@@ -122,15 +122,15 @@ class OralMessages(Agent, papers.Cited):
 
 
 class Traitor(OralMessages):
-    """A general that lies: it sends each general any order, or none.
+    """A general that lies: it tells each of the others what it likes, or nothing.
 
     Parameters
     ----------
     commander, m, order
         As of `OralMessages`.
     lie : callable
-        ``lie(to, path, order)`` returns the false order that it sends to general ``to``, given the path of the true
-        order, which ends at itself, and this order; None: it sends nothing.
+        ``lie(to, path, order)`` returns what it tells general ``to`` in place of the order that came on a path, whose
+        last general is itself; None: it keeps silent.
     """
 
     role = "traitor"
@@ -144,7 +144,7 @@ class Traitor(OralMessages):
         self.lie = lie
 
     async def tell(self, to: Hashable, path: Path, order: str) -> None:
-        """Send the strategy's order."""
+        """Tell what the strategy says."""
         told = self.lie(to, path, order)
         if told is not None:
             await super().tell(to, path, told)

@@ -1,4 +1,4 @@
-"""Logical clocks: Lamport numbers, consistent with causality, and vectors, equivalent to it."""
+"""Logical clocks: numbers that are never against the order of cause and effect, and vectors that are that order."""
 
 import asyncio
 from typing import ClassVar, NamedTuple
@@ -94,7 +94,7 @@ class VectorClock(Cited):
 
 
 class Event(NamedTuple):
-    """A line of a log: agent, event, and three stamps: the agent's own time (s), Lamport's number, the vector."""
+    """A line of a log: who did what, and three stamps: the agent's own time (s), Lamport's number, the vector."""
 
     agent: int
     what: str
@@ -104,7 +104,7 @@ class Event(NamedTuple):
 
 
 class Stamped(netsim.Agent, Cited):
-    """Works and sends to random neighbours at random times, and logs each event with three stamps.
+    """Works and writes to random neighbours at random times, and logs each event with three stamps.
 
     Parameters
     ----------
@@ -113,22 +113,22 @@ class Stamped(netsim.Agent, Cited):
     agents : int
         How many agents there are.
     until : float
-        The time at which the agent stops acting, in seconds of its own clock.
+        When it stops to act, in seconds of its own clock.
     pause : float
-        Mean time in seconds between two actions of the agent; the times are exponential.
+        Mean time between two of its own actions, in seconds; the times are exponential.
     work : float
         Probability that an action is work, not a message.
 
     Attributes
     ----------
     log : list of Event
-        The agent's events in order: "works", "sends" and "hears".
+        Its events in their order: works, sends, hears.
     doing : str
-        The last event.
+        What the last of them was.
 
     Notes
     -----
-    It ends when no further frame can arrive, which only the simulator knows. The clocks work without this knowledge.
+    It ends when no frame can come any more, which only the simulator knows. The clocks do not need that.
     """
 
     draw: ClassVar = {"doing": Role(usual="nothing yet"), "Lamport": Badge(lambda a: a.lamport.stamp)}
@@ -144,7 +144,7 @@ class Stamped(netsim.Agent, Cited):
         self.doing = "nothing yet"
 
     async def run(self) -> None:
-        """Act until the time is over, and receive until no further frame can arrive."""
+        """Act until the time is over, and hear until no frame can come."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.act())
             async for frame in self.inbox:

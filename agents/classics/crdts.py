@@ -1,4 +1,4 @@
-"""Replicated data types that merge after independent changes (Shapiro et al. 2011), and gossip (Demers 1987)."""
+"""Data that replicas change apart and merge later (Shapiro et al. 2011), and gossip that merges it (Demers 1987)."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -44,12 +44,12 @@ class GCounter:
 
 @dataclass(frozen=True)
 class PNCounter:
-    """A counter that can be incremented and decremented: a pair of growing counters.
+    """A counter that goes up and down: two that grow.
 
     Parameters
     ----------
     up, down : GCounter
-        The sums of all increments and of all decrements, by replica.
+        What was added, and what was taken away.
     """
 
     up: GCounter = GCounter()
@@ -57,7 +57,7 @@ class PNCounter:
 
     @property
     def value(self) -> int:
-        """The sum added, minus the sum removed."""
+        """What was added, less what was taken away."""
         return self.up.value - self.down.value
 
     def add(self, replica: Hashable, amount: int = 1) -> "PNCounter":
@@ -71,10 +71,10 @@ class PNCounter:
 
 @dataclass(frozen=True)
 class ORSet:
-    """A set in which an element is present if some addition of it was not removed (observed-remove).
+    """A set: an element is in it if it was added, and not by an addition that was removed (observed-remove).
 
-    Each addition has a unique tag. A removal removes the additions that its replica has seen; a concurrent addition
-    elsewhere survives. Tags of removed additions are kept forever.
+    Each addition has a tag of its own. A removal removes the additions that its replica has seen: one that happens at
+    the same time elsewhere survives. Tags of what was removed are kept for ever.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ORSet:
         return ORSet(self.added | {(replica, number): element}, self.removed)
 
     def remove(self, element: Hashable) -> "ORSet":
-        """Return the set after removing all additions of the element that this replica has seen."""
+        """Return the set after all additions of the element that it has seen were removed."""
         return ORSet(self.added, self.removed | {tag: each for tag, each in self.added.items() if each == element})
 
     def merge(self, other: "ORSet") -> "ORSet":
@@ -117,11 +117,11 @@ _NONE: Changes = MappingProxyType({})
 
 
 class AntiEntropy(Agent, papers.Cited):
-    """A replica that in each round merges its state with that of a random neighbour (push-pull gossip).
+    """A replica that in each round merges its state with that of a neighbour chosen at random (push-pull gossip).
 
-    It sends its state; the neighbour merges it and replies with the result, which the replica merges. Lost frames need
-    no retransmission, because every later exchange includes their content. Duplicates, reordering and delays do no
-    harm, because `merge` is idempotent and commutative.
+    It sends its state; the neighbour merges it and answers with the result, which the replica merges. Nothing that is
+    lost has to be sent again, because every later exchange carries all that came before. Nothing that arrives twice, or
+    out of order, or years late does harm, because `merge` is idempotent and commutative.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class AntiEntropy(Agent, papers.Cited):
     state : object
         The state.
     value : object
-        The user-visible value, ``state.value``.
+        What the user sees: ``state.value``.
 
     Notes
     -----
@@ -158,7 +158,7 @@ class AntiEntropy(Agent, papers.Cited):
 
     @property
     def value(self) -> Any:
-        """The value that users see."""
+        """What the user sees."""
         return self.state.value
 
     def answer(self, frame: Frame) -> Any:
@@ -167,7 +167,7 @@ class AntiEntropy(Agent, papers.Cited):
         return self.state
 
     async def run(self) -> None:
-        """Make the planned changes, and exchange the state with one neighbour a round (push)."""
+        """Change the state as planned, and exchange it with one neighbour a round (push)."""
         async for k in self.rounds(self.count):
             if k in self.changes:
                 self.state = self.changes[k](self.state)

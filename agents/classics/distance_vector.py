@@ -1,4 +1,4 @@
-"""Distance-vector routing: each node advertises its distances to its neighbours, and adopts shorter ones."""
+"""Distance-vector routing: each node tells its neighbours how far everything is, and believes what they tell it."""
 
 import asyncio
 import math
@@ -17,28 +17,29 @@ __all__ = ["DistanceVector"]
 class DistanceVector(netsim.Agent, Cited):
     """A router that learns distances and next hops from its neighbours, as in RIP.
 
-    It sends its table of distances to each neighbour at once, and again every ``period`` seconds. The distance to a
-    destination is the neighbour's distance plus the cost of the link to the neighbour; the neighbour that offers the
-    least is the next hop. The next hop's advertisements are always adopted, another neighbour's only if it offers less.
-    A route whose next hop has been silent for ``timeout`` seconds expires: its distance becomes ``infinity``. The agent
-    does not end by itself: run it with ``until``.
+    It sends its table of distances to each neighbour at once, and again every ``period`` seconds. A destination is as
+    far as the neighbour says and the link to the neighbour costs; the neighbour that offers the least is the next hop.
+    The next hop is believed whatever it says; another neighbour is believed if it offers less. A route of which the
+    next hop says nothing for ``timeout`` seconds is lost: its distance becomes ``infinity``. The agent does not end by
+    itself: run it with ``until``.
 
     Parameters
     ----------
     costs : mapping, optional
-        The cost of the link to each neighbour, by name, above 0; a missing cost is 1.
+        What the link to a neighbour costs, by the neighbour's name, as a number above 0; by default, and where there
+        is none, 1.
     split_horizon : str
-        How routes through a neighbour are advertised to this neighbour: "off" with their distances, "simple" not at
-        all, "poisoned" with an infinite distance.
+        What a neighbour is told of the routes that lead through itself: "off" their distances, "simple" nothing,
+        "poisoned" that they are infinitely far.
     infinity : float
-        The distance that means "unreachable". All distances are capped at this value.
+        The distance that means "unreachable". Greater ones do not occur.
     period : float
         Mean time between two tables, in seconds; each is drawn within a sixth of it, so that routers do not keep step.
     timeout : float, optional
         Seconds of silence until a route is lost; by default six periods.
     triggered : bool
-        Whether a change is advertised at once instead of with the next periodic table. Successive tables are at least a
-        thirtieth to a sixth of the period apart (drawn): 1 to 5 s for RIP's 30 s.
+        Whether a change is told at once, and not only with the next table; but from one table to the next a router
+        waits at least a thirtieth to a sixth of the period (drawn): 1 to 5 s of RIP's 30.
 
     Attributes
     ----------
@@ -85,13 +86,13 @@ class DistanceVector(netsim.Agent, Cited):
         self.lost_at: dict[Hashable, float] = {}
 
     async def run(self) -> None:
-        """Advertise at once and periodically, and process the neighbours' advertisements."""
+        """Advertise at once and periodically, and take in what the neighbours advertise."""
         self.distance, self.hop, self.lost_at = {self.name: 0}, {self.name: self.name}, {self.name: math.inf}
         due = free = self.now
         while True:
             if self.now >= due:
                 await self.advertise()
-                # Without a pause between tables, each change would trigger ever more tables at the neighbours.
+                # Without a pause between tables a change would set off more of them at each neighbour, without end.
                 free = self.now + self.period * self.rng.uniform(1 / 30, 1 / 6)
                 due = self.now + self.period * self.rng.uniform(5 / 6, 7 / 6)
             before = dict(self.distance)
@@ -105,7 +106,7 @@ class DistanceVector(netsim.Agent, Cited):
                 due = min(due, max(free, self.now))
 
     async def advertise(self) -> None:
-        """Send each neighbour all distances, except those that split horizon withholds."""
+        """Tell each neighbour all distances, but for those that split horizon keeps from it."""
         for to in self.neighbors:
             vector = {each: far for each, far in self.distance.items() if self.hop[each] != to}
             for each in self.distance.keys() - vector.keys():
@@ -117,7 +118,7 @@ class DistanceVector(netsim.Agent, Cited):
             await self.send(to, "table", vector, label=shown if len(shown) <= 40 else f"{len(vector)} distances")
 
     def take_in(self, sender: Hashable, vector: Mapping[Hashable, float]) -> None:
-        """Adopt the next hop's distances always, and another neighbour's if shorter."""
+        """Believe the next hop whatever it says, and another neighbour if it is nearer."""
         for each, said in vector.items():
             far = min(said + self.costs.get(sender, 1), self.infinity)
             known = self.distance.get(each, self.infinity)
@@ -128,7 +129,7 @@ class DistanceVector(netsim.Agent, Cited):
                     self.note(f"{each} is unreachable, says {sender}")
 
     def give_up_silent(self) -> None:
-        """Expire routes whose next hop has timed out."""
+        """Mark the routes as lost of which the next hop has said nothing for too long."""
         for each in [each for each, time in self.lost_at.items() if time <= self.now]:
             self.distance[each], self.lost_at[each] = self.infinity, math.inf
             self.note(f"{each} is lost: {self.hop[each]} is silent")

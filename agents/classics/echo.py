@@ -1,4 +1,4 @@
-"""Chang's echo algorithm: a wave reaches all agents, and echoes return an aggregate of their values."""
+"""Chang's echo algorithm: a wave reaches all agents, and its echo brings back what they are together."""
 
 import operator
 from collections.abc import Callable, Hashable
@@ -16,17 +16,17 @@ __all__ = ["Echo"]
 class Echo(netsim.Agent, Cited):
     """Takes part in one wave, which builds a spanning tree and returns an aggregate of all agents' values.
 
-    The first agent sends a wave to its neighbours; each agent forwards it when it first arrives. An agent that has
-    heard from all its neighbours, by wave or echo, sends the aggregate of its subtree to its parent. One message
-    crosses every edge in each direction. Links must neither lose nor duplicate frames, and exactly one agent is the
-    first. Source: Chang (1982).
+    The first agent sends a wave to its neighbours; who hears of it for the first time passes it on. An agent that has
+    heard from all its neighbours, wave or echo, sends the aggregate of its part of the tree to its parent. One message
+    goes each way over every edge. Links must lose and duplicate nothing, and exactly one agent is the first. Source:
+    Chang (1982).
 
     Parameters
     ----------
     first : bool
         Whether this agent starts the wave.
     value : object
-        The agent's contribution, any payload. By default 1, so that the result is the number of agents.
+        What it contributes: any payload. By default 1, so that the result is the number of agents.
     combine : callable
         Maps two values to one. The order of the agents is not known, so it must be associative and commutative:
         by default addition; ``max``, ``min``, the union of sets, ….
@@ -34,11 +34,11 @@ class Echo(netsim.Agent, Cited):
     Attributes
     ----------
     parent : node or None
-        The neighbour whose wave arrived first.
+        The neighbour from which the wave came first.
     children : list
-        The neighbours that have this agent as their parent, in the order of their echoes.
+        The neighbours whose parent it is, in the order of their echoes.
     result : object
-        The aggregate of the echoes received so far and the agent's own value; at the end, that of its whole subtree.
+        The aggregate of what it has heard of so far; at the end of all agents below it and itself.
     status : str
         ``"asleep"``, ``"waiting"`` for neighbours, ``"done"``: then all agents below it are done, too.
     """
@@ -57,11 +57,11 @@ class Echo(netsim.Agent, Cited):
         self.status = "asleep"
 
     async def run(self) -> None:
-        """Forward the wave, wait until all neighbours have been heard, and return the echo."""
+        """Pass the wave on, wait until all neighbours have been heard, and return the echo."""
         if self.first:
             await self.pass_on()
         heard = 0
-        # Every neighbour sends exactly one message here: its wave or, from a child, its echo.
+        # Every neighbour sends exactly one message here: its wave, or as a child its echo.
         while self.status == "asleep" or heard < len(self.neighbors):
             frame = await self.inbox.get()
             heard += 1

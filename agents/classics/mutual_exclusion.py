@@ -1,4 +1,4 @@
-"""Mutual exclusion with permission of all nodes: requests are ordered by Lamport timestamps."""
+"""Mutual exclusion by permission of all: requests are ordered by Lamport's timestamps, and the later one waits."""
 
 import asyncio
 from collections.abc import Hashable
@@ -14,12 +14,12 @@ __all__ = ["RicartAgrawala"]
 
 
 class RicartAgrawala(netsim.Agent, Cited):
-    """A node that enters its critical section once all others have given permission.
+    """A node that enters its critical section once all others have permitted it.
 
     A request carries a timestamp: one more than the largest that the node has seen, and the node's name to break ties.
-    A node replies to a request at once, unless it is inside, or its own pending request is earlier: then it replies
-    when it leaves. An entry takes n - 1 requests and n - 1 replies. Links may delay and reorder frames, but must not
-    lose any, and no node may crash: an entry waits for the reply of every other node.
+    A node that is asked replies at once, unless it is inside, or waits to get in by an earlier request of its own: then
+    it replies when it leaves. An entry takes n - 1 requests and n - 1 replies. Links may take any time and need keep no
+    order, but must lose nothing, and no node may crash: an entry waits for the reply of every other node.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class RicartAgrawala(netsim.Agent, Cited):
     stay : float
         Seconds that it stays inside.
     pause : float
-        Mean time (s) before each request, the first included (exponential); 0: at once.
+        Mean seconds between leaving and asking again (exponential), and before it first asks; 0: at once.
 
     Attributes
     ----------
@@ -47,8 +47,8 @@ class RicartAgrawala(netsim.Agent, Cited):
     Notes
     -----
     Ricart and Agrawala (1981), section 2. All nodes must be linked with one another, and their names all numbers or all
-    text. After its last entry a node must still reply; it returns when no more requests can arrive, which only the
-    simulator knows (``async for frame in self.inbox``).
+    text. After its last entry a node goes on replying, as it must; that it returns when no more request can come is a
+    convenience of the simulator (``async for frame in self.inbox``).
     """
 
     draw: ClassVar = {"status": Role(usual="outside"), "deferred": Stack(lambda a: len(a.deferred))}
@@ -60,14 +60,14 @@ class RicartAgrawala(netsim.Agent, Cited):
         self.stay = check.finite("stay", stay, low=0)
         self.pause = check.finite("pause", pause, low=0)
         self.status = "outside"
-        self.highest = 0  # the largest timestamp seen so far
+        self.highest = 0  # the largest number of a timestamp seen so far
         self.stamp: tuple[int, Any] = (0, None)
-        self.missing: set[Hashable] = set()  # nodes whose permission is still missing
-        self.deferred: list[Hashable] = []  # nodes to reply to on leaving
+        self.missing: set[Hashable] = set()  # who has not permitted the entry yet
+        self.deferred: list[Hashable] = []  # who is replied to on leaving
         self.waits: list[float] = []
 
     async def run(self) -> None:
-        """Request, enter and leave, and meanwhile reply to the others."""
+        """Ask, enter and leave, and meanwhile reply to the others."""
         self.permitted = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.listen())
@@ -80,12 +80,12 @@ class RicartAgrawala(netsim.Agent, Cited):
                 await self.leave()
 
     async def listen(self) -> None:
-        """Handle requests and replies, also after the last entry."""
+        """Hear the others, also after the last entry."""
         async for frame in self.inbox:
             await self.hear(frame)
 
     async def enter(self) -> None:
-        """Send requests to all others, and wait for all replies."""
+        """Ask all others, and wait until all have replied."""
         self.status, self.stamp = "waiting", (self.highest + 1, self.name)
         self.missing = set(self.neighbors)
         self.permitted.clear()
@@ -96,7 +96,7 @@ class RicartAgrawala(netsim.Agent, Cited):
         self.note(f"enters by request {self.stamp[0]}")
 
     async def leave(self) -> None:
-        """Leave the critical section, and send the deferred replies."""
+        """Reply to those who had to wait."""
         self.status = "outside"
         waiting, self.deferred = self.deferred, []
         for to in waiting:

@@ -1,4 +1,4 @@
-"""Raft: nodes agree on one list of commands in spite of crashes and failing links."""
+"""Raft: nodes that crash, over links that fail, agree on one list of commands."""
 
 import asyncio
 from collections.abc import Hashable, Iterable
@@ -20,20 +20,20 @@ class Raft(netsim.Agent, papers.Cited):
     lost, delayed, cut or crashed. The node never ends: give `netsim.Network.run` an ``until``.
 
     A real server keeps ``term``, ``voted_for`` and ``log`` on disk. Here they are attributes that `run` does not reset,
-    so they survive ``netsim.faults.Crash(…, keeps_state=True)`` (as text ``crash 2 until 1 keeping state``); all other
-    state is reset. A crash without ``keeps_state`` loses the disk as well. Raft does not tolerate that: the node may
-    vote a second time in a term, or forget a command that was committed with its help.
+    so they survive ``netsim.faults.Crash(…, keeps_state=True)`` (in words ``crash 2 until 1 keeping state``); all else
+    begins anew. A crash without ``keeps_state`` loses the disk as well. Raft is not made for that and not safe then:
+    the node may vote a second time in a term, or forget a command that was committed with its help.
 
     Parameters
     ----------
     heartbeat : float
         How often a leader sends to its followers (s).
     election : (float, float)
-        The range (s) of the election timeout, drawn anew each time.
+        How long a node waits for a leader before it stands for election (s): drawn anew each time, between the two.
         Both must be greater than ``heartbeat``, and should be several times the latency of a frame.
     commands : iterable of (float, object)
-        The clients' commands, each with its time (s). Clients send each command to all nodes; with its next heartbeat,
-        the leader appends the commands that its log lacks. So no two commands may be equal.
+        What clients want, and from which time on (s). Clients ask all nodes; whoever leads appends, with its next
+        heartbeat, those commands that its log does not have. So no two commands may be equal.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ class Raft(netsim.Agent, papers.Cited):
     term : int
         The newest term that the node knows; a term has at most one leader. Kept on disk.
     voted_for : node or None
-        The candidate for which the node has voted in this term. Kept on disk.
+        For whom it has voted in this term. Kept on disk.
     log : list of (int, object)
-        The entries: each the term in which a leader appended it, and the command. ``log[0]`` is a placeholder before
-        the first entry, ``log[1]``. Kept on disk.
+        The entries: each the term in which a leader appended it, and the command. ``log[0]`` stands before the first
+        one, ``log[1]``. Kept on disk.
     commit : int
         The index of the last entry that the node knows to be committed: ``log[1 : commit + 1]`` are.
     votes : set
-        The nodes that have voted for this node in this term, if it is a candidate.
+        Who has voted for it in this term, if it is a candidate.
     match : dict
-        On a leader: the last entry of each follower's log that is known to equal its own.
+        If it leads: up to which entry a follower's log is known to be its own.
     led : list of int
         The terms that the node has led, for tests. Kept as the disk is.
     due : float
@@ -60,9 +60,9 @@ class Raft(netsim.Agent, papers.Cited):
     Notes
     -----
     Source: Ongaro and Ousterhout 2014, figure 2. For ``nextIndex`` it takes the entry after ``match``, and the next new
-    one as long as a follower has not answered; so after one refusal it sends its whole log. Not implemented are changes
-    of membership, snapshots, and the empty entry with which section 8 lets a new leader commit earlier entries before
-    there is a new command. Requests are repeated only by the next heartbeat or election.
+    one as long as a follower has not answered; so after one refusal it sends its whole log. Left out are changes of
+    membership, snapshots, and the empty entry with which section 8 lets a new leader commit earlier entries before
+    there is a new command. Requests are not repeated at once: the next heartbeat, or the next election, is.
     """
 
     draw: ClassVar = {
@@ -86,7 +86,7 @@ class Raft(netsim.Agent, papers.Cited):
         self.role, self.commit, self.votes, self.match = "follower", 0, set[Hashable](), dict[Hashable, int]()
 
     async def run(self) -> None:
-        """Run forever. State that is not on disk is reset, because the node may have crashed."""
+        """Take part for ever. What is not on disk begins anew, because the node may have crashed."""
         self.role, self.commit, self.due = "follower", 0, self.patience()
         while True:
             try:
@@ -106,7 +106,7 @@ class Raft(netsim.Agent, papers.Cited):
         return (len(self.neighbors) + 1) // 2 + 1
 
     async def hear(self, sender: Hashable, kind: str, term: int, *rest: Any) -> None:
-        """Handle a message, beginning with its term, because a newer term makes the node a follower."""
+        """Act upon a message: first of all upon its term, since a newer one ends whatever the node was."""
         if term > self.term:
             if self.role == "leader":
                 self.note("steps down")
@@ -116,21 +116,21 @@ class Raft(netsim.Agent, papers.Cited):
     # --- election -----------------------------------------------------------------------------------------------------
 
     async def stand(self) -> None:
-        """Become a candidate in the next term."""
+        """Stand for election in the next term."""
         self.role, self.votes, self.due = "candidate", set(), self.patience()
         self.term, self.voted_for = self.term + 1, self.name
         await self.broadcast("vote?", (self.term, (self.log[-1][0], len(self.log))), label=f"t{self.term}")
         await self.hear_vote(self.name, self.term, granted=True)
 
     async def hear_vote_request(self, sender: Hashable, term: int, last: tuple[int, int]) -> None:
-        """Vote once per term, only for a candidate whose log is at least as complete as the node's own."""
+        """Vote, once a term, and only for a candidate whose log is at least as complete as the node's own."""
         is_complete = last >= (self.log[-1][0], len(self.log))
         if granted := term == self.term and self.voted_for in (None, sender) and is_complete:
             self.voted_for, self.due = sender, self.patience()
         await self.send(sender, "vote", (self.term, granted), label=f"t{self.term} {'yes' if granted else 'no'}")
 
     async def hear_vote(self, sender: Hashable, term: int, granted: bool) -> None:
-        """Count a vote; become leader with those of a majority."""
+        """Count a vote; lead, with those of a majority."""
         if granted and term == self.term and self.role == "candidate":
             self.votes.add(sender)
             if len(self.votes) >= self.quorum():
@@ -141,7 +141,7 @@ class Raft(netsim.Agent, papers.Cited):
     # --- log ----------------------------------------------------------------------------------------------------------
 
     async def lead(self) -> None:
-        """Append clients' commands, and send each follower its missing entries; without any, this is a heartbeat."""
+        """Append what clients want, and send each follower what it lacks; if that is nothing, it is a heartbeat."""
         self.due, known = self.now + self.heartbeat, [command for _, command in self.log]
         self.log += [(self.term, command) for at, command in self.commands if at <= self.now and command not in known]
         for each in self.neighbors:
@@ -151,20 +151,20 @@ class Raft(netsim.Agent, papers.Cited):
             await self.send(each, "append", body, label=f"t{self.term} {[c for _, c in entries] or ''}"[:40].strip())
 
     async def hear_append(self, sender: Hashable, term: int, before: int, its: int, entries: Any, commit: int) -> None:
-        """Append the leader's entries, if the node's log agrees with the leader's up to them."""
+        """Take over the leader's entries, if the node's log is the leader's up to there."""
         match = 0
         if term == self.term:
             self.role, self.due = "follower", self.patience()
             if before < len(self.log) and self.log[before][0] == its:
                 match = before + len(entries)
-                # A late message may have fewer entries than the log: remove only those that differ.
+                # A late message may hold fewer entries than the log: only what differs is removed.
                 if self.log[before + 1 : match + 1] != entries:
                     self.log[before + 1 :] = entries
                 self.commit = max(self.commit, min(commit, match))
         await self.send(sender, "ack", (self.term, match), label=f"t{self.term} #{match}")
 
     async def hear_ack(self, sender: Hashable, term: int, match: int) -> None:
-        """Record a follower's progress; commit what a majority has, up to an entry of the leader's own term."""
+        """Note what a follower has; commit what a majority has, if it ends with an entry of the leader's own term."""
         if term == self.term and self.role == "leader":
             self.match[sender] = max(self.match.get(sender, 0), match)
             agreed = sorted([len(self.log) - 1, *self.match.values(), *[0] * len(self.neighbors)])[-self.quorum()]

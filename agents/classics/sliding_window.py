@@ -16,7 +16,7 @@ __all__ = ["Receiver", "Sender"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Side(netsim.Agent, papers.Cited):
-    """The shared settings of both sides: the window, the rule, and the number of sequence numbers."""
+    """What both sides agree on: the window, the rule, and how many sequence numbers there are."""
 
     draw: ClassVar = {"status": Role(usual="waiting")}
 
@@ -34,7 +34,7 @@ class _Side(netsim.Agent, papers.Cited):
 
 @dataclass(eq=False, repr=False)
 class Sender(_Side):
-    """Sends items with up to ``window`` unacknowledged, and repeats those unacknowledged for ``timeout`` seconds.
+    """Sends items with up to ``window`` of them unacknowledged, and repeats those that stay so for ``timeout`` seconds.
 
     A frame carries an item and its sequence number, which counts from 0 to ``numbers - 1`` and begins again. Go-back-N:
     an acknowledgement is the number of the item that the receiver expects, and acknowledges all before it; when the
@@ -46,15 +46,15 @@ class Sender(_Side):
     to : name
         The neighbour that is the `Receiver`.
     items : sequence
-        The payloads to send, as for `netsim.Agent.send`.
+        What is sent: payloads, as for `netsim.Agent.send`.
     window : int
         How many items may be unacknowledged; 1 is stop and wait.
     selective : bool
         Selective repeat in place of go-back-N.
     numbers : int
-        The number of sequence numbers, at least ``window``. On a link that keeps the order of frames, go-back-N needs
-        ``window + 1`` and selective repeat ``2 * window``; on other links, the number of frames that can be sent while
-        an old frame is still in flight.
+        How many sequence numbers there are, at least ``window``. On a link that keeps the order of frames, go-back-N
+        needs ``window + 1`` and selective repeat ``2 * window``; on one that does not, as many as may be sent while an
+        old frame is still under way.
     timeout : float
         Seconds without an acknowledgement after which an item is sent again: more than there and back takes.
     frame_time : float
@@ -89,10 +89,10 @@ class Sender(_Side):
         check.finite("timeout", self.timeout, above=0)
         check.finite("frame_time", self.frame_time, low=0)
         self.base = self.next = self.new = self.sent = 0  # new: the oldest item that was never sent
-        self.due: dict[int, float] = {}  # unacknowledged items, and the times of their timeouts
+        self.due: dict[int, float] = {}  # what is not acknowledged, and when it times out
 
     async def run(self) -> None:
-        """Send as the window allows, one frame at a time, and meanwhile process acknowledgements."""
+        """Send what the window allows, one frame at a time, and hear acknowledgements meanwhile."""
         wake = free = self.now
         while self.base < len(self.items):
             if self.now >= free and (item := self.choose()) is not None:
@@ -106,25 +106,25 @@ class Sender(_Side):
         self.status = "done"
 
     def choose(self) -> int | None:
-        """Return the item to send: a timed-out one, or the next of the window; None if there is none."""
+        """Return the item to send: one that timed out, or the next of the window; None if there is none."""
         late = [item for item, time in self.due.items() if time <= self.now]
         if late:
             self.note(f"{min(late)} timed out")
         if late and self.selective:
             return min(late)
-        if late:  # go back to the oldest, and clear the timeouts of later items until they are sent again
+        if late:  # go back to the oldest, and forget the alarms of those behind it until they are sent again
             self.next, self.due = self.base, dict.fromkeys(self.due, float("inf"))
         return self.next if self.next < min(self.base + self.window, len(self.items)) else None
 
     async def transmit(self, item: int) -> None:
-        """Send an item, and set its timeout."""
+        """Send an item, and set its alarm."""
         self.status = "repeating" if item < self.new else "sending"
         self.next, self.new, self.sent = max(self.next, item + 1), max(self.new, item + 1), self.sent + 1
         self.due[item] = self.now + self.timeout
         await self.send(self.to, "item", [item % self.numbers, self.items[item]], label=str(item % self.numbers))
 
     def hear(self, number: int) -> None:
-        """Process an acknowledgement, and advance the window; ignore one from before the window."""
+        """Take in an acknowledgement, and move the window on; an old one, from before the window, says nothing."""
         ahead = (number - self.base) % self.numbers
         if ahead <= self.new - self.base:
             for item in [self.base + ahead] if self.selective else range(self.base, self.base + ahead):
@@ -137,8 +137,8 @@ class Sender(_Side):
 class Receiver(_Side):
     """Delivers each item of a `Sender` once and in order, and acknowledges every frame.
 
-    Go-back-N discards any item but the next. Selective repeat stores items of the window until the earlier ones have
-    arrived. A repeated item is acknowledged again, because the first acknowledgement may have been lost.
+    Go-back-N keeps no item that is not the next. Selective repeat keeps those of the window until the ones before them
+    have come. An item that comes again is acknowledged again, because the first acknowledgement may have been lost.
 
     Parameters
     ----------
@@ -148,21 +148,21 @@ class Receiver(_Side):
     Attributes
     ----------
     status : str
-        The receiver's action on the last frame: "delivers", "holds" or "discards".
+        What it did with the last frame: "delivers", "holds" or "discards".
     delivered : list
         The items, in the order of delivery.
 
     Notes
     -----
-    It returns when no further frame can arrive, which only the simulator knows: a real receiver cannot know whether its
-    last acknowledgement arrived, and must wait for a while.
+    It returns when no frame can come any more, which is a convenience of the simulator: a real receiver does not know
+    whether its last acknowledgement has arrived, and must stay for a while.
     """
 
     delivered: list[Any] = field(default_factory=list, init=False)
     held: dict[int, Any] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
-        """Deliver, store or discard each frame's item, and acknowledge it."""
+        """Deliver, hold or discard the item of each frame, and acknowledge it."""
         async for frame in self.inbox:
             number, item = frame.payload
             ahead = (number - len(self.delivered)) % self.numbers

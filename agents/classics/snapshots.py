@@ -1,4 +1,4 @@
-"""Chandy and Lamport's snapshots: a consistent global state, recorded without stopping the system."""
+"""Chandy and Lamport's snapshots: a state in which the system could have been, recorded without stopping it."""
 
 import asyncio
 from collections.abc import Hashable
@@ -25,7 +25,7 @@ class Part:
     channels : dict
         By neighbour: the payloads that were under way from there, in order of arrival.
     awaited : list
-        The neighbours whose marker has not yet arrived; the part is complete when this set is empty.
+        The neighbours whose marker has not come yet; the part is complete when there is none.
     """
 
     state: Any
@@ -37,9 +37,9 @@ class ChandyLamport(netsim.Agent, Cited):
     """Base of an application's agents that can record a snapshot of the whole application while it runs.
 
     A subclass defines `state`, `handle` and `work`, and one agent (or several) calls `record`. Links must keep the
-    order of frames and lose none: ``Link(fifo=True)``. On lossy links ``reliability="ack"`` does not help, because
-    retransmissions arrive out of order. The messages of kind ``"marker"`` belong to this class. Source: Chandy and
-    Lamport (1985), section 3.1.
+    order of frames and lose none: ``Link(fifo=True)``. Where frames are lost, ``reliability="ack"`` is not enough,
+    because what is sent again comes out of order. The messages of kind ``"marker"`` belong to this class. Source:
+    Chandy and Lamport (1985), section 3.1.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class ChandyLamport(netsim.Agent, Cited):
 
     Notes
     -----
-    The agent ends when no further frame can arrive, which only the simulator knows. A part is complete when its
-    ``awaited`` is empty, which the agent knows by itself.
+    The agent ends when no frame can come any more, which only the simulator knows. A part is complete when
+    its ``awaited`` is empty, and for that the agent needs to know nothing else.
     """
 
     draw: ClassVar = {"status": Role(usual="working")}
@@ -64,18 +64,18 @@ class ChandyLamport(netsim.Agent, Cited):
         self.status = "working"
 
     def state(self) -> Any:
-        """Return the application's state, as a value that never changes."""
+        """Return the application's state, as a value that does not change later."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: def state(self)")
 
     async def handle(self, frame: Frame) -> None:
-        """Handle a frame of the application."""
+        """Do what the application does with a frame."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def handle(self, frame)")
 
     async def work(self) -> None:
-        """Do the application's spontaneous work; by default nothing."""
+        """Do what the application does by itself, beside `handle`; by default nothing."""
 
     async def run(self) -> None:
-        """Run the application, and handle markers."""
+        """Run the application; markers go by it."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.work())
             async for frame in self.inbox:
@@ -92,25 +92,25 @@ class ChandyLamport(netsim.Agent, Cited):
         self.parts[number] = Part(self.state(), {sender: [] for sender in neighbors}, neighbors)
         self.status = "recording"
         self.note(f"snapshot {number}: {self.parts[number].state}"[:200])
-        # The marker separates messages sent before the recorded state from those sent after it.
+        # The marker parts what was sent before the recorded state from what is sent after it.
         await self.broadcast("marker", number)
         self.close(number)
 
     async def take_marker(self, sender: Hashable, number: int) -> None:
-        """Record at the first marker; later messages from its sender do not belong to the snapshot."""
+        """Record at the first marker; from this sender nothing more belongs to the snapshot."""
         await self.record(number)
         self.parts[number].awaited.remove(sender)
         self.close(number)
 
     async def take_message(self, frame: Frame) -> None:
-        """Add an in-flight message to the snapshots that wait for its sender's marker, and handle it."""
+        """Add a message that was under way to the snapshots that wait for its sender's marker, and handle it."""
         for part in self.parts.values():
             if frame.sender in part.awaited:
                 part.channels[frame.sender].append(frame.payload)
         await self.handle(frame)
 
     def close(self, number: int) -> None:
-        """Report when the last marker has arrived."""
+        """Say so when the last marker has come."""
         if not self.parts[number].awaited:
             self.status = "recorded"
             self.note(f"its part of snapshot {number} is complete")

@@ -13,24 +13,24 @@ __all__ = ["GHS"]
 
 
 class GHS(Agent, papers.Cited):
-    """A node that finds its edges in the minimum spanning tree, and learns when the tree is complete.
+    """A node that finds which of its edges are in the minimum spanning tree, and learns when the tree is complete.
 
-    Each node begins as a separate fragment. A fragment finds the lightest edge that leaves it, and connects over this
-    edge. Two fragments of one level that choose the same edge become a fragment of the next level, and the edge is its
-    core. A fragment that meets one of a higher level is absorbed. Messages that a node cannot answer so far wait there:
-    a Connect from a fragment that is not lower and that chose an edge which this one has not chosen; a Test from a
-    fragment of a higher level; and, at the core, the Report of one half before the other half has finished.
+    Each node begins as a fragment of its own. A fragment looks for the lightest edge that leaves it, and connects over
+    this edge. Two fragments of one level that choose the same edge become a fragment of the next level, and the edge is
+    its core. A fragment that meets one of a higher level is absorbed. A message that a node cannot answer yet waits
+    there: a Connect from a fragment that is not lower and that chose an edge which this one has not chosen; a Test from
+    a fragment of a higher level; and, at the core, the Report of one half before the other half has finished.
 
     Parameters
     ----------
     weights : mapping
-        The weight of the edge to each neighbour (at least one). Weights are equal at both ends, and differ between
-        edges.
+        The weight of the edge to each neighbour, of which there is at least one. It is the same at both ends, and no
+        two edges of the network have the same.
 
     Attributes
     ----------
     edges : dict
-        The state of the edge to each neighbour: "basic" (nothing yet), "branch" (in the tree) or "rejected".
+        What the node knows of the edge to each neighbour: "basic" (nothing yet), "branch" (in the tree) or "rejected".
     status : str
         "find" (its fragment looks for its lightest outgoing edge), "found" or "done" (the tree is complete).
     level : int
@@ -47,9 +47,9 @@ class GHS(Agent, papers.Cited):
     Notes
     -----
     Links must keep their order (``Link(fifo=True)``) and lose nothing. All nodes wake at the beginning of their `run`.
-    Each node learns the end from the algorithm. The paper ends when the two nodes of the last core find that no edge
-    leaves the fragment. Here these two also send a Halt along the branches, n - 2 more messages. The paper's are at
-    most 5 n log2(n) + 2 m on n nodes and m edges.
+    It returns by the algorithm's own knowledge. The two nodes of the last core see that no edge leaves the fragment:
+    the paper ends there. Here they pass a Halt along the branches, which are n - 2 messages more. Those of the paper
+    are at most 5 n log2(n) + 2 m on n nodes and m edges.
 
     Source: R. G. Gallager, P. A. Humblet and P. M. Spira, A distributed algorithm for minimum-weight spanning trees,
     ACM TOPLAS 5(1), 1983; numbers in comments are those of the procedures in its appendix. ``found`` and ``awaited``
@@ -71,17 +71,17 @@ class GHS(Agent, papers.Cited):
         self.found, self.awaited = dict(self.weights), list[Hashable]()
 
     async def run(self) -> None:
-        """Choose the lightest edge, and handle messages until the tree is complete."""
+        """Choose the lightest edge, and take messages until the tree is complete."""
         await self.take(self.name, "change_root")
         waiting: list[Any] = []
         while self.status != "done":
             waiting, tried = [*waiting, await self.inbox.get()], 0
-            # Waiting messages are retried after each handled one.
+            # What must wait is tried again after each message that need not.
             while tried != len(waiting):
                 tried, waiting = len(waiting), [f for f in waiting if not await self.take(f.sender, f.kind, *f.payload)]
 
     async def take(self, j: Hashable, *message: Any) -> bool:
-        """Handle a message from neighbour j and return True, or return False if it must wait."""
+        """Do what a message from neighbour j asks for and return True, or return False if it must wait."""
         match message:
             case "connect", int(level) if level < self.level:  # (3)
                 self.edges[j] = "branch"
@@ -120,12 +120,12 @@ class GHS(Agent, papers.Cited):
                 self.edges[best] = "branch"
                 await self.say(best, *step)
             case kind, *_:
-                # The other half of the core found the lighter edge, so this half has nothing to do.
+                # If the other half of the core found the lighter edge, this one has nothing to do.
                 return kind == "report" and self.status == "found"
         return True
 
     async def test(self) -> None:  # (5)
-        """Test whether the lightest unclassified edge leaves the fragment."""
+        """Ask over the lightest edge of which nothing is known whether it leaves the fragment."""
         edge = next((j for j, state in self.edges.items() if state == "basic"), None)
         if edge is None:
             await self.report()
@@ -133,7 +133,7 @@ class GHS(Agent, papers.Cited):
             self.awaited.append(await self.say(edge, "test", self.level, self.fragment))
 
     async def report(self) -> None:  # (9)
-        """Report the weight of the lightest edge towards the core, once all have answered."""
+        """Tell the weight of the lightest edge towards the core, once all have answered."""
         if not self.awaited:
             self.status = "found"
             await self.say(self.in_branch, "report", min(self.found.values()))

@@ -1,4 +1,4 @@
-"""Dijkstra and Scholten's termination detection: the initiator of a computation learns that it is over."""
+"""Dijkstra and Scholten's detection of termination: who begins a computation learns that it is over."""
 
 from collections.abc import Hashable
 from typing import Any, ClassVar
@@ -14,24 +14,24 @@ __all__ = ["DijkstraScholten"]
 
 
 class DijkstraScholten(netsim.Agent, Cited):
-    """Base of the agents of a diffusing computation: one begins, and the others work only on received tasks.
+    """Base of the agents of a diffusing computation: one begins, and the others work only on what they are asked.
 
-    A subclass defines `handle`, and the root's subclass `begin`; both give tasks to neighbours by `give`. Every task is
-    acknowledged by a signal. An idle agent that receives a task joins a tree, below the sender; it signals this first
-    task last, when it is idle again and all its own tasks have been signalled. When the root has no outstanding task,
-    no agent works and no task is in flight. Then the root announces the end, and every `run` returns. Frames may be
-    reordered; links must neither lose nor duplicate any. The messages of the kinds ``"task"``, ``"signal"`` and
-    ``"over"`` belong to this class. Source: Dijkstra and Scholten (1980).
+    A subclass defines `handle`, and the root's subclass `begin`; both give tasks to neighbours by `give`. Every task
+    is signalled back. An agent that is idle and gets a task joins a tree, below the sender; it signals that first task
+    last, when it is idle again and all that it gave away has been signalled. When the root has nothing outstanding,
+    nobody works and no task is under way. Then it tells all, so that everybody's `run` ends. Frames may overtake one
+    another; links must lose and duplicate nothing. The messages of the kinds ``"task"``, ``"signal"`` and ``"over"``
+    belong to this class. Source: Dijkstra and Scholten (1980).
 
     Parameters
     ----------
     root : bool
-        Whether this agent starts the computation; exactly one agent does.
+        Whether this agent begins; exactly one does.
 
     Attributes
     ----------
     parent : node or None
-        The sender of the task by which the agent joined the tree; None for the root and outside the tree.
+        Who gave it the task by which it joined the tree; None outside the tree, and of the root.
     deficit : int
         How many of the tasks that it gave have not been signalled yet.
     status : str
@@ -61,16 +61,16 @@ class DijkstraScholten(netsim.Agent, Cited):
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def begin(self)")
 
     async def handle(self, frame: Frame) -> None:
-        """Do a task, which may take time and give further tasks."""
+        """Do what a task asks; it may take time, and give tasks."""
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def handle(self, frame)")
 
     async def give(self, to: Hashable, payload: Any = None, label: str | None = None) -> None:
-        """Give a task to a neighbour, and count its signal as outstanding."""
+        """Give a task to a neighbour, and expect its signal."""
         self.deficit += 1
         await self.send(to, "task", payload, label=label)
 
     async def run(self) -> None:
-        """Work until the root announces the end."""
+        """Work until the root says that it is over."""
         if self.root:
             self.status = "busy"
             await self.begin()
@@ -86,7 +86,7 @@ class DijkstraScholten(netsim.Agent, Cited):
             await self.leave_if_done()
 
     async def take(self, frame: Frame) -> None:
-        """Handle a task; signal it at once, unless it made the agent join the tree."""
+        """Handle a task; signal it at once, unless it is the one by which the agent joins the tree."""
         joins, self.status = self.status == "idle", "busy"
         if joins:
             self.parent = frame.sender
@@ -95,7 +95,7 @@ class DijkstraScholten(netsim.Agent, Cited):
             await self.send(frame.sender, "signal")
 
     async def leave_if_done(self) -> None:
-        """Leave the tree once nothing is outstanding; for the root, this is the end."""
+        """Leave the tree once nothing is outstanding; for the root that means that all is over."""
         if self.status not in ("busy", "waiting"):
             return
         self.status = "waiting"
@@ -107,6 +107,6 @@ class DijkstraScholten(netsim.Agent, Cited):
             await self.send(parent, "signal", label="the last")
 
     async def end(self) -> None:
-        """Announce the end to all neighbours, once, and stop."""
+        """Tell all neighbours, once, and stop."""
         self.status, self.over_at = "over", self.now
         await self.broadcast("over")

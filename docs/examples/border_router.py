@@ -15,7 +15,7 @@ import netsim
 from netsim.agents import RPL
 from netsim.agents.protocols.coap import KIND, CoAP
 
-PORT = 5700  # for mote k: PORT + k
+PORT = 5700  # of mote k: PORT + k
 
 
 class Temperature(resource.Resource):
@@ -24,7 +24,7 @@ class Temperature(resource.Resource):
 
 
 class Gate(asyncio.DatagramProtocol):
-    """The UDP port of a mote: datagrams go to the mote, and its answers to the last sender."""
+    """The UDP port of a mote: what arrives goes to the mote, and the mote's answers go to who asked last."""
 
     def __init__(self, routing, node):
         self.routing, self.node, self.asker = routing, node, None

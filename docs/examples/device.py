@@ -1,4 +1,4 @@
-"""A real device in an emulated network: it sends readings over UDP to a mote, which forwards them to a sink.
+"""A real device in an emulated network: it sends readings over UDP to a mote, which passes them on by radio to a sink.
 
 ``python device.py`` runs the network and waits for a device; ``python device.py device`` is one.
 """
@@ -16,7 +16,7 @@ PRESET = netsim.presets.ieee802154()
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Puts received datagrams into a queue: (data, address)."""
+    """Puts what arrives into a queue: (data, address)."""
 
     def __init__(self):
         self.arrived = asyncio.Queue()
@@ -26,7 +26,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 class Gateway(netsim.Agent):
-    """A mote whose sensor is the device: each datagram becomes a message, and its outcome is returned."""
+    """A mote whose sensor is the device: each datagram becomes a message, and its fate goes back to the device."""
 
     def __init__(self, port=PORT):
         self.port = port
@@ -70,7 +70,7 @@ def network_run(port=PORT, until=60.0):
 
 
 def device(port=PORT, readings=5, seconds=0.2):
-    """Send readings, and print each answer; this needs no netsim and may run on any host."""
+    """Send readings, and print the answer to each; this needs nothing of netsim and may run on any host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.settimeout(seconds)
         for text in [*(f"{20 + k / 2} °C" for k in range(readings)), "end"]:

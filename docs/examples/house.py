@@ -1,4 +1,4 @@
-"""The motes of a house synchronise, sample simultaneously, report to the gateway and install new firmware."""
+"""The motes of a house keep a common time, sample together, report to the gateway and take new firmware."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ HERE, FIRMWARE = Path(__file__).parent, bytes(range(256)) * 16
 
 
 def read(*interferers):
-    """Return the house with some interferers; CTP retransmits by itself, so the radio does not."""
+    """Return the house with some of its interferers; CTP sends frames again itself, so the radio does not."""
     site = netsim.Deployment.read(HERE / "house.toml", {"radio.max_frame_retries": 0})
     return replace(site, interferers={name: site.interferers[name] for name in interferers})
 
@@ -32,7 +32,7 @@ def play(site, until=300, seed=1):
 
 
 def spreads(site, motes):
-    """Return the time spread (s), by the simulation's clock, of each sample that all motes took."""
+    """Return for each sample that all motes took how far apart (s) they took it, by the simulation's clock."""
     true = {clock.agent: clock.clock.true for clock in site.clocks}
     slots = set.intersection(*(set(each.app.taken) for each in motes.values()))
     return [np.ptp([true[name](each.app.taken[slot]) for name, each in motes.items()]) for slot in sorted(slots)]

@@ -8,17 +8,17 @@ import numpy as np
 import netsim
 from netsim import Experiment, agents, coders, interferers, results, vary
 
-ROUNDS, PERIOD, BEGIN = 100, 20.0, 300.0  # FTSP has synchronised all motes before the first round
+ROUNDS, PERIOD, BEGIN = 100, 20.0, 300.0  # FTSP has all motes on one time before the first round
 MAP = agents.RandomFourier(2, 48, sigma=1.0, seed=1)
 EVERYWHERE = np.stack(np.meshgrid(*2 * [np.linspace(0, 4, 19)]), -1).reshape(-1, 2)
 
 
-def warmth(x):  # variance 1, at positions x in steps of the grid
+def warmth(x):  # of variance 1, at places x in steps of the grid
     return np.sin(1.3 * x[:, 0]) + np.cos(x[:, 1])
 
 
 def cost(node, seed):
-    """Return a mote's least squares on forty noisy readings around it, which stay at the mote."""
+    """Return the least squares of a mote over forty noisy readings around it, which never leave it."""
     rng = np.random.default_rng([seed, node])
     x = rng.normal((node % 5, node // 5), 0.5, (40, 2))
     return agents.LeastSquares(MAP(x), warmth(x) + 0.1 * rng.normal(size=40), loss=agents.Squared(), regularizer=4e-4)
@@ -34,7 +34,7 @@ def motes(setup, **settings):
 
 
 def site(setup, jammed=60.0):
-    """Return a grid with 18 m a step; a jammer in the middle starts after 15 minutes, for some seconds."""
+    """Return a grid with 18 m a step; a jammer in the middle begins after 15 minutes, for so many seconds."""
     preset = netsim.presets.ieee802154(power_dbm=-10)
     places = {node: (18 * (node % 5), 18 * (node // 5)) for node in range(25)}
     jammer = interferers.Jammer(position=(36, 36), at=900.0, until=900.0 + jammed)

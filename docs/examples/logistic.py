@@ -1,4 +1,4 @@
-"""A user's logistic regression: `netsim run coke --task docs/examples/logistic.py --rho 0.02 --eta 2`."""
+"""Logistic regression of one's own: `netsim run coke --task docs/examples/logistic.py --rho 0.02 --eta 2`."""
 
 import numpy as np
 from scipy.optimize import minimize

@@ -1,4 +1,4 @@
-"""Diffusion with momentum: `netsim run coke --method docs/examples/mine.py` compares it with COKE."""
+"""Diffusion with momentum: `netsim run coke --method docs/examples/mine.py` draws it beside COKE."""
 
 from netsim.agents import Diffusion
 

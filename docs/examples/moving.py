@@ -1,10 +1,10 @@
-"""Least squares with a moving solution: a problem for ``netsim run online --task moving.py``."""
+"""Least squares whose answer moves: a problem for ``netsim run online --task moving.py``."""
 
 import numpy as np
 
 
 class Moving:
-    """R_t(θ) = (xᵀθ - y)² + 0.001 ‖θ‖² for one sample a round, y = xᵀθ°_t + noise."""
+    """R_t(θ) = (xᵀθ - y)² + 0.001 ‖θ‖² of one sample a round, y = xᵀθ°_t + noise."""
 
     size = 4
 

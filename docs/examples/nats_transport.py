@@ -1,4 +1,4 @@
-"""A transport over a NATS server, with nats-py: each process subscribes to its own subject."""
+"""A transport over a NATS server, with nats-py: each process subscribes to a subject of its own."""
 
 import asyncio
 from contextlib import suppress
@@ -25,16 +25,16 @@ class NATS(Transport):
         except (OSError, TimeoutError, nats.errors.Error) as error:
             raise NetsimError(f"server = {self.server!r}: cannot be reached ({error})") from None
         await self.client.subscribe(f"netsim.{self.here}", cb=self.take)
-        await self.client.flush()  # the server has now registered it
+        await self.client.flush()  # now the server knows of it
         self.outgoing = asyncio.Queue(10_000)
         self.sending = asyncio.create_task(self.send_on(self.outgoing))
 
     def send(self, to, data):
-        if self.outgoing is not None and not self.outgoing.full():  # beyond the queue's size, datagrams are lost
+        if self.outgoing is not None and not self.outgoing.full():  # what does not fit is lost
             self.outgoing.put_nowait((f"netsim.{to}", data))
 
     async def send_on(self, outgoing):
-        with suppress(nats.errors.Error):  # `lost` reports the reason
+        with suppress(nats.errors.Error):  # `lost` says what happened
             while True:
                 await self.client.publish(*await outgoing.get())
 

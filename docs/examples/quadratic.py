@@ -1,4 +1,4 @@
-"""Step sizes with a known best: gradient descent on xᵀHx / 2 with curvatures 1 and 9, and with momentum."""
+"""Steps whose best is known: gradient descent on xᵀHx / 2 with the curvatures 1 and 9, and with momentum."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Descent(Agent):
 
 
 def quadratic(seed, scale=1.0):
-    """Return a random start for one agent, and the distance to the minimum, its largest element."""
+    """Return a start that the seed draws, for one agent, and the distance to the minimum, its largest element."""
     start = scale * np.random.default_rng(seed).choice([-1.0, 1.0], 2)
     return [start], nx.empty_graph(1), lambda models: {"error": float(np.max(np.abs(models)))}
 

@@ -1,7 +1,7 @@
-"""Raft on five servers, correct or faulty: `netsim lab docs/examples/raft.py` shows it, and takes faults.
+"""Raft on five servers, right or with a mistake: `netsim lab docs/examples/raft.py` shows it, and takes faults.
 
-`netsim run docs/examples/raft.py --at "1 partition 0,1 until 2"` cuts two servers off. A crashing server keeps its disk
-with: `--at "0.5 crash 2 until 1 keeping state"`.
+`netsim run docs/examples/raft.py --at "1 partition 0,1 until 2"` cuts two servers off. A server that crashes keeps its
+disk if the fault says so: `--at "0.5 crash 2 until 1 keeping state"`.
 """
 
 from netsim import Link, Network, latency, topology
@@ -10,7 +10,7 @@ from netsim.util import check
 
 
 class Turncoat(Raft):
-    """Grants every vote, even if it has voted in this term, perhaps for itself."""
+    """Votes for whoever asks, although it has voted in this term: for itself, perhaps."""
 
     async def hear_vote_request(self, sender, term, last):
         self.voted_for = None
@@ -18,7 +18,7 @@ class Turncoat(Raft):
 
 
 class Forgetful(Raft):
-    """Does not write its vote to disk, and so forgets it in a crash."""
+    """Does not write its vote to disk: it has forgotten it after a crash."""
 
     async def run(self):
         self.voted_for = None
@@ -26,7 +26,7 @@ class Forgetful(Raft):
 
 
 class Half(Raft):
-    """Takes half of the servers for a majority: with an even number, there are two such halves."""
+    """Takes half of the servers for a majority: if their number is even, there are two such halves."""
 
     def quorum(self):
         return (len(self.neighbors) + 1) // 2
@@ -52,7 +52,7 @@ def make(
     agents : int
         Number of servers.
     version : str
-        "right", or one of three faulty versions: "turncoat", "forgetful", "half".
+        "right", or one of three mistakes: "turncoat", "forgetful", "half".
     shortest : float
         A server waits for a leader at least so long, in seconds.
     longest : float

@@ -1,7 +1,7 @@
-"""Regression in eight regions: each agent has samples of its own region, so it needs the others.
+"""Regression in eight regions: each agent sees samples of its own part of the world, so none can do without the others.
 
-`excess` is the additional cost of all samples, in per cent, with the agents' models over the centralised one: the mean
-over the agents. It is zero only if all agents have that model.
+`excess` is how much more all samples cost with the agents' models than with the one that a centre would find, in per
+cent: the mean over the agents. It is zero only if all agents have that model.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ AGENTS, FEATURES, REGULARIZER = 8, 20, 1e-2
 
 
 def task(seed):
-    """Return each agent's cost, the graph, and the measure of the models."""
+    """Return each agent's cost, the graph, and what is measured of the models."""
     graph = topology.erdos_renyi(AGENTS, edges=14, seed=seed)
     phi = RandomFourier(2, FEATURES, sigma=0.7, seed=seed)
     rng = np.random.default_rng(seed)
@@ -27,7 +27,7 @@ def task(seed):
     least = sum(cost.value(best) for cost in costs)
 
     def measure(models):
-        with np.errstate(over="ignore"):  # for a method that diverges
+        with np.errstate(over="ignore"):  # of a method that diverges
             return {"excess": 100 * np.mean(np.sum(((models - best) @ root) ** 2, axis=1)) / 2 / least}
 
     return costs, graph, measure

@@ -38,7 +38,7 @@ def synthetic():
 def an_hour(graph, links, sink=1):
     cost = {(a, b): 1 / (1 - links[a, b].loss.mean) / (1 - links[b, a].loss.mean) for a, b in links}
     paths = nx.single_source_dijkstra_path(graph, sink, weight=lambda a, b, _: cost[a, b])
-    motes = list(paths)[:31]  # the sink, and the thirty motes with the fewest expected transmissions to it
+    motes = list(paths)[:31]  # the sink, and the thirty that expect the fewest transmissions to it
     links = {ends: link for ends, link in links.items() if {*ends} <= {*motes}}
     joules = np.random.default_rng(1).uniform(10, 40, len(motes) - 1)
     batteries = {mote: replace(PRESET.energy, battery=held) for mote, held in zip(motes[1:], joules, strict=True)}

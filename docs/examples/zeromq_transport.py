@@ -26,13 +26,13 @@ class ZeroMQ(Transport):
             raise NetsimError(f"here = {self.here!r}: must be an available address ({error})") from None
         self.push = {name: self.contexts[0].socket(zmq.PUSH) for name in self.peers}
         for name, socket in self.push.items():
-            socket.immediate = True  # without a connection nothing is queued
+            socket.immediate = True  # nothing is kept for who is not there
             socket.sndhwm = 10_000  # datagrams that may wait
             socket.connect(f"tcp://{name}")
         self.taking = asyncio.create_task(self.take(pull))
 
     def send(self, to, data):
-        with suppress(zmq.Again):  # beyond the queue's size, datagrams are lost
+        with suppress(zmq.Again):  # what does not fit is lost
             if self.push is not None:
                 self.push[to].send(data, zmq.NOBLOCK)
 
@@ -46,4 +46,4 @@ class ZeroMQ(Transport):
             self.taking.cancel()
             await asyncio.wait([self.taking])
             for context in self.contexts:
-                context.destroy(linger=500)  # real milliseconds for queued datagrams
+                context.destroy(linger=500)  # real milliseconds for what waits

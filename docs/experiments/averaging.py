@@ -1,4 +1,4 @@
-"""Averaging on three topologies, with and without losses: a lecture's demonstration in a few lines."""
+"""Averaging on three topologies, with and without losses: what a lecture shows in a few lines."""
 
 import netsim
 from netsim import Experiment, Links, topology, vary

@@ -1,4 +1,4 @@
-"""A user's method under losses shared by neighbouring links, tuned and compared with DKLA and D-PSGD."""
+"""A method of one's own under losses that neighbouring links share, tuned and compared with DKLA and D-PSGD."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
@@ -12,7 +12,7 @@ from netsim.links.loss import Clocked
 from netsim.util.draws import generator
 
 
-# The problem: a function of the seed.
+# What is learned: a function of the seed.
 def regressions(seed, agents=12, noise=0.3):
     rng = np.random.default_rng(seed)
     truth, costs = rng.normal(size=10), []
@@ -25,7 +25,7 @@ def regressions(seed, agents=12, noise=0.3):
     return costs, graph, lambda models: {"gap": float(((models - best) ** 2).mean())}
 
 
-# A loss model: a fade covers a region of the field, and affects all links into it.
+# A loss model: a fade darkens a region of the field, and with it all links that end there.
 @dataclass(frozen=True)
 class SharedFade:
     """Links into one region lose the same time slots, each slot with probability ``mean``."""
@@ -55,7 +55,7 @@ def depth(seed, where):
 
 @dataclass(frozen=True)
 class Fading:
-    """The link between two ends: its region is the receiver's."""
+    """The link of two ends: its region is that of the receiver."""
 
     loss: float = 0.1
 
@@ -64,7 +64,7 @@ class Fading:
         return Link(loss=SharedFade(self.loss, (int(3 * x), int(3 * y)), ends.setup.seeds.network[1]))
 
 
-# A method: D-PSGD with a share of its last step.
+# A method: D-PSGD that keeps some of its last step.
 @dataclass(eq=False, repr=False)
 class HeavyBall(DPSGD):
     _: KW_ONLY

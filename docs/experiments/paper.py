@@ -1,4 +1,4 @@
-"""A user's method under rain on whole parts of a field: tuned, compared in pairs, tabulated, drawn."""
+"""A method of one's own, where rain falls on whole parts of a field: tuned, compared in pairs, tabulated, drawn."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ FIELD = Path(__file__).with_name("field.csv")
 
 
 def temperature(seed, file=FIELD, reach=0.4):
-    """Return the stations' costs, their graph, and a measure; the seed selects the readings kept for the test."""
+    """Return the stations' costs, their graph, and a measure; the seed draws which readings are kept for the test."""
     table = pd.read_csv(file)
     x, y, hour = 2 * table["x"] - 1, 2 * table["y"] - 1, 2 * np.pi * table["hour"] / 24
     features = np.column_stack([np.ones(len(table)), x, y, x * y, x**2, y**2, np.sin(hour), np.cos(hour)])
@@ -47,7 +47,7 @@ class HeavyBall(Diffusion):
 
 @dataclass(frozen=True)
 class Rain:
-    """The link between two ends: while it rains on the receiver's half of the field, every frame is lost."""
+    """The link of two ends: while it rains on the half of the field where the receiver is, every frame is lost."""
 
     loss: float = 0.3
 

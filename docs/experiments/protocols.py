@@ -1,4 +1,4 @@
-"""Three stacks collect readings in a house with a jammer: delivery rates and radio-on times."""
+"""Three stacks collect readings in a house with a jammer: delivery and the time for which radios are on."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ HOUSE = Path(__file__).parent.parent / "examples" / "house.toml"
 
 
 class Reports(netsim.Part):
-    """Reports readings, one a minute, from a given time on (s)."""
+    """Reports some readings, one a minute, from a time on (s)."""
 
     def __init__(self, since, readings=3):
         self.since, self.readings = since, readings

@@ -1,4 +1,4 @@
-"""Execute the lessons and store their outputs, without parts that differ between runs.
+"""The lessons as they are committed: executed, with their outputs, and without what differs from run to run.
 
 ``python docs/lessons/_execute.py`` executes all of them, ``python docs/lessons/_execute.py 01_flooding 03_averaging``
 those named, and writes them anew, each with its answers (answers/01_flooding.ipynb). Answers begin where their lesson
@@ -32,8 +32,8 @@ RUN, GUESS = "application/vnd.netsim.replay+json", "application/vnd.netsim.guess
 """What is kept beside the text of a widget, the run that it shows, and of a question; docs/_replays.py reads both."""
 
 _SHOWN = ("image/png", "text/plain", RUN, GUESS)
-# Executed before a lesson's cells: a replay's output is its run, as one line of JSON, and needs no kernel. Data derived
-# from the run are computed when the site is built; versions would be those of the executing machine.
+# Before a lesson's cells: a replay's output is its run, as one line of JSON, and needs no kernel. What a page derives
+# from the run is derived when the site is built; the versions would be those of whoever executed it.
 _PRELUDE = """
 import itertools as _itertools
 import numpy as _np
@@ -70,7 +70,7 @@ def run_cell(path: Path) -> str:
 
 
 def executed(path: Path) -> list[Any]:
-    """Return a lesson's notebooks, normalised, after one execution in a temporary folder.
+    """Return the notebooks of a lesson after one execution in a folder of its own, normalised.
 
     Raises
     ------
@@ -96,14 +96,14 @@ def executed(path: Path) -> list[Any]:
 
 
 def execute(notebook: Any) -> None:
-    """Execute a notebook in a temporary folder; raises CellExecutionError if a cell raises."""
+    """Execute a notebook in a folder of its own; raises CellExecutionError if a cell raises."""
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=resources).execute()
 
 
 def normalised(notebook: Any) -> Any:
-    """Remove times, counts, identifiers and invisible forms from a notebook."""
+    """Take out of a notebook what is not the lesson: times, counts, identifiers, forms that nobody sees."""
     notebook.metadata = nbformat.from_dict(_METADATA)
     notebook.nbformat_minor = 5
     for number, cell in enumerate(notebook.cells):
@@ -117,7 +117,7 @@ def normalised(notebook: Any) -> Any:
 
 
 def texts(notebook: Any) -> list[list[str]]:
-    """Return each code cell's output as text, with a placeholder for an image."""
+    """Return what each code cell shows as text: for an image what stands in its place."""
     return [[_text(output) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]
 
 
@@ -133,7 +133,7 @@ def _normal(output: Any) -> Any:
 
 
 def _joined(outputs: list[Any]) -> list[Any]:
-    """Return the outputs with a stream's pieces joined, because their boundaries depend on timing."""
+    """Return the outputs with what a stream wrote in pieces in one: where it is cut is a matter of time."""
     joined: list[Any] = []
     for output in outputs:
         if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
@@ -144,7 +144,7 @@ def _joined(outputs: list[Any]) -> list[Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Return JSON data with nine digits or twelve decimals of each number: later ones depend on the processor."""
+    """Return what JSON holds with nine digits of each number, twelve decimals: the last depend on the processor."""
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -160,7 +160,7 @@ def _text(output: Any) -> str:
     text = str(output.data.get("text/plain", ""))
     if RUN in output.data:
         run = json.loads(output.data[RUN])
-        # Hash the unpacked content, because its compression depends on zlib.
+        # What is packed is the same; how it is packed is a matter of zlib.
         events = hashlib.sha256(gzip.decompress(base64.b64decode(run["columns"]["data"]))).hexdigest()
         shown = _rounded([run["name"], run["meta"], run["columns"]["columns"]])
         text += f"\n{json.dumps(shown, sort_keys=True)}\n{events}"
@@ -168,7 +168,7 @@ def _text(output: Any) -> str:
 
 
 def named(names: list[str]) -> list[Path]:
-    """Return the lessons and examples with these names, or all; raises SystemExit for an unknown name."""
+    """Return the lessons and examples of these names, or all; raises SystemExit for a name that is none."""
     every = {path.stem: path for folder in (LESSONS, EXAMPLES) for path in sorted(folder.glob("*.ipynb"))}
     for name in names:
         if Path(name).stem not in every:
@@ -177,7 +177,7 @@ def named(names: list[str]) -> list[Path]:
 
 
 def main() -> int:
-    """Execute the named lessons, or all, and write them."""
+    """Execute the lessons that are named, or all, and write them."""
     for path in named(sys.argv[1:]):
         for file, notebook in zip(notebooks(path), executed(path), strict=True):
             text = nbformat.writes(notebook, version=4) + "\n"

@@ -35,7 +35,7 @@ _Run.picture = _twice
 
 
 def figures(path: Path, folder: Path) -> int:
-    """Write the figures of a lesson into a folder; return their number.
+    """Write the figures of a lesson into a folder; return how many there are.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def figures(path: Path, folder: Path) -> int:
 
 
 def main() -> int:
-    """Write the figures of the named lessons, or of all."""
+    """Write the figures of the lessons that are named, or of all."""
     if len(sys.argv) < 2:
         print("usage: python docs/lessons/_figures.py FOLDER [LESSON ...]", file=sys.stderr)
         return 2

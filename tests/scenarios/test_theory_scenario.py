@@ -34,11 +34,11 @@ def test_verdicts_are_those_of_the_numbers() -> None:
     assert study.verdict([tight, above], printed=True) == "printed form fails"
     assert study.verdict([curve([9.0, 9.0], [3.0, 1.0], zero=8.0)], printed=False) == "vacuous"
     assert study.verdict([curve([9.0, 7.0], [3.0, 1.0], zero=8.0)], printed=False) == "holds"
-    # A prediction must not exceed the measurement, either, and NaN fulfils no promise.
+    # A prediction may not be above what is measured, either, and numbers that are none keep no promise.
     assert not curve([3.0, 2.0], [3.0, 1.9], exact=True).holds
     assert not curve([3.0, math.nan], [3.0, 1.9]).holds
     assert not curve([3.0, 2.0], [3.0, math.inf]).holds
-    # Values below rounding errors are not compared.
+    # After rounding errors nothing is compared.
     assert curve([1.0, 0.5, 1e-20], [1.0, 0.4, 1e-16]).tightness == pytest.approx(1.25)
 
 
@@ -108,7 +108,7 @@ def test_all_algorithms_and_theorems_are_found() -> None:
 
 def test_a_theorem_that_joins_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     class New(theorem.Theorem):
-        """Theorem 0: copies of models equal the models."""
+        """Copies of models are as the models (nobody, theorem 0)."""
 
         name = "theorem 0"
 
@@ -147,14 +147,14 @@ def test_the_page_has_a_row_for_each_printed_form_that_fails() -> None:
 
 @pytest.mark.slow
 def test_each_statement_at_one_seed_is_what_it_was_and_fits_the_page() -> None:
-    """The page's table, of three seeds, takes three times as long."""
+    """The page's table, of three seeds, takes three times as long to play."""
     table = catalogue.find_study("theory").execute(repeats=1).tables["theorems"]
     stored = pd.read_csv(ROOT / "tests" / "scenarios" / "theory_at_one_seed.csv")
     pd.testing.assert_frame_equal(table, stored, rtol=0.02, check_dtype=False)
     page = pd.read_csv(ROOT / "docs" / "theory.csv")
     same = ["theorem", "algorithm", "source", "condition"]
     pd.testing.assert_frame_equal(table[same], page[same])
-    # A bound that is tight at one seed may not be tight at another.
+    # What is tight at one seed may not be at another.
     alike = (table["verdict"] == page["verdict"]) | ((table["verdict"] == "tight") & (page["verdict"] == "holds"))
     assert alike.all()
     assert (3 * table["runs"] == page["runs"]).all()

@@ -15,7 +15,7 @@ SECONDS = 10
 
 
 class TooLong(KeyboardInterrupt):
-    """Raised within ``while True: pass``; not an Exception, which the submission might catch."""
+    """Raised within ``while True: pass``. No Exception, which the submission might catch."""
 
 
 def too_long(*_):
@@ -23,17 +23,17 @@ def too_long(*_):
 
 
 def alarm(seconds):
-    """Raise TooLong after some seconds, and then each second until it takes effect; 0 stops it (not on Windows)."""
+    """Raise TooLong in so many seconds, and then each second until it is heard; 0 stops it. Windows has none."""
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGPROF, too_long)
         signal.setitimer(signal.ITIMER_PROF, seconds, 1)
 
 
 class Submission:
-    """The classes of a submission, by name; agents made from one are isolated from each other."""
+    """The classes of a submission, by name; each agent that is made of one is isolated from the others."""
 
     def __init__(self, path):
-        # Imported by hand, because an import would write bytecode beside the student's file.
+        # Imported by hand, because an import would write its bytecode beside the student's file.
         self.module = sys.modules["submission"] = ModuleType("submission")
         self.module.__file__ = str(path)
         exec(compile(path.read_bytes(), str(path), "exec"), vars(self.module))
@@ -94,7 +94,7 @@ def pytest_runtest_makereport(item, call):
     report = yield
     marks = item.config.marks[item.nodeid]
     if report.failed:
-        # Without pytest's explanation of an assertion.
+        # Without pytest's own explanation of an assertion.
         marks.update(score=0, output=str(call.excinfo.value).partition("\nassert ")[0])
         if isinstance(call.excinfo.value, KnowsUnheard):
             item.config.cheat = f"No marks, for the agents share more than frames: {call.excinfo.value}"
@@ -105,7 +105,7 @@ def pytest_runtest_makereport(item, call):
 
 
 def save(config):
-    """Write the present results in the form of Gradescope, safe from whatever the submission does next."""
+    """Write what is known, in the form of Gradescope: whatever the submission does next, it stays."""
     if config.cheat:
         for each in config.marks.values():
             each["score"] = 0

@@ -1,6 +1,6 @@
-"""Grade a class: ``python grade.py submissions marks.csv``; submissions/NAME/broadcast.py is a student's work.
+"""Grade a class: ``python grade.py submissions marks.csv``; submissions/NAME/broadcast.py is the work of a student.
 
-The hidden tests are the only file test_*.py beside this one, or a third argument. Tests in test_broadcast.py are for
+The hidden tests are the one file test_*.py beside this one, or a third argument. Those in test_broadcast.py are of
 students' files broadcast.py.
 """
 
@@ -26,7 +26,7 @@ def hidden_tests(path=None):
 
 
 def grade(folder, tests):
-    """Grade a submission in a separate process; return the content of its results.json."""
+    """Grade a submission in a process of its own; return what is in its results.json."""
     file, results = folder / tests.name.removeprefix("test_"), folder / "results.json"
     results.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", tests.name, "--submission", file, "--results", results]
@@ -49,7 +49,7 @@ def main(submissions, table, tests=None):
     for folder in sorted(each for each in Path(submissions).resolve().iterdir() if each.is_dir()):
         found, marks = grade(folder, tests), {}
         for each in found["tests"]:
-            # All parameters of a test share one column.
+            # A test with several parameters is one column.
             marks[each["name"]] = marks.get(each["name"], 0) + each["score"]
         rows.append({"student": folder.name, "marks": found["score"], "remark": found["output"], **marks})
         columns |= rows[-1]

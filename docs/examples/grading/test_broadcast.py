@@ -18,7 +18,7 @@ def agent(submission):
 
 
 def texts(agent):
-    """Return a node's delivered texts. A submission's own list or text type could claim to equal any other."""
+    """What a node delivered. A list or text of a class of the submission's own could say that it equals any other."""
     found = agent.delivered
     assert type(found) is list, "delivered must be a list"
     assert all(type(text) is str for text in found), "delivered must be a list of texts"
@@ -26,7 +26,7 @@ def texts(agent):
 
 
 def played(agents, graph, **settings):
-    """Run agents, the first of which has the news; no other may deliver it before a chain of frames from there."""
+    """Run agents, the first of which has the news; nobody may deliver it before a chain of frames came from there."""
     network = Network(graph, **settings)
     network.watch({"delivered": lambda agent: len(texts(agent))})
     run = network.run(dict(enumerate(agents)), until=60, trace=True)
@@ -48,7 +48,7 @@ def test_all_deliver(agent):
 
 @pytest.mark.marks(1)
 def test_each_text_is_acknowledged(agent):
-    """A node acknowledges each text, even a known one."""
+    """A node acknowledges each text, also one that it has."""
     run = play(Talker([(1.0, NEWS), (5.0, NEWS)], kind="text"), agent(), Listener(), link=LINK, until=60)
     acks = counts(run, sender=1, receiver=0, kind="ack")
     assert acks == {"delivered": 2}, f"two texts were sent; acknowledgements: {acks}"
@@ -66,7 +66,7 @@ def test_economy(agent):
 
 @pytest.mark.marks(1)
 def test_losses(agent):
-    """All deliver the text although each link loses its first frames."""
+    """All deliver the text though each link loses its first frames."""
     for lost in (1, 3):
         link = Link(latency=0.05, loss=losing(*range(lost)))
         run = played([agent(NEWS), agent(), agent()], topology.path(3), link=link)
@@ -75,7 +75,7 @@ def test_losses(agent):
 
 @pytest.mark.marks(2)
 def test_knowledge(agent):
-    """No node knows the text before it can have heard it; every node that can hear it delivers it in the end."""
+    """Who cannot have heard the text does not know it; who can, in the end, delivers it."""
     made = [agent(NEWS), *(agent() for _ in range(4))]
     run = played(made, topology.path(5), link=LINK, faults=[LinkDown(1, 2, at=0.0, until=20.0), LinkDown(3, 4, at=0.0)])
     expected = [[NEWS]] * 4 + [[]]
@@ -84,7 +84,7 @@ def test_knowledge(agent):
 
 @pytest.mark.marks(1)
 def test_silence(agent):
-    """In the end no node sends."""
+    """At last nobody sends any more."""
     run = play(agent(NEWS), *(agent() for _ in range(5)), shape=topology.ring, link=LOSSY, until=60, trace=True)
     assert counts(run, kind="text").get("delivered", 0) >= 5, "there are hardly any messages"
     last = run.trace.table()["time_s"].max()
@@ -92,7 +92,7 @@ def test_silence(agent):
 
 
 class Reliable:
-    """No node delivers anything but the text, once; at the end all have."""
+    """Nobody ever delivers anything but the text, once; at the end all have."""
 
     def __call__(self, agents):
         for name, agent in agents.items():

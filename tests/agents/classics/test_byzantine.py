@@ -16,7 +16,7 @@ Lie = Callable[[Any, tuple[Any, ...], str], str | None]
 
 
 def war(n: int, m: int, traitors: Iterable[int], lie: Lie, order: str = "attack") -> Run:
-    """Run OM(m) with n generals; general 0 commands, and all traitors follow one strategy."""
+    """Run OM(m) of n generals, of whom 0 commands; all traitors have one strategy, which may look at who lies."""
     generals = {i: Traitor(0, m, lie, order) if i in set(traitors) else OralMessages(0, m, order) for i in range(n)}
     return Network(topology.complete(n), Link(latency=0.1)).run(generals)
 
@@ -28,7 +28,7 @@ def decisions(run: Run) -> dict[Any, str]:
 
 
 def recursion(n: int, m: int, traitors: Iterable[int], lie: Lie, order: str = "attack") -> dict[int, str]:
-    """Return the decisions of OM(m) by the recursion in the paper's section 3, without a network."""
+    """Return the same without a network: OM(m) as section 3 of the paper has it, a call for each commander."""
     bad = set(traitors)
 
     def om(m: int, path: tuple[int, ...], value: str, lieutenants: set[int]) -> dict[int, str]:
@@ -55,7 +55,7 @@ def one_lie_each(told: dict[int, str | None]) -> Lie:
 
 
 def fails(found: dict[int, str], traitors: Iterable[int], order: str = "attack") -> bool:
-    """Return whether agreement among loyal lieutenants (IC1) or obedience to a loyal commander (IC2) is violated."""
+    """Return whether the loyal lieutenants do not agree (IC1), or do not obey a loyal commander (IC2)."""
     return len(set(found.values())) > 1 or (0 not in set(traitors) and set(found.values()) != {order})
 
 

@@ -42,7 +42,7 @@ def events_of(run: Any) -> "nx.DiGraph[Node]":
 
 
 def logged(run: Any, graph: "nx.DiGraph[Node]") -> dict[Node, Event]:
-    """Return each agent's log lines, keyed by its events in order: line k belongs to event k."""
+    """Return the agents' log lines by their events in the graph: the k-th line of an agent is of its k-th event."""
     found: dict[Node, Event] = {}
     for number, agent in run.agents.items():
         own = sorted(node for node in graph if node[0] == number)
@@ -65,7 +65,7 @@ def test_vectors_are_happened_before(seed: int) -> None:
         if a in past[b]:
             assert one.lamport < other.lamport
     for node, line in lines.items():
-        # A vector clock counts each agent's events in the causal past, and the event itself.
+        # Its elements count the events of each agent in the past, and the event itself.
         known = past[node] | {node}
         assert line.vector == tuple(sum(each[0] == agent for each in known) for agent in range(AGENTS))
         # Lamport's number is the length of the longest chain of events that ends here.
@@ -73,7 +73,7 @@ def test_vectors_are_happened_before(seed: int) -> None:
 
 
 def test_wall_clocks_are_not() -> None:
-    """With skewed clocks some effects are stamped before their causes; Lamport's numbers never are."""
+    """With skewed clocks some effects have an earlier time than their causes; Lamport's numbers never."""
     run = stamped(3, skewed=True)
     graph = events_of(run)
     lines = logged(run, graph)

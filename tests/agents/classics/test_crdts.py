@@ -1,4 +1,4 @@
-"""Replicated data types: the laws of merging, their meaning on random histories, and gossip against its recursion."""
+"""Replicated data: the laws of merging, what histories of it mean, and gossip against the epidemic's recursion."""
 
 import random
 from collections.abc import Callable
@@ -24,10 +24,9 @@ COUNTERS = st.dictionaries(st.sampled_from(REPLICAS), st.integers(0, 9)).map(GCo
 
 
 def histories(steps: list[tuple[str, int, int]]) -> tuple[list[ORSet], list[set[tuple[int, int]]]]:
-    """Return sets after a random history at three replicas, and the elements that each must contain.
+    """Return sets after a history at three replicas, and for each by the meaning: the additions seen and not removed.
 
-    An addition is identified by its place in the history. A replica has seen its own operations, and those that the
-    other replica had seen before a merge.
+    An addition is its place in the history. A replica has seen what was done there, or before a merge at the other.
     """
     sets = [ORSet() for _ in REPLICAS]
     seen: list[set[tuple[int, int]]] = [set() for _ in REPLICAS]
@@ -49,7 +48,7 @@ def obeys(a: Any, b: Any, c: Any) -> None:
     assert a.merge(b) == b.merge(a)
     assert a.merge(b).merge(c) == a.merge(b.merge(c))
     assert a.merge(a) == a
-    # A merge loses nothing.
+    # What has been merged is never lost.
     assert a.merge(b).merge(a) == a.merge(b)
 
 
@@ -115,7 +114,7 @@ def test_all_replicas_agree_on_the_sum_after_a_partition_over_bad_links(seed: in
     network = Network(graph, HARSH, seed=seed, faults=[Partition([0, 1, 2, 3], at=2.0, until=14.0)])
     run = network.run({i: AntiEntropy(PNCounter(), 40, writes[i]) for i in graph}, probes=[distinct])
     assert values(run) == [12 * sum(1 + i for i in graph)] * 8
-    assert run.rounds["distinct"].iloc[11] > 1  # replicas differ during the partition
+    assert run.rounds["distinct"].iloc[11] > 1  # They did not agree while they were apart.
 
 
 @pytest.mark.parametrize("seed", [0, 1, *map(slow, range(2, 6))])
@@ -132,14 +131,14 @@ def test_all_replicas_agree_on_a_set_after_a_partition_over_bad_links(seed: int)
     run = network.run({i: AntiEntropy(ORSet(), 50, writes[i]) for i in graph})
     states: dict[Any, Any] = dict(run.agents)
     assert all(agent.state == states[0].state for agent in states.values())
-    # Each addition counts once, although some arrived twice.
+    # As many additions as were made, though some arrived twice.
     assert len(states[0].state.added) == sum(
         "add" in f.__code__.co_names for each in writes.values() for f in each.values()
     )
 
 
 def test_a_replica_that_forgets_must_learn_its_own_count_before_it_goes_on() -> None:
-    # After a crash, the larger count of a replica replaces the smaller one.
+    # The larger count of a replica is taken for the newer.
     def counted(keeps: bool, last: int) -> int:
         crash = Crash(0, at=6.5, until=7.5, keeps_state=keeps)
         idle = Crash(1, at=0.5, until=0.6)
@@ -155,7 +154,7 @@ def test_a_replica_that_forgets_must_learn_its_own_count_before_it_goes_on() -> 
 def informed(n: int, rounds: int) -> list[float]:
     """Return how many of n know after each round, on average, by the recursion of push-pull.
 
-    An uninformed node stays uninformed if the node it asks is uninformed and no informed node chose it.
+    Who does not know stays so if the one it asks does not know, and if none of those who know chose it.
     """
     ignorant, found = 1 - 1 / n, []
     for _ in range(rounds):
@@ -173,7 +172,7 @@ def test_news_spreads_as_fast_as_the_recursion_says() -> None:
         assert curves[-1].iloc[-1] == n
     needed = [int((curve < n).sum()) + 1 for curve in curves]
     expected = 1 + sum(each < n - 0.5 for each in informed(n, rounds))
-    # Exchanges at one instant follow one another, so gossip is sometimes slightly faster than the recursion.
+    # In one instant several exchanges at one replica follow one another, so that it is sometimes a little faster.
     assert expected - 1.2 <= np.mean(needed) <= expected + 0.8
 
 
@@ -188,7 +187,7 @@ def test_the_recursion_is_that_of_a_simulation_without_a_network() -> None:
                 knows[i] |= knew[j]
                 knows[j] |= knew[i]
             mean[k] += sum(knows) / 40
-    # By Jensen's inequality the mean growth is below the recursion, which begins with one informed node.
+    # The mean of a random growth is below its recursion for one, which begins with one who knows.
     assert mean == pytest.approx(informed(n, 9), rel=0.15)
 
 

@@ -52,7 +52,7 @@ def test_larger_graphs(seed: int) -> None:
     run = wave(graph, seed % 30, seed)
     assert run.agents[seed % 30].result == 30
     check_tree(run, graph, seed % 30)
-    # A node finishes after its subtree; the initiator finishes last.
+    # Nobody is done before those below it are; the first is the last.
     done = run.states[run.states["status"] == "done"].set_index("agent")["time_s"]
     for i, agent in run.agents.items():
         assert all(done[child] < done[i] for child in agent.children)

@@ -1,4 +1,4 @@
-"""Conventions of the classic algorithms: short, citing their paper, and exported by the package."""
+"""What all classics keep to: they are short, name their paper, and are offered by their room."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ def code_lines(text: str) -> int:
     }
     skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in skipped]
-    # Lines that only declare drawing do not count as part of the algorithm.
+    # How it is drawn is no part of an algorithm.
     drawn = {
         line
         for part in ast.walk(ast.parse(text))

@@ -1,4 +1,4 @@
-"""Raft keeps the properties of its paper (figure 3) under any faults, and makes progress when the faults end."""
+"""Raft keeps what its paper promises (figure 3), whatever fails, and goes on when the faults end."""
 
 import asyncio
 import runpy
@@ -54,7 +54,7 @@ class Promises:
 
 
 def logs_match(log: list[Any], other: list[Any]) -> bool:
-    """Return whether logs agree up to every entry that has the same index and term in both (log matching)."""
+    """Return whether logs with an entry of the same index and term are the same up to there."""
     same = [index for index in range(min(len(log), len(other))) if log[index][0] == other[index][0]]
     return log[: same[-1] + 1] == other[: same[-1] + 1]
 
@@ -62,13 +62,13 @@ def logs_match(log: list[Any], other: list[Any]) -> bool:
 def cluster(*, seed: int, agents: int = 5, loss: float = 0.1, version: type[Raft] = Raft) -> Any:
     graph = topology.complete(agents)
     network = Network(graph, Link(latency=latency.uniform(0.005, 0.03), loss=loss), seed=seed)
-    # Until the end, because a leader commits entries of earlier terms only with an entry of its own term.
+    # Up to the end: a leader commits entries of earlier terms only together with one of its own.
     commands = [(0.3 + 0.2 * k, f"x={k}") for k in range(22)]
     return network, {i: version(commands=commands) for i in graph}, {"until": END}
 
 
 def all_kinds(graph: "nx.Graph[Any]", seed: int) -> list[Any]:
-    """Draw faults of all kinds that Raft tolerates; all end before the run does."""
+    """Draw faults of all kinds that Raft is to stand, which have ended in time."""
     counts = {"crashes": 3, "partitions": 2, "cuts": 3, "losses": 3, "stragglers": 1, "jitters": 1, "skews": 1}
     drawn = Faults.draw(graph, until=FAULTS_END - 0.5, seed=seed, mean_duration=0.4, keeps_state=True, **counts)
     return [fault for fault in drawn if fault.ends is None or fault.ends < FAULTS_END]
@@ -85,7 +85,7 @@ def check_safe_and_live(seeds: range, agents: int) -> None:
 
 
 def assert_all_done(nodes: Mapping[Any, Raft], seed: int) -> None:
-    """Check that every node committed, exactly once, each command that clients received long enough before the end."""
+    """Check that every node knows every command that clients had a while before the end, once, as committed."""
     for node in nodes.values():
         done = [command for _, command in node.log[1 : node.commit + 1]]
         assert len(set(done)) == len(done)
@@ -116,12 +116,12 @@ def test_the_older_of_two_leaders_gives_way_and_loses_what_it_could_not_commit()
 
     network.at(1.9, look)
     run = network.run(agents, until=3.0, trace=True)
-    # The leader of term 1 is partitioned with node 1: it accepts its client's command, but cannot commit it.
+    # The leader of term 1 is cut off with node 1: it takes its client's command, and never commits it.
     assert seen[:2] == [(0, "leader", (1, "both"), (1, "few")), (1, "follower", (1, "both"), (1, "few"))]
     assert [(role, log[1], last[1]) for _, role, log, last in seen[2:]].count(("leader", "many", "many")) == 1
     assert run.notes["note"].tolist()[:3] == ["becomes leader", "becomes leader", "steps down"]
     assert [command for _, command in agents[0].log[1:]][:2] == ["both", "many"]
-    # Nodes 0 and 1 are followers again, so the command that only their client sent is never offered again.
+    # Nodes 0 and 1 lead no more, so nobody hears again of what only their client wants.
     assert all(node.log == agents[0].log and node.commit == len(node.log) - 1 for node in agents.values())
 
 
@@ -129,7 +129,7 @@ def test_the_older_of_two_leaders_gives_way_and_loses_what_it_could_not_commit()
     ("words", "safe"), [("0.19 crash 2 until 0.2 keeping state", True), ("0.19 crash 2 until 0.2", False)]
 )
 def test_a_vote_must_survive_a_crash(words: str, safe: bool) -> None:
-    # Node 2 votes for node 0, and node 1, which hears nothing of node 0, then asks for a vote in the same term.
+    # Node 2 votes for node 0, and then node 1, which hears nothing of node 0, asks for its vote in the same term.
     for version, expected in (("right", safe), ("forgetful", False)):
         make = partial(EXAMPLE["make"], agents=3, loss=0.0, version=version, seconds=1.5)
         faults = parse(["0 cut 0-1", words], topology.complete(3))
@@ -138,7 +138,7 @@ def test_a_vote_must_survive_a_crash(words: str, safe: bool) -> None:
 
 
 def test_equal_timeouts_elect_nobody() -> None:
-    # All nodes time out at the same instants and vote for themselves, so that no term has a leader.
+    # All stand at the same instants and vote for themselves: no term has a leader, so none has two.
     for seed in range(5):
         network, agents, settings = EXAMPLE["make"](longest=0.15, seed=seed)
         network.run(agents, **settings)
@@ -147,7 +147,7 @@ def test_equal_timeouts_elect_nobody() -> None:
 
 
 def test_half_of_an_even_number_is_no_majority() -> None:
-    # On each side of a 2 | 2 partition both servers vote for the same candidate.
+    # On each side of a partition 2 | 2 both servers vote for the same one.
     led = {"right": 0, "half": 0}
     for version in led:
         for seed in range(10):
@@ -161,7 +161,7 @@ def test_half_of_an_even_number_is_no_majority() -> None:
 
 
 def test_an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
-    # Figure 8 of the paper: a majority has the entry of term 1; the leader, of term 2, has no entry of its own term.
+    # Figure 8 of the paper: a majority has the entry of term 1, but the leader is of term 2 and has none of its own.
     graph = topology.complete(3)
     agents = {i: Raft() for i in graph}
     for node in agents.values():

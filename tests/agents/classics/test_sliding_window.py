@@ -1,4 +1,4 @@
-"""A sliding window: its deliveries under all faults, and its link utilisation against closed forms."""
+"""A sliding window: what arrives, whatever the link does, and how much of the link is used, against closed forms."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from netsim.testing import losing
 from tests.parts import slow
 
 ROUGH = Link(latency=latency.uniform(0.01, 0.2), loss=0.2, duplicate=0.1, corrupt=0.05)
-FRAME, AFTER = 1.0, 5.0  # transmission time and propagation delay of a frame (s)
-TRIP = 1 + 2 * AFTER / FRAME  # round trip, in transmission times
+FRAME, AFTER = 1.0, 5.0  # seconds that a frame takes to be sent, and is then under way
+TRIP = 1 + 2 * AFTER / FRAME  # from the beginning of a frame to its acknowledgement, in times of a frame
 
 
 def carry(count: int, link: Link, rule: dict[str, Any], seed: int = 0, **settings: Any) -> tuple[Sender, Receiver, Any]:
@@ -24,7 +24,7 @@ def carry(count: int, link: Link, rule: dict[str, Any], seed: int = 0, **setting
 @pytest.mark.parametrize("selective", [False, True])
 @pytest.mark.parametrize("window", [1, 2, 7, 20])
 def test_each_item_is_delivered_once_and_in_order(window: int, selective: bool) -> None:
-    """Frames and acknowledgements are lost, duplicated, corrupted and reordered."""
+    """Frames and acknowledgements are lost, doubled, corrupted, and overtake one another."""
     for seed in range(5):
         rule = {"window": window, "selective": selective}
         sender, receiver, _ = carry(30, ROUGH, rule, seed, timeout=0.5)
@@ -45,7 +45,7 @@ def test_few_numbers_are_enough_on_a_link_that_keeps_order(window: int, selectiv
 @pytest.mark.parametrize(
     ("window", "selective", "numbers", "delivered"),
     [
-        # All acknowledgements of the first window are lost; the receiver takes the retransmissions for the next frames.
+        # All acknowledgements of the first window are lost; the frames that come again pass for the next ones.
         (2, True, 4, [0, 1, 2, 3, 4, 5]),
         (3, True, 4, [0, 1, 2, 3, 0, 1]),
         (3, False, 4, [0, 1, 2, 3, 4, 5]),
@@ -62,11 +62,11 @@ def test_too_few_numbers_deliver_the_wrong_items(
 
 
 def used(window: int, selective: bool, loss: float, count: int = 200, seeds: int = 5) -> float:
-    """Return the share of time in which the link carried items for the first time."""
+    """Return the share of the time in which the link carried items for the first time."""
     time = 0.0
     for seed in range(seeds):
         there = Link(latency=FRAME + AFTER, loss=loss)
-        # Acknowledgements arrive just before the timeout, which expires just before the next frame could begin.
+        # A hair earlier than the alarm, which is a hair earlier than the next frame could begin.
         back = {(1, 0): Link(latency=AFTER - 0.01)}
         rule: dict[str, Any] = {"window": window, "selective": selective}
         network = Network(topology.path(2), there, links=back, seed=seed)
@@ -92,7 +92,7 @@ def test_go_back_n_is_used_as_its_formulas_say(loss: float) -> None:
     kept = 1 - loss
     # A window that fills the pipe: each loss costs a trip.
     assert used(16, False, loss) == pytest.approx(kept / (kept + TRIP * loss), rel=0.08)
-    # A small window is sent as a burst up to its first loss at place j, noticed after a round trip and j - 1 frames.
+    # A small one: a burst of the window, up to its first loss at place j, which is noticed after a trip and j - 1.
     window, places = 4, range(1, 5)
     items = sum(kept**j for j in places)
     time = TRIP + sum((j - 1) * kept ** (j - 1) * loss for j in places)
@@ -106,7 +106,7 @@ def test_selective_repeat_reaches_its_formula_with_a_large_window_only(loss: flo
 
 
 def test_a_sender_that_is_too_eager_wastes_frames_and_no_item() -> None:
-    """The timeout is shorter than the round trip."""
+    """Its timeout is shorter than there and back."""
     for selective in (False, True):
         sender, receiver, _ = carry(30, Link(latency=0.1), {"window": 4, "selective": selective}, timeout=0.15)
         assert receiver.delivered == list(range(30))

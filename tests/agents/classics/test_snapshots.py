@@ -18,7 +18,7 @@ LATE = latency.uniform(0.01, 0.5)
 
 
 class Bank(ChandyLamport):
-    """A bank that sends whole coins to random neighbours; some banks begin snapshots at given times."""
+    """Sends whole coins to random neighbours; some agents begin snapshots at given times."""
 
     def __init__(self, begins: dict[int, float] | None = None) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def total(run: Any, number: int) -> int:
 
 
 def check_cut(run: Any, number: int) -> None:
-    """Compare recorded channels with the messages that crossed the cut: sent before it, received after it."""
+    """Compare the recorded channels with the messages sent before their sender's record, received after the other's."""
     notes = run.notes[run.notes["note"].str.startswith(f"snapshot {number}:")]
     cut = {row.agent: (row.time_s, row.sent) for row in notes.itertuples()}
     assert cut.keys() == run.agents.keys()
@@ -66,7 +66,7 @@ def check_cut(run: Any, number: int) -> None:
     crossing = []
     for row in table[(table["kind"] == "money") & (table["event"] == "delivered")].itertuples():
         sent_before = row.message < cut[row.sender][1]
-        # On FIFO links a message may arrive together with the marker behind it, at which the receiver records.
+        # In order, a message may arrive together with the marker behind it, at whose arrival the receiver records.
         received_before = (row.time_s, not sent_before) <= (cut[row.receiver][0], False)
         assert sent_before or not received_before, "received in the snapshot, but not sent in it"
         if sent_before and not received_before:

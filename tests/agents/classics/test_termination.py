@@ -1,4 +1,4 @@
-"""Termination detection against the trace: never before the last task is handled, always afterwards."""
+"""Detection of termination, against the trace: never before the last task is handled, and always after it."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ GRAPHS = [topology.ring(6), topology.complete(5), topology.star(6), topology.gri
 
 
 class Splitting(DijkstraScholten):
-    """A worker that completes a task of size n after a random time, or splits it among random neighbours."""
+    """A task of size n is done in a random time, or given away in parts to random neighbours."""
 
     def __init__(self, root: bool, size: int = 40) -> None:
         super().__init__(root)
@@ -70,7 +70,7 @@ def test_the_root_knows_when_it_is_over_and_not_before(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_busy_are_a_tree_below_the_root(seed: int) -> None:
-    """At every change of state the parents lead to the root, and every active node is in the tree."""
+    """At every change of a state the parents lead to the root, and whoever works is in the tree."""
     run = compute(topology.complete(6), seed)
     parents: dict[Any, Any] = dict.fromkeys(run.agents)
     statuses: dict[Any, str] = dict.fromkeys(run.agents, "idle")

@@ -1,4 +1,4 @@
-"""Assignment 3: the reference solution of reliable broadcast."""
+"""Assignment 3: reliable broadcast, as it is meant."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ class Broadcast(netsim.Agent):
         if self.text is not None:
             self.begin()
         async for frame in self.inbox:
-            # A node that sends the text, or acknowledges it, has it.
+            # Who sends the text, or says that it has come, has it.
             self.has_it.add(frame.sender)
             if frame.kind == "text":
                 await self.send(frame.sender, "ack")

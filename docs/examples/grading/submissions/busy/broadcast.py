@@ -1,4 +1,4 @@
-"""Waits for the acknowledgements in a loop without passage of time."""
+"""It waits for the acknowledgements in a loop in which no time passes."""
 
 import netsim
 

@@ -1,4 +1,4 @@
-"""Each node forwards the text once, without waiting for acknowledgements."""
+"""Each node passes the text on once: it does not wait for acknowledgements."""
 
 import netsim
 

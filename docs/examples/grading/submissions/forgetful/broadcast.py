@@ -1,4 +1,4 @@
-"""Correct except after a crash, when the node with the news delivers it again."""
+"""All but one thing: after a crash the node that has the news delivers it once more."""
 
 import asyncio
 

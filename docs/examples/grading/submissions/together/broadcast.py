@@ -1,4 +1,4 @@
-"""Assignment 3, with a shared list of all nodes: the node with the news bypasses the links."""
+"""Assignment 3, with a list of all nodes: the one with the news hands it to the others, whatever the links do."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ NODES = []
 
 
 class Broadcast(netsim.Agent):
-    """Delivers a text to all nodes through the list, and sends it once over the links."""
+    """Delivers a text to all nodes, by the list; by the links it sends the text once."""
 
     def __init__(self, text=None):
         self.text = text
