@@ -85,10 +85,10 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
         For another statistic, or a share outside its range.
     """
     numbers = np.sort(np.asarray(values, dtype=np.float64))
-    count = len(numbers)
-    if of == "mean" and count and np.asarray(values).dtype == bool:
+    count, least = len(numbers), fewest(of, share)
+    if count and is_share(values, of):
         return proportion(int(numbers.sum()), count, share)
-    if count < fewest(of, share):
+    if count < least:
         return math.nan, math.nan
     if of == "median":
         from scipy.stats import binom
@@ -100,6 +100,11 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
         reach = stdtrit(count - 1, (1.0 + share) / 2.0) * numbers.std(ddof=1) / math.sqrt(count)
         mean = statistic(numbers)
         return float(mean - reach), float(mean + reach)
+
+
+def is_share(values: ArrayLike, of: str) -> bool:
+    """Return whether the statistic is a share of cases: the mean of truth values."""
+    return of == "mean" and np.asarray(values).dtype == bool
 
 
 def proportion(hits: int, count: int, share: float = SHARE) -> tuple[float, float]:
@@ -204,9 +209,9 @@ def interval(
     fewest(of, share)
     kept, survived = worst_of_dead(frame, value)
     check_pools(kept, list(by), over)
-    rows, limits, is_share = [], columns.bounds(value), of == "mean" and frame[value].dtype == bool
+    rows, limits, shares = [], columns.bounds(value), is_share(frame[value], of)
     for key, part in columns.groups_of(kept.assign(**{_SURVIVED: survived}), by):
-        values = part[value].to_numpy(dtype=bool if is_share else np.float64)
+        values = part[value].to_numpy(dtype=bool if shares else np.float64)
         low, high = limits.clip(*confidence(values, of=of, share=share))
         found = {"count": len(values), "survived": int(part[_SURVIVED].sum())} | {
             name: statistic(values, of=name) for name in STATISTICS
@@ -215,7 +220,7 @@ def interval(
         rows.append(dict(zip(by, key, strict=True)) | found)
     table = pd.DataFrame(rows, columns=[*by, "count", "survived", "mean", "median", "low", "high"])
     over_seeds = "" if over == "seed" else f", over the {over_text(over)}s"
-    about = kind_text(table["count"], "share", "Clopper and Pearson", 1, share) if is_share else ""
+    about = kind_text(table["count"], "share", "Clopper and Pearson", 1, share) if shares else ""
     table.attrs["interval"] = (about or interval_text(table["count"], of=of, share=share)) + over_seeds
     return table
 

@@ -21,7 +21,7 @@ from netsim.studies import folder as folders
 from netsim.studies import own_tables
 from netsim.studies.columns import bounds, groups_of
 from netsim.studies.figures import STYLES, Axis, drawing, legend_below, style, unless_set, whole_rounds
-from netsim.studies.intervals import ALGORITHM, STATISTICS, confidence, interval, interval_text, statistic
+from netsim.studies.intervals import ALGORITHM, STATISTICS, confidence, interval, interval_text, is_share, statistic
 from netsim.studies.outcome import COLUMN, ENDED, FAILED, NOT_REACHED, UNFINISHED, Ending, Outcome, share_text
 from netsim.studies.paired import TESTS, holm, p_value, paired
 from netsim.studies.paper_tables import latex, markdown, setting_text
@@ -336,8 +336,8 @@ def bands(
     if {x, *names}.intersection(panelled):
         raise check.refuse("facets", facets, "another column than those of x and by")
     table = interval(frame, y, [*panelled, *names, x], of=of, over=over)
-    is_share = of == "mean" and frame[y].dtype == bool
-    if is_share:
+    shared = is_share(frame[y], of)
+    if shared:
         # Runs that died are in the share, so no line ends with them.
         table["survived"] = table["count"]
     for each in (of, "low", "high"):
@@ -352,7 +352,7 @@ def bands(
     parts = groups_of(table, panelled)
     beside = len(keys) > _MOST_WITHIN
     figure, panels = _panels(ax, len(parts), beside)
-    about = f"{'share' if is_share else of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
+    about = f"{'share' if shared else of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
     if ax is not None or figure.get_figwidth() < _NARROW:
         # Given axes may be narrow.
         about = about.replace(" (", "\n(", 1)
@@ -609,7 +609,9 @@ def tradeoff(
         panel.set_title(_named(panelled, value), fontsize=unless_set("axes.titlesize", 9))
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
     _legend_outside(figure, [_named(names, key) for key in keys], below=True, frameon=False)
-    figure.suptitle("\n".join(filter(None, (title, f"{of}s; bars: {first.attrs['interval']}"))))
+    # A share has an interval of another kind than a number.
+    kinds = "; ".join(dict.fromkeys(str(each.attrs["interval"]) for each in (first, second)))
+    figure.suptitle("\n".join(filter(None, (title, f"{of}s; bars: {kinds}"))))
     return figure
 
 

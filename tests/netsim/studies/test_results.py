@@ -156,6 +156,8 @@ def test_the_mean_of_truth_values_is_a_share_with_an_exact_interval() -> None:
         # A run that died counts as it is, not as infinity; and one value has an interval, too.
         assert (table.loc[0, "count"], table.loc[0, "survived"]) == (12, 11)
         assert results.confidence([True]) == pytest.approx((0.025, 1.0))
+        with pytest.raises(BadInput, match=r"share = 1\.3"):
+            results.confidence([True], share=1.3)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +243,9 @@ def test_two_measures_against_one_another_have_intervals_both_ways() -> None:
     for bar, values, column in ((across, days, 0), (up, share, 1)):
         assert sorted(bar.get_segments()[0][:, column]) == pytest.approx(results.confidence(values))
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("lifetime (days)", "delivered (%)")
+    figure = results.tradeoff(frame.assign(right=True), "lifetime_days", "right")
+    (title,) = [each.get_text() for each in figure.texts if "bars" in each.get_text()]
+    assert all(kind in title for kind in ("Student's t", "Clopper and Pearson")), title
 
 
 @pytest.mark.parametrize(("losses", "methods"), [(1, 4), (4, 1), (4, 3), (12, 3)])
