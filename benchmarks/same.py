@@ -79,8 +79,8 @@ OF_REAL_DATA = {"intel_lab", "ulb_library"}
 LISTED = 12
 """The files that differ are listed up to this number for each command; a sweep has hundreds."""
 
-# Not compared in a summary: earlier versions recorded file sizes, some of which depend on the machine.
-_NO_RESULT = ("bytes",)
+# Not compared in a summary: sizes of files, of earlier versions, and the name of the study, which was `scenario` there.
+_NO_RESULT = ("bytes", "scenario", "study")
 # Claims on running times are measurements, and these two files are made from all claims.
 _TIMED_CLAIM, _OF_CLAIMS = "table 3.1", ("reproduction.md", "verdicts.csv")
 
