@@ -11,7 +11,7 @@ from typing import Any
 
 from netsim import core
 from netsim.errors import BadInput, NetsimError, one_line
-from netsim.util.hashing import VARIABLE, hash_seed
+from netsim.util.hashing import VARIABLE, hash_seed, setting
 
 _REFUSED = "refused"
 _CHILD = "from netsim.studies.conditions import main; main()"
@@ -66,8 +66,7 @@ class Condition:
         Raises BadInput if the run is refused.
         """
         folder.mkdir()
-        environment = {**os.environ, "NETSIM_CORE": self.core}
-        environment[VARIABLE] = "random" if self.hash_seed is None else str(self.hash_seed)
+        environment = {**os.environ, "NETSIM_CORE": self.core, VARIABLE: setting(self.hash_seed)}
         done = subprocess.run(
             [sys.executable, "-c", _CHILD],
             input=pickle.dumps((job, self.workers, folder)),

@@ -31,6 +31,11 @@ def _at_start() -> str:
     return next((value.decode("ascii", "replace") for name, _, value in given if name == VARIABLE.encode()), "")
 
 
+def setting(seed: int | None) -> str:
+    """Return the value of PYTHONHASHSEED that gives a new process this hash seed; None lets Python draw it."""
+    return "random" if seed is None else str(seed)
+
+
 def shown(seed: int | None) -> str:
     """Return a hash seed as text for messages."""
     return "drawn by Python" if seed is None else str(seed)

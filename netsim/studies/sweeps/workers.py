@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from netsim.util.datafiles import CACHE, FOLDER
+from netsim.util.hashing import VARIABLE, hash_seed, setting
 
 Ended = tuple[str, str | None]
 """The name of a job that ended, and why it failed, or None."""
@@ -101,13 +102,19 @@ def _begin(parent: int, *where: str | None) -> None:
 
 
 def _backend() -> Any:
-    """Return joblib's backend of processes, which end with this process and look for files where it does."""
+    """Return joblib's backend of processes, which end with this process and look for files where it does.
+
+    They have its hash seed, too, even if the environment has another one by now: Dask, for instance, sets one there.
+    """
     from joblib._parallel_backends import LokyBackend
 
     class ProcessBackend(LokyBackend):  # type: ignore[misc]
         def configure(self, *words: Any, **more: Any) -> int:
             where = (os.getpid(), os.getcwd(), os.environ.get(FOLDER), os.environ.get(CACHE))
             return int(super().configure(*words, initializer=_begin, initargs=where, **more))
+
+        def _prepare_worker_env(self, n_jobs: int) -> dict[str, str]:
+            return {**super()._prepare_worker_env(n_jobs), VARIABLE: setting(hash_seed())}
 
     return ProcessBackend()
 

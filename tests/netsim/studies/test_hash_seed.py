@@ -82,6 +82,24 @@ def test_points_of_a_sweep_have_the_same_hash_seed_in_all_processes(tmp_path: Pa
     assert {recorded(each) for each in (tmp_path / "out" / "points").iterdir()} == {0}
 
 
+@pytest.mark.slow  # two processes, and one for each job
+@pytest.mark.parametrize("given", ["7", "0", "random"])
+def test_a_seed_that_a_program_sets_later_does_not_reach_its_workers(given: str, tmp_path: Path) -> None:
+    """Dask, for instance, sets one in the environment of a process that starts a cluster."""
+    (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
+    code = """
+        import os, sys
+        from netsim.studies.sweeps import sweep
+        os.chdir(sys.argv[1])
+        for later in ("7", "0", "5", "random"):
+            os.environ["PYTHONHASHSEED"] = later
+            sweep("names.py", seed=range(2), jobs=2, out=later)
+    """
+    python(code, str(tmp_path), PYTHONHASHSEED=given)
+    found = {recorded(each) for each in tmp_path.glob("*/points/*")}
+    assert found == {None if given == "random" else int(given)}
+
+
 @pytest.mark.slow  # A process for each.
 def test_status_and_interrupt_are_those_of_the_command(tmp_path: Path) -> None:
     done = by_module("run", "nothing", cwd=tmp_path)
