@@ -111,6 +111,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFileOrTest(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Let ``-n auto`` start one process more than there are cores: some tests wait for other processes and sockets."""
+    return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let the order stand: xdist would begin with the files of most tests, and end with long ones of few.
 
