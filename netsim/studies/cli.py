@@ -532,11 +532,10 @@ def show(folder: str, methods_section: bool, format_: str) -> None:
     for name, value in summary.get("constant", {}).items():
         reporter.line(f"best constant answer, {name}: {text(value)}")
     reporter.lines(summary["notes"])
-    for name, why in summary.get("failed", {}).items():
+    for name, why in summary["failed"].items():
         reporter.line(f"{name} could not be made: {why}")
     reporter.line(f"trace hash: {summary['trace_hash']}")
-    # Folders of earlier versions do not record the core.
-    reporter.line(f"netsim {settings.get('netsim', 'of unknown version')}, core: {settings.get('core', 'python')}")
+    reporter.line(f"netsim {settings['netsim']}, core: {settings['core']}")
 
 
 def _show_sweep(folder: Path) -> None:

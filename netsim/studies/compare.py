@@ -278,9 +278,8 @@ def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         said = (str(note).partition(" diverged") for note in summary["notes"])
         notes = {name: why for name, told, why in said if told}
-        # Folders of earlier versions have the notes only.
-        dead = [name for name, last in summary["algorithms"].items() if last.get(COLUMN) == DIVERGED]
-        for name in dict.fromkeys([*dead, *notes]):
+        dead = [name for name, last in summary["algorithms"].items() if last[COLUMN] == DIVERGED]
+        for name in dead:
             if left is not None and name not in set(left["algorithm"]):
                 continue
             found.setdefault(name, []).append((run, notes.get(name, "").strip(" :.")))

@@ -6,10 +6,9 @@ import math
 import numbers
 import re
 import tempfile
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -22,7 +21,6 @@ from netsim.studies.origin import about, environment
 from netsim.studies.page import NAME as PAGE
 from netsim.studies.page import page
 from netsim.studies.reserve import Reservation, reserve
-from netsim.studies.sums import NAME as SUMS
 from netsim.studies.sums import check_files, read_sums, write_sums
 from netsim.util import check
 from netsim.util.hashing import hash_seed
@@ -260,21 +258,9 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
         # json and pandas raise many types of error for a damaged file; here all mean the same.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
-    if "bytes" in found["summary"]:
-        warn_of_earlier()
     if not partial and found["summary"]["partial"]:
         raise BadInput(f"run folder = {str(folder)!r}: must be whole; {partial_text(found)}")
     return found
-
-
-@cache
-def warn_of_earlier() -> None:
-    """Warn, once per process, that a folder of an earlier version was read; a sweep may have thousands."""
-    warnings.warn(
-        "run folder: one of an earlier version has no SHA256SUMS; its files' sizes are checked, not their contents",
-        RuntimeWarning,
-        stacklevel=1,
-    )
 
 
 def partial_text(found: dict[str, Any]) -> str:
@@ -308,15 +294,11 @@ def _read_summary(path: Path, every: bool) -> tuple[dict[str, Any], list[str]]:
     if missing:
         raise BadInput("there is no such folder" if not path.is_dir() else f"it has no {missing[0]}")
     sums = read_sums(path)
-    if sums is not None:
-        missing = [name for name in sums if not (path / name).is_file()]
-        if missing:
-            raise BadInput(f"it has no {missing[0]}")
-        check_files(path, sums, dict.fromkeys([*needed, *sums] if every else needed))
+    missing = [name for name in sums if not (path / name).is_file()]
+    if missing:
+        raise BadInput(f"it has no {missing[0]}")
+    check_files(path, sums, dict.fromkeys([*needed, *sums] if every else needed))
     summary = _read_json(path / "summary.json")
-    if sums is None and "bytes" not in summary:
-        raise BadInput(f"it has no {SUMS}")
-    summary.setdefault("failed", {})
     _must_have(
         summary,
         "summary.json",
@@ -326,22 +308,9 @@ def _read_summary(path: Path, every: bool) -> tuple[dict[str, Any], list[str]]:
         notes=list[str],
         failed=dict[str, str],
     )
-    if sums is not None:
-        return summary, sorted(sums)
-    _check_sizes(path, summary, needed)
-    return summary, sorted(summary["bytes"])
-
-
-def _check_sizes(path: Path, summary: dict[str, Any], needed: Sequence[str]) -> None:
-    """Raise BadInput unless files of an earlier version's folder have the sizes recorded in its summary."""
-    _must_have(summary, "summary.json", bytes=dict[str, int])
-    for name in needed:
-        if name not in summary["bytes"] and name != "summary.json":
-            raise BadInput(f"summary.json must have the size of {name}")
-    for name, size in summary["bytes"].items():
-        there = (path / name).stat().st_size if (path / name).is_file() else 0
-        if there != size:
-            raise BadInput(f"{name} has {there} bytes of {size}: it was cut short or changed")
+    for name, last in summary["algorithms"].items():
+        _must_have(last, f"summary.json: algorithms[{name!r}]", outcome=str)
+    return summary, sorted(sums)
 
 
 def _read(path: Path, every: bool) -> dict[str, Any]:
@@ -349,7 +318,7 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
     files = _files_of(path)
     settings = _read_json(files[0])
     _must_have(
-        {"netsim": "", "core": "", "partial": False} | settings,
+        settings,
         "settings.json",
         study=str,
         parameters=dict,
@@ -362,11 +331,9 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
 
 
 def check_unchanged(folder: Path, *names: str) -> None:
-    """Raise BadInput unless files of a run folder are unchanged; earlier versions did not record digests."""
-    sums = read_sums(folder)
-    if sums is not None:
-        with check.naming(f"run folder = {str(folder)!r}: must be as it was written; "):
-            check_files(folder, sums, names)
+    """Raise BadInput unless files of a run folder are unchanged."""
+    with check.naming(f"run folder = {str(folder)!r}: must be as it was written; "):
+        check_files(folder, read_sums(folder), names)
 
 
 def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:

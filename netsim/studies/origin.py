@@ -122,7 +122,7 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
 
 
 def is_recorded(settings: Mapping[str, Any]) -> bool:
-    """Return whether settings.json records the sources; earlier versions do not."""
+    """Return whether settings.json records the sources; that of a `Study` made and saved by a program does not."""
     return all(isinstance(settings.get(name), Mapping) for name in ("source_sha256", "files_sha256"))
 
 

@@ -310,6 +310,6 @@ def _clear(room: Path, stem: str) -> None:
 def _planned(parts: Path) -> dict[str, str]:
     """Return the names and digests of the files that a run was about to publish, from SHA256SUMS among the parts."""
     try:
-        return read_sums(parts) or {}
+        return read_sums(parts)
     except (OSError, ValueError):
         return {}

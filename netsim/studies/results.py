@@ -141,9 +141,8 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
             rows = target.rows(rows, place, whole["summary"]["centralised"])
         elif not rounds and tables is None:
             rows = rows.groupby("algorithm", sort=False).tail(1).reset_index(drop=True)
-        # Folders of earlier versions do not record outcomes.
         algorithms = whole["summary"]["algorithms"].items()
-        ended = {name: Outcome(str(last.get(COLUMN, ENDED)), last.get("outcome_round")) for name, last in algorithms}
+        ended = {name: Outcome(last[COLUMN], last.get("outcome_round")) for name, last in algorithms}
         if tables is None:
             rows = _with_outcomes(rows, ended, rounds, target.column if target else None)
         found.append(_Run(rows, place, name, given))

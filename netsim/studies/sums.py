@@ -20,15 +20,15 @@ def write_sums(folder: Path) -> None:
     (folder / NAME).write_text(text, encoding="utf-8", newline="\n")
 
 
-def read_sums(folder: Path) -> dict[str, str] | None:
-    """Return the digests of a folder's files by name; None for a folder of an earlier version without digests.
+def read_sums(folder: Path) -> dict[str, str]:
+    """Return the digests of a folder's files by name.
 
-    Raises BadInput if a line is not in the form of `write_sums`.
+    Raises BadInput if they are missing, or a line is not in the form of `write_sums`.
     """
     try:
         text = (folder / NAME).read_text(encoding="utf-8")
     except FileNotFoundError:
-        return None
+        raise BadInput(f"it has no {NAME}") from None
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
         parts = _LINE.fullmatch(line)

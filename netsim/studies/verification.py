@@ -37,7 +37,7 @@ TOLERANCE = 1e-9
 # Columns of time measured on the machine.
 _MEASURED_TIME = {"seconds", "step_seconds"}
 # Parts of a summary that are not results, or are compared elsewhere.
-_NOT_COMPARED = {"bytes", "failed", "partial"}
+_NOT_COMPARED = {"failed", "partial"}
 # A trace hash and a frame's checksum change with the last digit of any number sent.
 _HASHES = ("trace_hash", "checksum")
 
@@ -517,22 +517,14 @@ def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
     if not verdict and (doubt := _hash_seed(settings)):
         yield doubt
     now = about() | environment()
-    if "python" not in settings:
-        yield f"recorded by netsim {settings.get('netsim', 'of unknown version')}, without versions and kernels"
     for name, value in now.items():
         before = settings.get(name, value)
         if isinstance(value, dict) and isinstance(before, dict):
             for each in sorted({*value, *before}):
                 if value.get(each) != before.get(each):
                     yield f"{each}: {before.get(each, 'none')} recorded, {value.get(each, 'none')} here"
-        elif before != value and not (name == "blas" and _is_part(before, value)):
+        elif before != value:
             yield f"{name}: {_listed(before)} recorded, {_listed(value)} here"
-
-
-def _is_part(before: Any, now: Any) -> bool:
-    """Return whether one list contains the other, because earlier versions also recorded scipy's library."""
-    few, many = sorted((before, now), key=len)
-    return all(each in many for each in few)
 
 
 def _hash_seed(settings: Mapping[str, Any]) -> str:
@@ -540,11 +532,9 @@ def _hash_seed(settings: Mapping[str, Any]) -> str:
     before, here = settings.get("hash_seed"), hash_seed()
     if before is not None and before == here:
         return ""
-    # Folders of earlier versions do not record it, and their command did not fix it.
-    then = f"{shown_seed(before)} recorded" if "hash_seed" in settings else "not recorded"
     return (
-        f"hash seed: {then}, {shown_seed(here)} here: the likely cause, if an agent goes through a set of texts, as "
-        "set(self.neighbors); sorted(...) has one order"
+        f"hash seed: {shown_seed(before)} recorded, {shown_seed(here)} here: the likely cause, if an agent goes "
+        "through a set of texts, as set(self.neighbors); sorted(...) has one order"
     )
 
 

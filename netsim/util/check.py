@@ -230,14 +230,13 @@ def _memory() -> Iterator[int]:
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return ``value`` if it is in ``allowed``; the error message suggests the closest match.
 
-    To several with commas between, which only flags of numbers take in a sweep, it says what a sweep takes.
+    Of several with commas between, it says that only one can be given.
     """
     names = list(allowed)
     if isinstance(value, str) and value in names:
         return str(value)
     if isinstance(value, str) and "," in value and {each.strip() for each in value.split(",")} <= set(names):
-        several = "not several with commas between: `netsim sweep` takes the flag once for each"
-        raise refuse(name, value, f"one of {', '.join(names)}, {several}")
+        raise refuse(name, value, f"only one of {', '.join(names)}")
     folded = {name.lower(): name for name in names}
     near = difflib.get_close_matches(str(value).lower(), folded, n=1, cutoff=0.5)
     hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""

@@ -73,13 +73,10 @@ class Work:
         Number of processes.
     folder : str
         The folder of all trials and runs, from which an interrupted benchmark continues.
-    redo : bool
-        Needed no more: what other code or data gave runs again by itself.
     """
 
     jobs: int = 2
     folder: str = "runs/bench-cells"
-    redo: bool = False
 
 
 Case = tuple[str, str, str]

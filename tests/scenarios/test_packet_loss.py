@@ -26,7 +26,6 @@ from netsim.scenarios.packet_loss.report import (
 )
 from netsim.scenarios.packet_loss.study import LossCompared, LossSize, experiment
 from netsim.studies import Study, catalogue
-from netsim.studies.terminal import Reporter
 from tests.command import call
 from tests.netsim.studies.experiment.parts import tuned_file
 
@@ -332,14 +331,6 @@ def test_a_folder_of_sweeps_is_refused_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "old" / "none" / "sweep.json").write_text("{}")
     with pytest.raises(BadInput, match=r"^folder = '.*old': must be a new or empty folder, or the folder of an exp"):
         run(tmp_path / "old", **FEW)
-
-
-def test_redo_says_that_it_may_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    study = catalogue.find_study("packet_loss")
-    study.execute(reporter=Reporter(), folder=str(tmp_path / "runs"), **FEW, methods="CTA", redo=True)
-    assert "--redo may be left out. Needed no more: what other code or data gave runs again by itself." in (
-        "".join(capsys.readouterr())
-    )
 
 
 def bowls(seed: int, agents: int = 4) -> Any:

@@ -57,7 +57,6 @@ FOLDER = Parameter(
     "folder", str, False, "", "Folder of the runs: a new one, or one that runs of this study have filled."
 )
 JOBS = Parameter("jobs", int, False, 2, "Number of processes.")
-REDO = Parameter("redo", bool, False, False, "Needed no more: what other code or data gave runs again by itself.")
 
 
 @dataclass
@@ -98,7 +97,7 @@ def named_parameters(make: Callable[..., Experiment], folder: str | None = None)
         text = f"{each.description} [default: {paths.brief(each.default)}]"
         found.append(dataclasses.replace(each, default=None, description=text))
     own = {each.name for each in flags_of(make.__name__, make)[0]}
-    kept = [] if folder is None else [dataclasses.replace(FOLDER, default=folder), JOBS, REDO]
+    kept = [] if folder is None else [dataclasses.replace(FOLDER, default=folder), JOBS]
     return *found, *(each for each in (SET, SETTINGS) if each.name not in own), *kept
 
 
@@ -209,8 +208,8 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
 def run_kept(study: Study, experiment: Experiment) -> None:
     """Run all cells of an experiment in the folder named by a study's flags, and report their results.
 
-    Existing cells are not run again, so an interrupted study continues. The study's parameters are ``folder``,
-    ``jobs``, ``redo``, and ``set`` as in `play`.
+    Existing cells are not run again unless code or data have changed, so an interrupted study continues. The study's
+    parameters are ``folder``, ``jobs``, and ``set`` as in `play`.
 
     Raises
     ------
@@ -222,8 +221,6 @@ def run_kept(study: Study, experiment: Experiment) -> None:
     if not (folder := study.settings[FOLDER.name]):
         raise BadInput("folder = '': must be the name of a folder")
     check_folder(Path(folder), FOLDER.name)
-    if study.settings[REDO.name]:
-        study.reporter.line(f"--redo may be left out. {REDO.description}")
     experiment = _begun(study, experiment)
     cells: dict[str, Cell] = {}
     for cell in experiment.cells(experiment.seeds[:1]):

@@ -13,7 +13,7 @@ from netsim.errors import BadInput, NetsimError
 from netsim.studies import catalogue
 from netsim.studies.folder import is_whole
 from netsim.studies.formats import Formats
-from netsim.studies.origin import changed_files, changed_source, is_recorded
+from netsim.studies.origin import changed_files, changed_source
 from netsim.studies.reserve import LOCK, clear_unfinished, held, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
@@ -273,30 +273,29 @@ def runs_of(folder: Path) -> list[Path]:
 # ----------------------------------------------------------------------------------------
 
 
-def _changes(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> dict[str, list[str] | None]:
-    """Return which code and data changed since each point finished or failed; None for one that did not record them."""
+def _changes(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> dict[str, list[str]]:
+    """Return which code and data changed since each point finished or failed."""
     found, failures = {}, _kept_failures(folder)
     for point in chosen.points():
         place = folder / "points" / point.name
         if is_whole(place) or point.name in failures:
             kept = _settings_of(place) if is_whole(place) else failures[point.name]
-            what = changed_files(kept, source_hashes, chosen.study) + changed_source(kept, source_hashes)
-            found[point.name] = what if what or is_recorded(kept) else None
+            changed = changed_files(kept, source_hashes, chosen.study) + changed_source(kept, source_hashes)
+            found[point.name] = changed
     return found
 
 
 def _check_versions(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid, redo: bool) -> None:
     """Raise BadInput if a point ran with code or data that have changed; with ``redo``, delete such points."""
     recorded = _changes(source_hashes, folder, chosen)
-    changed = {name: what for name, what in recorded.items() if what != []}
+    changed = {name: what for name, what in recorded.items() if what}
     if not changed:
         return
     if not redo:
-        what = _names(changed)
-        why = f"{what} changed since" if what else "a netsim version that did not record code and data ran"
         raise BadInput(
-            f"out = {str(folder)!r}: must hold points that ran with the current code and data; {why} {len(changed)} of "
-            f"its {len(recorded)} points{' ran' if what else ''} (--redo reruns them; choose a new folder to keep them)"
+            f"out = {str(folder)!r}: must hold points that ran with the current code and data; {_names(changed)} "
+            f"changed since {len(changed)} of its {len(recorded)} points ran (--redo reruns them; choose a new folder "
+            "to keep them)"
         )
     (folder / "points.csv").unlink(missing_ok=True)
     for name in changed:
@@ -304,9 +303,9 @@ def _check_versions(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid
         (folder / "failed" / f"{name}.json").unlink(missing_ok=True)
 
 
-def _names(changed: Mapping[str, list[str] | None]) -> str:
+def _names(changed: Mapping[str, list[str]]) -> str:
     """Return what changed for any point."""
-    return ", ".join(dict.fromkeys(name for several in changed.values() for name in several or ()))
+    return ", ".join(dict.fromkeys(name for several in changed.values() for name in several))
 
 
 def _check_one_version(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> None:

@@ -27,11 +27,10 @@ from matplotlib.figure import Figure
 import netsim
 from netsim import Agent, AgentError, BadInput, NetsimError, Network, Run, core, topology
 from netsim.studies import catalogue, cli
-from netsim.studies.folder import Unsaved, load, warn_of_earlier
+from netsim.studies.folder import Unsaved, load
 from netsim.studies.formats import Formats
 from netsim.studies.reserve import reserve
 from netsim.studies.study import Study
-from netsim.studies.sums import NAME as SUMS
 from netsim.studies.sums import write_sums
 from netsim.studies.terminal import Reporter, text
 from tests.command import MAIN, call, on_the_other_core
@@ -470,15 +469,6 @@ def seal(path: Path) -> None:
     write_sums(path)
 
 
-def made_earlier(path: Path) -> None:
-    """Convert a run folder to an earlier version: sizes in its summary instead of SHA256SUMS."""
-    (path / SUMS).unlink()
-    summary = json.loads((path / "summary.json").read_text())
-    names = [each.name for each in path.iterdir() if each.name != "summary.json"]
-    summary["bytes"] = {name: (path / name).stat().st_size for name in names}
-    (path / "summary.json").write_text(json.dumps(summary))
-
-
 def test_what_is_shown(folder: Path, show: Show) -> None:
     status, out, err = show(folder)
     assert (status, err) == (0, "")
@@ -500,19 +490,6 @@ def test_a_study_without_runs_can_be_shown(tmp_path: Path, show: Show) -> None:
     status, out, err = show(Study("empty", {}).save(tmp_path / "out"))
     assert (status, err) == (0, "")
     assert out.startswith("netsim run empty\n")
-
-
-def test_a_folder_of_an_earlier_version_can_be_shown(folder: Path, tmp_path: Path, show: Show) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(folder, old)
-    for name, key in (("settings.json", "core"), ("summary.json", "failed")):
-        content = json.loads((old / name).read_text())
-        del content[key]
-        (old / name).write_text(json.dumps(content))
-    made_earlier(old)
-    warn_of_earlier.cache_clear()
-    with pytest.warns(RuntimeWarning, match="has no SHA256SUMS"):
-        assert show(old)[0] == 0
 
 
 # --- edited folders ---------------------------------------------------------------------------------------------------

@@ -82,22 +82,20 @@ def test_points_of_a_sweep_have_the_same_hash_seed_in_all_processes(tmp_path: Pa
     assert {recorded(each) for each in (tmp_path / "out" / "points").iterdir()} == {0}
 
 
-@pytest.mark.slow  # two processes, and one for each job
-@pytest.mark.parametrize("given", ["7", "0", "random"])
-def test_a_seed_that_a_program_sets_later_does_not_reach_its_workers(given: str, tmp_path: Path) -> None:
+@pytest.mark.slow  # one process, and two for each sweep
+def test_a_seed_that_a_program_sets_later_does_not_reach_its_workers(tmp_path: Path) -> None:
     """Dask, for instance, sets one in the environment of a process that starts a cluster."""
     (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
     code = """
         import os, sys
         from netsim.studies.sweeps import sweep
         os.chdir(sys.argv[1])
-        for later in ("7", "0", "5", "random"):
+        for later in ("7", "random"):
             os.environ["PYTHONHASHSEED"] = later
             sweep("names.py", seed=range(2), jobs=2, out=later)
     """
-    python(code, str(tmp_path), PYTHONHASHSEED=given)
-    found = {recorded(each) for each in tmp_path.glob("*/points/*")}
-    assert found == {None if given == "random" else int(given)}
+    python(code, str(tmp_path), PYTHONHASHSEED="0")
+    assert [recorded(each) for each in tmp_path.glob("*/points/*")] == [0] * 4
 
 
 @pytest.mark.slow  # A process for each.
@@ -211,9 +209,6 @@ def test_verify_names_another_seed_only_where_a_result_differs(tmp_path: Path) -
     (line,) = found(other, hash_seed=None)
     assert line.startswith("hash seed: drawn by Python recorded, ")
     assert "the likely cause, if an agent goes through a set of texts, as set(self.neighbors)" in line
-    del settings["hash_seed"]
-    (line,) = found(other)
-    assert line.startswith("hash seed: not recorded, ")
 
 
 def test_branches_of_the_lab_have_a_fixed_seed(monkeypatch: pytest.MonkeyPatch) -> None:

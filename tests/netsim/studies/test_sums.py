@@ -11,12 +11,11 @@ import pytest
 
 from netsim import BadInput, results
 from netsim.studies.catalogue import find_study
-from netsim.studies.folder import is_whole, load, read_part, warn_of_earlier
+from netsim.studies.folder import is_whole, load, read_part
 from netsim.studies.sums import NAME, digest_of, read_sums, write_sums
 from netsim.studies.sweeps import sweep
 from netsim.util.compiled import is_built
 from tests.command import call, on_the_other_core
-from tests.netsim.studies.test_files import made_earlier
 
 pytestmark = pytest.mark.usefixtures("all_undrawn")
 
@@ -143,23 +142,6 @@ def test_half_a_folder_is_never_whole(folder: Path, tmp_path: Path) -> None:
             load(tmp_path / "half")
     shutil.copy(folder / NAME, tmp_path / "half" / NAME)
     load(tmp_path / "half")
-
-
-def test_a_folder_of_an_earlier_version_is_read_with_one_line(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "other")
-    for place in (folder, tmp_path / "other"):
-        made_earlier(place)
-    line = "netsim: run folder: one of an earlier version has no SHA256SUMS; its files' sizes are checked, not their "
-    for words in (("show", "out"), ("compare", "out", "other"), ("verify", "out")):
-        warn_of_earlier.cache_clear()
-        done = call(*words, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, f"{line}contents\n")
-    warn_of_earlier.cache_clear()
-    with pytest.warns(RuntimeWarning, match=r"has no SHA256SUMS; its files' sizes are checked"):
-        results.load(folder)
-    (folder / "ledger.csv").write_text("cut")
-    with pytest.raises(BadInput, match=r"ledger\.csv has 3 bytes of \d+: it was cut short or changed"):
-        load(folder)
 
 
 def test_a_damaged_point_of_a_sweep_runs_again(tmp_path: Path) -> None:

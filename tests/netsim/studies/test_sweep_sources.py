@@ -19,7 +19,6 @@ import netsim
 from netsim import BadInput, NetsimError
 from netsim.scenarios.papers.work import Work, do
 from netsim.studies.catalogue import find_study
-from netsim.studies.sums import write_sums
 from netsim.studies.sweeps import sweep
 from netsim.studies.terminal import Reporter
 from tests.command import call
@@ -276,20 +275,6 @@ def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> Non
     assert len({recorded(each)["source_sha256"]["netsim"] for each in (tmp_path / "out" / "points").iterdir()}) == 1
 
 
-def test_points_that_recorded_nothing_are_refused(study: str, tmp_path: Path) -> None:
-    """As written by earlier versions."""
-    sweep(study, out=tmp_path / "out", seed=[0, 1])
-    point = tmp_path / "out" / "points" / "seed=0"
-    settings = recorded(point)
-    older = {name: each for name, each in settings.items() if name not in ("source_sha256", "files_sha256")}
-    (point / "settings.json").write_text(json.dumps(older))
-    write_sums(point)
-    expected = refusal(study, out=tmp_path / "out", seed=[0, 1])
-    assert "a netsim version that did not record code and data ran 1 of its 2 points (--redo reruns them" in expected
-    sweep(study, out=tmp_path / "out", seed=[0, 1], redo=True)
-    assert recorded(point) == settings
-
-
 def test_failures_are_of_a_version_too(study: str, tmp_path: Path) -> None:
     out, words = tmp_path / "out", {"seed": [0, 1], "fail": True}
     assert len(sweep(study, out=out, **words).failed) == 2
@@ -335,7 +320,6 @@ def test_a_study_of_sweeps_refuses_and_redoes(tmp_path: Path) -> None:
         do([work], tmp_path / "sweeps", range(2), 1, quiet)
     do([work], tmp_path / "sweeps", range(2), 1, quiet, redo=True)
     do([work], tmp_path / "sweeps", range(3), 1, quiet)
-    assert {"redo"} <= {each.name for name in ("papers", "packet_loss") for each in find_study(name).parameters}
 
 
 # --- unfinished -------------------------------------------------------------------------------------------------------
