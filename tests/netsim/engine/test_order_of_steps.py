@@ -72,9 +72,9 @@ def test_laws_of_orders_on_random_networks_and_programs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [of_network, of_radio, of_programs])
 def test_laws_of_orders_on_many_random_networks_and_programs(run: Any) -> None:
-    for seed in range(100, 370):
+    for seed in range(100, 235):
         assert run(seed, Order()) == run(seed, None), f"seed {seed}: Order() is another order than asyncio's"
-    assert sum(check_laws(run, seed) for seed in range(370, 400)) > 0
+    assert sum(check_laws(run, seed) for seed in range(370, 385)) > 0
 
 
 @pytest.mark.parametrize(("make", "seed"), [(of_events, 2), (of_rounds, 29)])
