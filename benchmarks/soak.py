@@ -34,6 +34,9 @@ FUZZERS = {
     "networks": ("networks", 10, 20_000),
     "journals": ("journals", 50, 200_000),
     "files": ("files", 50, 200_000),
+    "radios": ("radios", 10, 20_000),
+    "changes": ("changes", 10, 20_000),
+    "orders": ("orders", 10, 20_000),
 }
 MINUTES = 5
 Task = tuple[str, int, int, int]

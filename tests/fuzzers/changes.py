@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from netsim import Faults, Network, latency, topology
-from tests.fuzzers.networks import Case, Rng, a_change, pick, whole_digest
+from tests.fuzzers.laws import check_books, check_same
+from tests.fuzzers.messages import check_messages
+from tests.fuzzers.networks import Case, Rng, a_change, check_drawn, pick, whole_digest
 from tests.fuzzers.workers import for_workers
 
 HABITS = ("at_once", "heartbeat", "in_rounds", "twice_in_rounds")
@@ -37,6 +39,19 @@ class ChangingCase(Case):
         for node, habits in self.habits.items():
             name = HABITS[rng.integers(len(HABITS))]
             self.habits[node] = replace(habits, name=name, count=int(rng.integers(3, 9)), pause=habits.pause / 4)
+
+
+def check_seed(seed: int) -> None:
+    """Check the laws of a case, and that watching its run changes nothing."""
+    played = ChangingCase(seed).play(trace=True)
+    check_books(played)
+    check_messages(played)
+    check_same(played, ChangingCase(seed).play(watched=True))
+
+
+def check_one(rng: Rng) -> None:
+    """Check a network with changing links drawn with ``rng``."""
+    check_drawn(rng, check_seed)
 
 
 def hashes(first: int, count: int) -> list[str]:

@@ -357,14 +357,19 @@ def check_sampled(seed: int) -> None:
     assert rows["time_s"].iloc[-1] == sampled.run.ended_at
 
 
-def check_one(rng: Rng) -> None:
-    """Check a network drawn with ``rng``; a failure names the seed for `check_seed`."""
-    seed = int(rng.integers(2**53))
+def check_drawn(rng: Rng, check: Callable[[int], object]) -> None:
+    """Check a case whose seed is drawn with ``rng``; a failure names the seed."""
+    seed = int(rng.integers(2**50))
     try:
-        check_seed(seed)
+        check(seed)
     except Exception as error:
-        error.add_note(f"repeat with tests.fuzzers.networks.check_seed({seed})")
+        error.add_note(f"repeat with {check.__module__}.{check.__name__}({seed})")
         raise
+
+
+def check_one(rng: Rng) -> None:
+    """Check a network drawn with ``rng``."""
+    check_drawn(rng, check_seed)
 
 
 def digest(run: Run) -> str:

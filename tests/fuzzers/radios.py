@@ -30,6 +30,7 @@ from tests.fuzzers.networks import (
     Rng,
     a_graph,
     at_the_sender,
+    check_drawn,
     happen,
     in_numpy,
     on_the_way,
@@ -524,3 +525,8 @@ def energy_is_power_times_time(run: Run, network: Network) -> None:
         assert used <= battery * (1 + 1e-9), row
         if row["died_at_s"] < math.inf:
             assert math.isclose(used, battery, rel_tol=1e-9), row
+
+
+def check_one(rng: Rng) -> None:
+    """Check a network on a radio drawn with ``rng``."""
+    check_drawn(rng, check_seed)
