@@ -317,8 +317,9 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
     summary, names = _read_summary(path, every)
     files = _files_of(path)
     settings = _read_json(files[0])
+    # The mark of a partial run is in both files, so either may lack it.
     _must_have(
-        settings,
+        {"partial": False} | settings,
         "settings.json",
         study=str,
         parameters=dict,

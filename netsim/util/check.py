@@ -236,7 +236,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     if isinstance(value, str) and value in names:
         return str(value)
     if isinstance(value, str) and "," in value and {each.strip() for each in value.split(",")} <= set(names):
-        raise refuse(name, value, f"only one of {', '.join(names)}")
+        raise refuse(name, value, f"one of {', '.join(names)}, not several with commas between")
     folded = {name.lower(): name for name in names}
     near = difflib.get_close_matches(str(value).lower(), folded, n=1, cutoff=0.5)
     hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
