@@ -123,7 +123,7 @@ class _Found:
         return f"The study `{study}`{titled} of netsim {versions} ran {times}{self._at()}."
 
     def _at(self, *without: str) -> str:
-        """Return a text on the parameters with several values: ", at `loss` = 0 and 0.1"; "" if there are none."""
+        """Return a text on the parameters with several values: ", at loss = 0 and 0.1"; "" if there are none."""
         several = [(name, values) for name, values in self._several().items() if name not in without]
         swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in several)
         return f", at {swept}" if swept else ""
