@@ -227,8 +227,9 @@ def grouped() -> dict[str, dict[str, Entry]]:
 def find_study(name: str) -> StudyDefinition:
     """Return a study by its name, or by the path of a Python file that defines one.
 
-    In a file the study is the only function whose first parameter is called ``study``, or is made by
-    `netsim.studies.plain`. Raises BadInput if there is no such study, or the file cannot be used.
+    In a file the study is the only function whose first parameter is called ``study``; without one,
+    `netsim.studies.plain` makes a study of the file. Raises BadInput if there is no such study, or the file cannot be
+    used.
     """
     from netsim.studies import plain, script
     from netsim.util import check

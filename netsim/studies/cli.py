@@ -428,7 +428,7 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
 
 
 def _asked(*names: str) -> list[str]:
-    """Return those of the named flags that were given to this command."""
+    """Return the given flags of this command among ``names``."""
     source = click.get_current_context().get_parameter_source
     return [name for name in names if source(name) is not ParameterSource.DEFAULT]
 

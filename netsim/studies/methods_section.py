@@ -35,7 +35,7 @@ _HOLM = (
     "S. Holm. A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2):65–70, "
     "1979."
 )
-_SAID = {"data", "algorithms", "method", *SEEDS}  # parameters that have sentences of their own
+_SAID = {"data", "algorithms", "method", *SEEDS}  # parameters that have separate sentences
 
 
 def methods_section(folder: "str | Path | Results", format: str = "text") -> str:

@@ -27,7 +27,7 @@ _NONE = "--"
 # Numbers outside these bounds are written with a power of ten.
 _SMALL, _LARGE = 1e-2, 1e5
 _MOST_DECIMALS = 5
-_APART = 1e3  # factor between numbers from which on they share no power of ten
+_APART = 1e3  # factor above which numbers share no power of ten
 
 
 def markdown(frame: "pd.DataFrame", digits: int = 4) -> str:

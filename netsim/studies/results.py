@@ -64,7 +64,7 @@ _NARROW = 5.0  # inches, as wide as a paper's column: too narrow for the explana
 _FARTHEST = 1e300  # a larger number leaves matplotlib no room for ticks
 _MOST_WITHIN = 6  # most lines with the legend inside the panel
 _MOST_NAMED = 24  # most lines that a legend names
-_MOST_TOLD = 6  # most lines whose shares of surviving runs a panel lists
+_MOST_TOLD = 6  # most lines for which a panel lists the shares of surviving runs
 _MOST_DECADES = 12  # most decades of an axis of values: smaller values are zero up to rounding
 
 

@@ -1,4 +1,4 @@
-"""One execution of a study: what it records, and the run folder in which that is saved.
+"""One execution of a study: its records, and the run folder that holds them.
 
 A study is a function ``def name(study, *, parameter: type = default, …)``. It runs networks with `Study.run` and
 adds tables, notes and figures to the study; the command line saves them all atomically in one folder.
@@ -292,7 +292,7 @@ class Study:
         return used(Path(path))
 
     def take(self, told: "Study") -> None:
-        """Add the notes, tables and figures of another study, in which a part of this one was made without runs."""
+        """Add the notes, tables and figures of ``told``, a study without runs in which a part of this one was made."""
         self.note(*told.notes)
         for name, frame in told.tables.items():
             if name in told.titles:

@@ -129,7 +129,7 @@ def _run(network: Network, settings: Settings, result: Run, transport: Transport
 
 
 def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
-    """Simulate the study to check that it can be deployed, and return its runs, whose results are expected."""
+    """Simulate the study to check that it can be deployed; return its runs, which have the expected results."""
     runs: list[Run] = []
 
     def simulate(network: Network, settings: Settings, result: Run) -> Run:

@@ -99,7 +99,7 @@ class ExperimentFile:
 
     @cached_property
     def _arguments(self) -> tuple[dict[str, Parameter], Mapping[str, type]]:
-        """Return the function's flags by name, and by argument the dataclasses whose fields are flags."""
+        """Return the function's flags by name, and the dataclasses, by argument, whose fields are flags."""
         flags, groups = flags_of(self.file, self.make)
         return {each.name: each for each in flags}, dict(groups)
 
@@ -268,10 +268,10 @@ def flag_of(experiment: Experiment, name: str) -> Parameter:
     return _flag(name, experiment.values(name)[0], next(filter(None, texts), path))
 
 
-# --- methods' parameters by the names that a command line gives them --------------------------------------------------
+# --- methods' parameters on the command line --------------------------------------------------------------------------
 #
-# COKE.rho, COKE.v, CHOCO.coder.bits: ``--set METHOD.PARAMETER=VALUE`` sets one, ``--over [METHOD.]PARAMETER=LOW:HIGH``
-# searches one. Paths of the experiment, as problem.features or method.eta, are taken in both places, too.
+# Names are COKE.rho, COKE.v, CHOCO.coder.bits. ``--set METHOD.PARAMETER=VALUE`` sets a parameter, and ``--over
+# [METHOD.]PARAMETER=LOW:HIGH`` searches it. Both flags also accept paths, such as problem.features or method.eta.
 
 
 def _asked(experiment: Experiment) -> Asked:
@@ -281,7 +281,7 @@ def _asked(experiment: Experiment) -> Asked:
         lines += [] if own else [f"{method}: no parameters"]
         for name, at in own.items():
             value = _present(experiment, at)
-            # The form that `--set` reads; a required parameter is listed as none.
+            # The form that `--set` reads; a required parameter, which has no value yet, is listed as none.
             text = str(value).lower() if value is None or isinstance(value, bool) else str(value)
             lines.append(f"{method}.{name}={text}")
     names = ", ".join(f"{method} ({', '.join(own) or 'none'})" for method, own in known.items())
@@ -378,7 +378,7 @@ def _families(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
 
 
 def _paths_of(experiment: Experiment, what: str, place: str) -> list[str]:
-    """Return the paths that ``[METHOD.]PARAMETER``, a short name or a path stands for."""
+    """Return the paths that ``[METHOD.]PARAMETER``, a short name or a path denotes."""
     if place in experiment.names or place.partition(".")[0] in _ROOTS:
         return experiment._of(place)
     (method, name), known = _placed(place), _families(experiment)

@@ -1,9 +1,9 @@
 """The content of a result's inputs as JSON: code by text, arrays and files by bytes, parts by values.
 
-Equal parameters do not mean equal content: two functions with equal parameters have different content. The code of a
-user's class or function is its text, with the text of everything it uses in its own file, and the whole of the user's
-other files that it uses. Code of netsim and of installed packages appears only by name here: a cell's key also includes
-netsim's source, and a cell records the packages' versions.
+Equal parameters do not mean equal content: two functions with equal parameters have different content. The content of a
+user's class or function is its text, the text of everything that it uses in the same file, and the user's other files
+that it uses, each as a whole. Code of netsim and of installed packages appears only by name here: a cell's key also
+includes netsim's source, and a cell records the packages' versions.
 
 The files that a cell reads are recorded as well, so that results computed from other data are not reused.
 """
@@ -58,7 +58,7 @@ class _Content:
         self._inside.append(part)
         try:
             found = self._of(part)
-            # A user's subclass of list or dict may behave differently, so its class is content, too.
+            # A user's subclass of list or dict may behave differently, so its class belongs to the content.
             own = isinstance(part, Mapping | list | tuple | set | frozenset | np.ndarray | nx.Graph | float)
             return {"part": [self.of(type(part)), found]} if own and is_users(type(part)) else found
         finally:

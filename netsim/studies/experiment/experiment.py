@@ -229,7 +229,7 @@ class Experiment:
         return {METHOD: f"methods.{paths.ANY}.{rest}", NETWORK: f"networks.{each}{rest}"}.get(first, path)
 
     def _of(self, name: str) -> list[str]:
-        """Return the paths that a short name or a path stands for."""
+        """Return the paths that a short name or a path denotes."""
         return list(self.names.get(name, [name]))
 
     def values(self, name: str) -> list[Any]:

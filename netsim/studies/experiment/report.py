@@ -1,4 +1,4 @@
-"""The report of an experiment: report.html, the page that a study's run folder has, too."""
+"""The report of an experiment: report.html, in the form of the page of a study's run folder."""
 
 import itertools
 import tempfile
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_PANELS = 9  # the most panels in a figure that is readable at a page's width
 _MOST_FIGURES = 12
 _MOST_CELLS = 2000  # the most cells whose rounds are read within seconds
-_FAR = 5.0  # ratio of values from which a logarithmic axis is used
+_FAR = 5.0  # ratio of values above which an axis is logarithmic
 _DECADES = 1e4
 _FACTORS = 50.0  # ratio of settings that were probably chosen by factors
 _COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
@@ -185,7 +185,7 @@ def _drawn(results: "Results", y: str, x: str) -> "Figure":
     settings = results.runs[x].dropna().unique() if x != "round" else np.ones(1)
     for panel in figure.axes:
         if ratio > _DECADES:
-            # Minor ticks take half of the drawing time, and carry no information here.
+            # Minor ticks take half of the drawing time, and tell nothing on so long an axis.
             panel.minorticks_off()
         if settings.min() > 0 and settings.max() > _FACTORS * settings.min():
             panel.set_xscale("log")

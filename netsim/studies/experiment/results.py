@@ -264,7 +264,7 @@ class Results:
         return table[[*settings, METHOD, *rest]].rename(columns={METHOD: ALGORITHM})
 
     def _with_the_dead(self) -> "pd.DataFrame":
-        """Return the table of rounds with a column of outcomes, which says dead from the round of death on."""
+        """Return the table of rounds with a column of outcomes; a run is dead from the round of its death on."""
         import pandas as pd
 
         tables = [found.rounds for _, found in self.cells]

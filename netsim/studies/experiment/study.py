@@ -340,7 +340,7 @@ def check_took_part(name: str, run: Run) -> Run:
     return run
 
 
-# --- what is told of a run --------------------------------------------------------------------------------------------
+# --- a run's parameters -----------------------------------------------------------------------------------------------
 
 
 def tell_parameters(study: Study, name: str, method: Method, agents: Mapping[Any, Any], given: int) -> None:

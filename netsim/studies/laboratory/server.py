@@ -230,7 +230,7 @@ class LabServer:
             runs = [] if branch is None or branch.result is None else branch.result["runs"]
             return (HTTPStatus.OK, "application/json", runs[place]["data"]) if place < len(runs) else None
 
-    # --- what is asked to be done -------------------------------------------------------------------------------------
+    # --- the page's requests ------------------------------------------------------------------------------------------
 
     def _act(self, rest: str, asked: Any) -> Answer | None:
         """Carry out a page's request.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S = 10.0
 _WORKERS_S = 30.0  # seconds to wait for the first worker, which imports much when it starts
-_ROUNDS = 3  # submissions of a point whose worker is killed before Dask reports an end
+_ROUNDS = 3  # times that a point is submitted if its worker is killed each time
 
 
 @contextmanager
