@@ -133,6 +133,11 @@ class CellRun:
     """The settings that all cells of an experiment share, as sent to a worker.
 
     Attributes
+    ----------
+    folder, running : Path
+        The experiment's folder, and the folder of the cells that are running.
+    limits : Limits
+        The time and the memory that a cell may take.
     """
 
     folder: Path

@@ -78,7 +78,10 @@ def report(results: "Results", reference: str | None, title: str) -> str:
 
 
 def _answer(results: "Results", outcomes: str) -> list[str]:
-    """Return which method is best by each goal, or else by the error, and the intervals over the seeds."""
+    """Return which method is best by each goal, or else by the error, and the intervals over the seeds.
+
+    ``outcomes`` is added to the intervals; it is the whole answer if there is nothing to compare or no method survives.
+    """
     goals = list(results.about.get("goals", []))
     if not goals and results.is_judged and len(list(results.with_one_error())) == 1:
         goals = [results.metric]
