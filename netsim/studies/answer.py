@@ -1,4 +1,4 @@
-"""The answer to a study's question: a text with fields, filled with numbers measured in the run."""
+"""The answer to a study's question: a text whose fields are filled with numbers measured in the run."""
 
 import math
 import numbers
@@ -12,7 +12,7 @@ from netsim.util import check
 
 @dataclass(frozen=True)
 class _Measured:
-    """A measured number or interval; if both ends look equal, one is shown."""
+    """A measured number or interval; both ends are shown, or one if they look the same."""
 
     ends: tuple[Any, ...]
 
@@ -21,7 +21,7 @@ class _Measured:
 
 
 def _rounded(number: Any, form: str) -> str:
-    """Return a formatted number, with more digits if it would misleadingly look like 0 or 100 %."""
+    """Return a formatted number, with more digits if rounding would make it 0 or 100 although it is not."""
     shown = format(number, form)
     for digits in range(3, 18):
         try:
@@ -41,8 +41,8 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
     text : str
         A text with fields in braces as for `str.format`, at least one of which is a number or an interval.
     fields : mapping
-        By the names of fields: numbers that were measured, intervals as pairs of numbers, and words. A number that is
-        not 0 or 100 is not rounded to that.
+        Values by the names of fields: measured numbers, intervals as pairs of numbers, and text. A number that is not 0
+        or 100 is not rounded to 0 or 100.
 
     Raises
     ------
@@ -73,6 +73,6 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
 
 
 def _ends(value: Any) -> tuple[float, ...]:
-    """Return a number, or the ends of an interval; nothing for anything else."""
+    """Return a number or an interval as a tuple of its ends; an empty tuple for anything else."""
     ends = value if isinstance(value, tuple) and len(value) == 2 else (value,)
     return ends if all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in ends) else ()

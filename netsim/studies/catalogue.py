@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from netsim.studies.study import Study
     from netsim.studies.terminal import Reporter
 
-# Listing the studies needs no networks, so modules that run them are imported later.
+# Listing the studies needs no network, so the modules that run networks are imported later.
 
 GROUP = "netsim.studies"
 """The entry points of this group name registries: packages list their studies there (netsim's own, too)."""
 
-# Arguments of every run besides the study's parameters.
+# Arguments that every run has besides the study's parameters.
 _TAKEN = ("at", "out", "trace", "figures", "tables", "live", "pace", "no_browser", "help", "reporter")
 
 
@@ -40,9 +40,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Registry:
-    """The studies of a package, by name; ``columns`` are the first measures of its rounds.csv.
+    """The studies of a package by name; ``columns`` are the first measures of their rounds.csv.
 
-    ``sources`` maps the data sets of its studies to where they are published.
+    ``sources`` maps the studies' data sets to the places where they are published.
     """
 
     studies: Mapping[str, Entry]
@@ -52,9 +52,9 @@ class Registry:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a study, of kind int, float, str or bool; an ``optional`` one may be None.
+    """A parameter of a study, of kind int, float, str or bool; an ``optional`` parameter may be None.
 
-    In an experiment it may be of kind object: a part such as a loss model, which a number may replace.
+    In an experiment its kind may be object: a part such as a loss model, which a number may replace.
     """
 
     name: str
@@ -78,7 +78,7 @@ ORDER = Parameter(
 
 
 class Asked(BadInput):
-    """Ends a run that was only to list something; the command line prints the ``listing``."""
+    """Ends a run whose flags only request a list; the command line prints the ``listing``."""
 
     def __init__(self, message: str, listing: str) -> None:
         super().__init__(message)
@@ -89,7 +89,8 @@ class Asked(BadInput):
 class StudyDefinition:
     """A study as `find_study` finds it: its function and parameters.
 
-    A parameter whose type is a dataclass stands for the dataclass's fields: what several studies have in common.
+    A parameter whose type is a dataclass stands for the dataclass's fields, which are parameters that several studies
+    share.
     """
 
     name: str
@@ -104,20 +105,20 @@ class StudyDefinition:
 
     @property
     def flags(self) -> tuple[Parameter, ...]:
-        """Its parameters, and the common ones of all studies: `AT`, `EVERY` and `ORDER`."""
+        """The study's parameters, and the parameters that all studies have: `AT`, `EVERY` and `ORDER`."""
         own = {parameter.name for parameter in self.parameters}
         return (*self.parameters, AT, *(each for each in (EVERY, ORDER) if each.name not in own))
 
     @property
     def idle(self) -> dict[str, tuple[str, Any]]:
-        """Parameters without effect while another has a given value, as ``{"burst": ("loss", 0.0)}``.
+        """Parameters that have no effect while another has a given value, such as ``{"burst": ("loss", 0.0)}``.
 
-        They are the class attribute ``IDLE`` of its groups.
+        They come from the class attribute ``IDLE`` of the study's parameter groups.
         """
         return {name: each for _, group in self.groups for name, each in getattr(group, "IDLE", {}).items()}
 
     def execute(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
-        """Run it and return the study; raises BadInput for an unknown parameter."""
+        """Run the study and return it; raises BadInput for an unknown parameter."""
         study = self.prepare(trace, reporter, **parameters)
         self.play(study)
         return study
@@ -125,8 +126,8 @@ class StudyDefinition:
     def prepare(self, trace: bool = False, reporter: "Reporter | None" = None, **parameters: Any) -> "Study":
         """Return a study for `play`; raises BadInput for an unknown parameter.
 
-        Parameters may include ``at``, faults as text that are added to its networks' own; ``every``, the interval of
-        measured rounds; and ``order``, a seed or a text.
+        Parameters may include ``at``, faults as text that are added to the faults of the study's networks; ``every``,
+        the interval of measured rounds; and ``order``, a seed or a text.
         """
         from netsim.clock.order import read
         from netsim.faults.words import joined
@@ -149,7 +150,7 @@ class StudyDefinition:
         return study
 
     def source_hashes(self) -> dict[str, Any]:
-        """Return the SHA-256 of its file, if any, and of the sources of its package and of netsim (`origin`)."""
+        """Return the SHA-256 of the study's file, if any, and of the sources of its package and netsim (`origin`)."""
         from netsim.studies.origin import source_of
 
         packages = ["netsim"] if self.module else ["netsim", self.function.__module__.partition(".")[0]]
@@ -157,9 +158,9 @@ class StudyDefinition:
         return ({"file_sha256": self.sha256} if self.sha256 else {}) | {"source_sha256": source}
 
     def play(self, study: "Study") -> None:
-        """Run it into a study made by `prepare`; if it raises, the study is marked partial.
+        """Run the study into one made by `prepare`; if it raises, that study is marked partial.
 
-        The study's origin gets the SHA-256 of the files read, including one named by a parameter, unless it changed.
+        The study's origin gets the SHA-256 of the files read, including files named by parameters unless they changed.
         """
         arguments = dict(study.settings)
         named = {each: digest_of(each) for each in arguments.values() if isinstance(each, str)}
@@ -182,7 +183,7 @@ class StudyDefinition:
         order = arguments.pop(ORDER.name, None) if ORDER in self.flags else None
         for name, group in self.groups:
             arguments[name] = group(**{field.name: arguments.pop(field.name) for field in dataclasses.fields(group)})
-        # On agents' small matrices more BLAS threads only wait for each other, and may change rounding.
+        # Agents' matrices are small: more BLAS threads would wait for each other, and could change rounding.
         with thread_pools().limit(limits=1), script.known(self.module), appending(at), ordering(order):
             try:
                 self.function(study, **arguments)
@@ -197,12 +198,14 @@ def registries() -> tuple[Registry, ...]:
     from importlib.metadata import entry_points
 
     found = sorted(entry_points(group=GROUP), key=lambda each: (each.name != "netsim", each.name))
-    # An environment may also contain netsim under a former name: count the same registry once.
+    # An environment may contain netsim under a former name as well: count the same registry once.
     return tuple(each.load() for each in {each.value: each for each in found}.values())
 
 
 def listed() -> dict[str, Entry]:
-    """Return the studies of all installed packages by name; netsim's take precedence, then the first package's.
+    """Return the studies of all installed packages by name.
+
+    For equal names netsim's study takes precedence, then that of the first package.
 
     An installed package lists its studies by an entry point of the group `GROUP`, whose object is a `Registry`.
     """
@@ -224,8 +227,9 @@ def grouped() -> dict[str, dict[str, Entry]]:
 def find_study(name: str) -> StudyDefinition:
     """Return a study by its name, or by the path of a Python file that defines one.
 
-    In a file it is the one function whose first parameter is called ``study``, or the result of `netsim.studies.plain`.
-    Raises BadInput if there is no such study, or the file cannot be used.
+    In a file the study is the only function whose first parameter is called ``study``; without one,
+    `netsim.studies.plain` makes a study of the file. Raises BadInput if there is no such study, or the file cannot be
+    used.
     """
     from netsim.studies import plain, script
     from netsim.util import check
@@ -255,7 +259,7 @@ def find_study(name: str) -> StudyDefinition:
 
 
 def raised(definition: StudyDefinition, error: BaseException) -> str:
-    """Return one line on the error that a study's own code raised, and its place."""
+    """Return one line on the error that a study's code raised, with its file and line."""
     from netsim.studies import script
 
     file = definition.module.__file__ if definition.module else inspect.unwrap(definition.function).__code__.co_filename
@@ -278,7 +282,7 @@ def interrupted(error: BaseException | None) -> bool:
 def _is_study(member: object) -> bool:
     if not inspect.isfunction(member):
         return False
-    # The result of `study_of` has the signature of the function that makes the experiment.
+    # The result of `study_of` has the signature of the function that makes the experiment, so look for `make`.
     return hasattr(member, "make") or next(iter(inspect.signature(member).parameters), "") == "study"
 
 
@@ -289,7 +293,7 @@ def _describe(name: str, function: Callable[..., None]) -> StudyDefinition:
 
 
 def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, ...], tuple[tuple[str, type], ...]]:
-    """Return a function's parameters, with dataclasses replaced by their fields, and these classes.
+    """Return a function's parameters, with dataclasses replaced by their fields, and those dataclasses by parameter.
 
     Raises BadInput for a parameter without a default, with a type that flags lack, or with a reserved name.
     """
@@ -317,7 +321,7 @@ def flags_of(name: str, function: Callable[..., Any]) -> tuple[tuple[Parameter, 
 
 
 def _by_data(group: Any, field: str) -> str:
-    """Return help on the default of an optional field, if its group has one per data set (``by_data()``)."""
+    """Return a help text on the default of an optional field whose group has a default per data set (``by_data()``)."""
     known = group.by_data() if hasattr(group, "by_data") else {}
     values = known.get(field, {}) if getattr(group, field) is None else {}
     if not values:
@@ -334,7 +338,7 @@ def _text(value: Any) -> str:
 
 
 def described(source: Any) -> dict[str, str]:
-    """Return the descriptions of parameters in docstrings; a class inherits those of its bases."""
+    """Return the descriptions of parameters in a docstring; a class inherits those of its bases."""
     found: dict[str, str] = {}
     for each in reversed(inspect.getmro(source)) if isinstance(source, type) else [source]:
         listed = re.findall(r"^(\w+(?:, \w+)*) : .*\n((?:    .*\n?)+)", inspect.getdoc(each) or "", re.MULTILINE)
@@ -343,7 +347,7 @@ def described(source: Any) -> dict[str, str]:
 
 
 def parameters_of(name: str, source: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a study's function, the study left out, or the fields of a dataclass."""
+    """Return the parameters of a study's function except the study, or the fields of a dataclass."""
     words, hints = described(source), _hints(name, source)
     found = []
     for key, parameter in inspect.signature(source).parameters.items():
@@ -358,7 +362,7 @@ def parameters_of(name: str, source: Callable[..., Any]) -> list[Parameter]:
             continue
         kind, optional = _kind(name, key, hints.get(key))
         default = parameter.default
-        # Convert numpy's numbers to Python's, the only ones on a command line.
+        # Convert numpy scalars to Python's types, the only ones that a command line can give.
         plain = default.item() if type(default).__module__ == "numpy" and not default.ndim else default
         found.append(Parameter(key, kind, optional, plain, words.get(key, "")))
     return found
@@ -368,7 +372,7 @@ def _hints(name: str, source: Callable[..., Any]) -> dict[str, Any]:
     from netsim.studies.study import Study
 
     try:
-        # A file may import Study for type checkers only.
+        # A file may import Study under TYPE_CHECKING only.
         return typing.get_type_hints(source, localns={"Study": Study})
     except Exception as error:
         raise BadInput(
@@ -377,7 +381,7 @@ def _hints(name: str, source: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
-    """Return a parameter's type and whether it may be None."""
+    """Return a parameter's type, and whether the parameter may be None."""
     optional = False
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         parts = [part for part in typing.get_args(hint) if part is not type(None)]
@@ -391,13 +395,13 @@ def _kind(name: str, key: str, hint: Any) -> tuple[type, bool]:
 
 
 def run_command(name: str, parameters: Mapping[str, Any]) -> str:
-    """Return the command that runs a study with some parameters; parameters left open have no flag."""
+    """Return the command that runs a study with some parameters; a parameter that is None has no flag."""
     flags = [flag(key, value) for key, value in parameters.items() if value is not None]
     return " ".join(["netsim run", shlex.quote(name), *flags])
 
 
 def flag(name: str, value: Any) -> str:
-    """Return a parameter and its value in the form of the command line."""
+    """Return a parameter and its value as a command-line flag."""
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from netsim.datasets import Dataset
     from netsim.studies.experiment.command import ExperimentFile
 
-# Modules of networks are imported by the commands that need them, so that the others answer at once.
+# Modules of networks are imported only by commands that need them, so that the other commands start fast.
 
-# Words after the name of a study may be its own flags.
+# Arguments after the name of a study may be the study's flags.
 _OPEN = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
 
 
 def _flag(name: str, kind: type, words: str, usual: Any = None) -> click.Option:
-    """Return a flag of a type, with its help and the default shown there."""
+    """Return a flag of a type, with its help text and the default shown there."""
     return click.Option([name], type=kind, is_flag=kind is bool, default=usual, show_default=bool(usual), help=words)
 
 
-# The flags of every command that writes a run folder, and of `netsim run`.
+# Flags: of every command that writes a run folder, and of `netsim run`.
 _OUT = _flag("--out", str, "The run folder, new or empty. Default: the next free runs/NAME-n.")
 _TRACE = _flag("--trace", bool, "Keep the event log, too (trace-ALGORITHM.npz).", False)
 _FORMATS = (
@@ -64,7 +64,7 @@ _OF_RUN = (
     _flag("--dask", str, "With --workers: the address of a Dask scheduler whose workers these are."),
 )
 _CHECK = "Then run it again with other hash seeds, the other core and another number of workers, and compare."
-_CHECK_NAME = "check_conditions"  # the name in the code, because a study may have a parameter `check`
+_CHECK_NAME = "check_conditions"  # the variable's name for --check, because a study may have a parameter `check`
 
 
 def _command(
@@ -73,15 +73,15 @@ def _command(
     flags: Sequence[click.Parameter],
     kind: Callable[..., click.Command] = click.Command,
 ) -> click.Command:
-    """Return the command of a study: its parameters, and the command's own flags."""
-    # Click would cut the short help at the first full stop, even that of an initial.
+    """Return the command of a study, with the study's parameters and the command's flags."""
+    # Click would cut the short help at the first full stop, even after an initial.
     title = definition.function.__doc__ and definition.title
     params = [*options_of(definition.parameters), *flags]
     return kind(name=definition.name, callback=call, params=params, help=title, short_help=title)
 
 
 def _experiment_in(name: str) -> "ExperimentFile | None":
-    """Return the experiment that a file of Python or TOML defines; None if it is no such file."""
+    """Return the experiment that a Python or TOML file defines; None if the file defines none."""
     if not name.endswith((".py", ".toml")):
         return None
     from netsim.studies.experiment.command import experiment_in
@@ -90,12 +90,12 @@ def _experiment_in(name: str) -> "ExperimentFile | None":
 
 
 def is_quick(arguments: Sequence[str]) -> bool:
-    """Return whether a command line only lists or shows, and needs no network."""
+    """Return whether a command line only lists or shows, and so needs no network."""
     return not arguments or arguments[0] in ("list", "data", "--version") or arguments[-1] in ("-h", "--help")
 
 
 class _Studies(click.Group):
-    """A command for each study, which ``make`` makes of it."""
+    """A group with a command for each study, made by ``make``."""
 
     def __init__(self, make: Callable[[StudyDefinition], click.Command], **more: Any) -> None:
         super().__init__(**more)
@@ -112,7 +112,7 @@ class _Studies(click.Group):
         return self._make(catalogue.find_study(cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # The titles are known without importing every study.
+        # The titles are known without importing the studies.
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.title) for name, entry in catalogue.listed().items()])
 
@@ -142,10 +142,10 @@ def _run_command(definition: StudyDefinition) -> click.Command:
 
         check = parameters.pop(_CHECK_NAME, False)
         with drawn_in(style):
-            # Before the work, a style that is unknown.
+            # Refuse an unknown style before the work.
             formats, reporter = Formats.chosen(VECTORS.get(style) if figures is None else figures, tables), Reporter()
         if live and workers > 1:
-            # Before an address is shown at which there would be nothing.
+            # Refuse before an address is shown that would have no content.
             raise BadInput(f"workers = {workers}: must be 1 with --live, which shows the runs of one process")
         with viewed(live, pace, not no_browser, reporter) as session, spread(workers, dask), drawn_in(style):
             settings: dict[str, Any] = {"out": out, "trace": trace, "formats": formats, "workers": workers}
@@ -156,7 +156,7 @@ def _run_command(definition: StudyDefinition) -> click.Command:
     shared = options_of(each for each in definition.flags if each in (catalogue.EVERY, catalogue.ORDER))
     flags = [_at(), *shared, _OUT, _TRACE, *_FORMATS, *_OF_RUN]
     if "check" not in {each.name for each in definition.parameters}:
-        # A study's own parameter of that name comes first: `bench --check FOLDER` checks an entry.
+        # A study's parameter of the same name takes precedence: `bench --check FOLDER` checks an entry.
         flags.append(click.Option(["--check", _CHECK_NAME], is_flag=True, help=_CHECK))
     return _command(definition, call, flags, partial(_RunCommand, definition))
 
@@ -164,7 +164,7 @@ def _run_command(definition: StudyDefinition) -> click.Command:
 def _check(
     definition: StudyDefinition, parameters: Mapping[str, Any], folder: Path, workers: int, reporter: Reporter
 ) -> bool:
-    """Run a study again under other conditions and print what comes out; return whether it is the same."""
+    """Run a study again under other conditions and print the results; return whether they are the same."""
     import dataclasses
 
     from netsim.studies.conditions import Condition, Job
@@ -179,12 +179,12 @@ def _check(
 
 
 def _at() -> click.Option:
-    """Return the option that appends faults in words."""
+    """Return the option that appends faults, given as text."""
     return click.Option([f"--{catalogue.AT.name}"], multiple=True, help=catalogue.AT.description)
 
 
 class _RunCommand(click.Command):
-    """A study's command; where a flag lists several values, its error gives the sweep that runs them."""
+    """A study's command; if a flag lists several values, the error names the sweep that runs them."""
 
     def __init__(self, definition: StudyDefinition, **more: Any) -> None:
         super().__init__(**more)
@@ -193,7 +193,7 @@ class _RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given, _, order = self.make_parser(ctx).parse_args(list(args))
         if [each.name for each in order].count("set") > 1:
-            # Click would use only the last --set.
+            # Refuse several --set, because Click would use only the last one.
             raise BadInput("set: must be given once, several values with commas between; several flags are a sweep")
         try:
             return super().parse_args(ctx, args)
@@ -207,13 +207,13 @@ class _RunCommand(click.Command):
             raise
 
     def _sweep(self, over: str, given: Mapping[str, Any]) -> str:
-        """Return the command of a sweep over a parameter with these values; nothing if it would be invalid, too."""
+        """Return the command of a sweep over a parameter with these values; "" if the command would be invalid."""
         from netsim.studies.sweeps.grid import grid
 
         known = {each.name for each in self._definition.flags}
         if over not in known:
             return ""
-        # A sweep treats repeated --at as alternatives; here they are combined.
+        # `sweep` treats a repeated --at as alternatives; here they are combined.
         at = {catalogue.AT.name: "; ".join(filter(None, given.get(catalogue.AT.name, ())))}
         kept = {name: at.get(name, value) for name, value in given.items() if name in known}
         flags = [catalogue.flag(name, value) for name, value in kept.items()]
@@ -257,7 +257,7 @@ def data() -> None:
 @data.command("list")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def list_data(names: tuple[str, ...]) -> None:
-    """List the data sets: which are here, and which can be fetched; with NAMES all about these."""
+    """List the data sets, and whether each is here or can be fetched; with NAMES print all facts about these."""
     from netsim import datasets
     from netsim.datasets.store import where
 
@@ -301,7 +301,7 @@ def get_data(names: tuple[str, ...], files: tuple[str, ...]) -> None:
 @data.command("path")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def path_of_data(names: tuple[str, ...]) -> None:
-    """Print where data sets are, or without NAMES in which folders they are searched, in their order."""
+    """Print where data sets are; without NAMES, the folders that are searched, in order."""
     from netsim import datasets
     from netsim.util.datafiles import CACHE, FOLDER, cache_folder
 
@@ -314,7 +314,7 @@ def path_of_data(names: tuple[str, ...]) -> None:
 
 
 def _known(name: str) -> "Dataset":
-    """Return the data set of a name; raises BadInput for one that is unknown."""
+    """Return the data set with a name; raises BadInput for an unknown name."""
     from netsim.datasets import SETS
     from netsim.util.datafiles import nearest
 
@@ -324,7 +324,7 @@ def _known(name: str) -> "Dataset":
 
 
 def _describe(known: "Dataset") -> None:
-    """Print all that is known of a data set."""
+    """Print all facts about a data set."""
     from netsim import datasets
     from netsim.datasets.store import where
 
@@ -391,9 +391,9 @@ def lab() -> None:
 def sweep_them(study: str, flags: tuple[str, ...], out: str, **more: Any) -> None:
     """Run a study at every combination of the values of its flags: --loss 0,0.1,0.3 --seed 0:20.
 
-    Numbers may be lists and ranges (without their end); a flag of text is given once for each value. What is done
-    already is not done again: the same command goes on where a sweep was interrupted. Where code or data have changed
-    since, it is refused, or with --redo done again.
+    Numbers may be lists and ranges (without their end); a flag of text is given once for each value. Finished points
+    are not run again, so the same command continues an interrupted sweep. Points whose code or data have changed since
+    are refused, or run again with --redo.
     """
     from netsim.studies.sweeps import sweep
 
@@ -404,7 +404,7 @@ def sweep_them(study: str, flags: tuple[str, ...], out: str, **more: Any) -> Non
     reporter = Reporter()
     given: dict[str, Any] = _listed(found, flags)
     if given.get("set") == ["list"]:
-        # Each point would refuse this, so run one point for its message.
+        # Every point would raise the same error, so run one point for its message.
         found.play(found.prepare(**{name: values[0] for name, values in given.items()}))
     try:
         result = sweep(study, out=out, reporter=reporter, **more, **given)
@@ -417,7 +417,7 @@ def sweep_them(study: str, flags: tuple[str, ...], out: str, **more: Any) -> Non
 
 
 def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, more: Mapping[str, Any]) -> None:
-    """Run an experiment as a sweep; raises BadInput for a flag that only the sweep of a study has."""
+    """Run an experiment as a sweep; raises BadInput for a flag that only a study's sweep has."""
     from netsim.studies.experiment import cli
     from netsim.studies.sweeps.point import Limits
 
@@ -428,7 +428,7 @@ def _run_experiment(found: "ExperimentFile", flags: Sequence[str], out: str, mor
 
 
 def _asked(*names: str) -> list[str]:
-    """Return the flags of this command that were given."""
+    """Return the given flags of this command among ``names``."""
     source = click.get_current_context().get_parameter_source
     return [name for name in names if source(name) is not ParameterSource.DEFAULT]
 
@@ -461,8 +461,8 @@ def tune_it(study: str, flags: tuple[str, ...], **how: Any) -> None:
     """Search the best parameters of each method of an experiment, or of a study that is one.
 
     Each method gets the same number of trials under each condition, by successive halving, on seeds that its results do
-    not use. tuned.json in the folder is what run and sweep take as --settings. What is done already is not done again:
-    the same command goes on.
+    not use. The flag --settings of run and sweep takes the file tuned.json in the folder. Finished runs are not
+    repeated, so the same command continues.
     """
     from netsim.studies.experiment import cli
     from netsim.studies.experiment.command import study_in
@@ -665,7 +665,7 @@ def replay_it(
 def convert_it(file: str, out: str) -> None:
     """Write a graph, motes, a trace of ways, measured links or a capture as a file that netsim documents.
 
-    IN is recognised by its content; OUT ends in .csv, or of a graph in .graphml or .json, too.
+    The format of IN is recognised from its content. OUT ends in .csv; for a graph also in .graphml or .json.
     """
     from netsim.files.convert import convert
 
@@ -683,7 +683,7 @@ def convert_it(file: str, out: str) -> None:
 def export_it(place: str, format_: str, out: str | None, algorithm: str | None, most: int | None) -> None:
     """Write a run which was made with --trace for other programs: Wireshark (pcapng), networkx (GraphML, JSON).
 
-    Of a shared radio, pcapng is what was on the air, as IEEE 802.15.4.
+    For a shared radio, pcapng contains the transmissions on the air, as IEEE 802.15.4.
     """
     from netsim.studies.traces import export
 
@@ -694,7 +694,7 @@ def export_it(place: str, format_: str, out: str | None, algorithm: str | None, 
 
 
 def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | None) -> None:
-    """Print the path of the new file, and the other algorithms that have traces."""
+    """Print the path of the new file, and the names of the other algorithms that have traces."""
     from netsim.studies.traces import traced
 
     reporter.line(str(path))
@@ -704,7 +704,7 @@ def _print_made(reporter: Reporter, path: Path, place: str, algorithm: str | Non
 
 
 def _must_go_with(other: str, *names: str) -> None:
-    """Raise BadInput if a flag was given without another that it requires."""
+    """Raise BadInput if one of the named flags was given without the flag that it requires."""
     given = click.get_current_context().params
     for name in _asked(*names) if given[other] in (None, False) else ():
         raise BadInput(f"{name.strip('_')} = {given[name]}: must go with --{other.replace('_', '-')}")
@@ -870,7 +870,7 @@ def node_it(folder: str, host: str, tell: bool, parent: int | None) -> None:
 @app.command("gather", params=[_OUT, *_FORMATS])
 @click.argument("folder")
 def gather_it(folder: str, out: str | None, figures: str | None, tables: str) -> None:
-    """Make a run folder of what the processes of a deployment wrote, and compare it with the simulation."""
+    """Make a run folder from the files that the processes of a deployment wrote, and compare it with the simulation."""
     from netsim.studies.deploy.deploy import gather_folder
     from netsim.studies.formats import Formats
 
@@ -885,10 +885,10 @@ _format_as_usual = warnings.formatwarning
 
 
 def main() -> None:
-    """Run the command line; a mistake of the user's ends in one line and exit status 2."""
+    """Run the command line; a user's mistake ends in one line and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # An unencodable name on the terminal must not lose a run.
+            # Escape names that the terminal's encoding lacks: an encoding error must not lose a run.
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = _format_warning
     try:
@@ -900,7 +900,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _stop_interrupted()
     except BrokenPipeError:
-        # The reader of the output has closed it, as with `netsim list | head`.
+        # The reader of the output has closed the pipe, as in `netsim list | head`.
         forget(sys.stdout)
     except Exception as error:
         if isinstance(error, click.Abort) or catalogue.interrupted(error):
@@ -923,8 +923,8 @@ def main() -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Format a warning; those about a command's input name the user's file or folder, not a line of code."""
-    # In a command, a warning's calling line is one of the command-line library's, so leave it out.
+    """Format a warning; a warning about a command's input names the user's file or folder, not a line of code."""
+    # In a command, the warning's line is in the command-line library, so omit it.
     if Path(filename).parent in (Path(__file__).parent, Path(click.__file__).parent):
         return f"netsim: {message}\n"
     return _format_as_usual(message, category, filename, lineno, line)

@@ -1,4 +1,4 @@
-"""The columns of results: their labels in figures, their possible values, and which of them count costs."""
+"""The columns of results: their labels in figures, their possible values, and whether they count costs."""
 
 import math
 import re
@@ -56,16 +56,16 @@ class Bounds:
     high: float = math.inf
 
     def clip(self, low: float, high: float) -> tuple[float, float]:
-        """Return an interval clipped to these bounds; NaN stays."""
+        """Return an interval clipped to these bounds; NaN stays NaN."""
         return (self.low if low < self.low else low), (self.high if high > self.high else high)
 
 
 def bounds(column: str) -> Bounds:
     """Return the bounds of a column: shares in per cent are 0 to 100, errors, times and counts 0 or more.
 
-    The name decides: ``…_%`` are shares (``delivered_%``); ``accuracy``, ``…_mse``, ``…_error``, ``…_latency_s`` and
-    ``…_bits`` are known. Columns that may be negative (``above_loss_free_%``, ``clock_offset_s``) and unknown ones have
-    no bounds.
+    The bounds follow from the name: ``…_%`` are shares (``delivered_%``); ``accuracy``, ``…_mse``, ``…_error``,
+    ``…_latency_s`` and ``…_bits`` are known. Columns that may be negative (``above_loss_free_%``, ``clock_offset_s``)
+    and unknown ones have no bounds.
     """
     name = column.lower()
     if _SIGNED.search(name):
@@ -76,13 +76,13 @@ def bounds(column: str) -> Bounds:
 
 
 def counts(column: str) -> bool:
-    """Return whether a column counts costs, which a diverged run incurred all the same."""
+    """Return whether a column counts costs, which a run also incurs if it diverges."""
     name = column.lower()
     return name in _COUNTS or name.endswith(("_bits", "_bytes", "time_s", "_j", "_mj"))
 
 
 def worst(column: str) -> float:
-    """Return the worst value of a column, used for a dead run: -∞ where more is better, else ∞."""
+    """Return the worst value of a column, used for a dead run: −∞ if more is better, else ∞."""
     return -math.inf if _GREATEST.search(column.lower()) else math.inf
 
 
@@ -97,5 +97,5 @@ def label(column: str) -> str:
 
 
 def groups_of(frame: "pd.DataFrame", by: Sequence[str]) -> "list[tuple[tuple[Any, ...], pd.DataFrame]]":
-    """Return the groups of rows that agree in some columns, with these values; one group without columns."""
+    """Return (values, rows) for each group of rows that agree in some columns; without columns, one group."""
     return list(frame.groupby(list(by), sort=False, dropna=False)) if by else [((), frame)]

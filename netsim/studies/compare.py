@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUND = "round"
-_MOST_LINES, _MOST_PANELS = 8, 6  # of a figure, before its lines are spread over panels
+_MOST_LINES, _MOST_PANELS = 8, 6  # most lines in one panel, and most panels over which more lines are spread
 _COSTS = ("transmissions", "payload_bits")
-_LOST = "did not arrive in time"  # marks notes that blame lost frames
+_LOST = "did not arrive in time"  # marks a note that attributes divergence to lost frames
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 
@@ -35,12 +35,12 @@ _USUAL = ("train_mse", "test_mse", "consensus_error", "test_accuracy")
 def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
     """Return a row for each run, or point of a sweep, and algorithm: differing settings and last values.
 
-    Without ``metrics`` the columns are the usual ones, or else the study's own. Metrics may be numbers of one of the
-    study's tables (`netsim.studies.own_tables.resolve`): the result then has a row for each of the table's rows, with
-    the table's keys before the algorithm. COLUMN@TARGET is the value in the round in which the target is reached
-    (``reach`` of `netsim.studies.results.load`), not the last value. If a run did not survive, the last column is
-    ``outcome``. Raises BadInput for a folder that is neither a run nor a sweep, or incomplete, for an unknown metric,
-    or for several targets.
+    Without ``metrics`` the columns are the usual ones, or if there are none, the study's. Metrics may be numeric
+    columns of one of the study's tables (`netsim.studies.own_tables.resolve`): the result then has a row for each row
+    of that table, with the table's keys before the algorithm. COLUMN@TARGET is the value in the round in which the
+    target is reached (``reach`` of `netsim.studies.results.load`), not the last value. If a run did not survive, the
+    last column is ``outcome``. Raises BadInput for a folder that is neither a run nor a sweep, or incomplete, for an
+    unknown metric, or for several targets.
     """
     reach = target_of(metrics)
     last = results.compare(*places, reach=reach)
@@ -64,7 +64,7 @@ def table(places: Sequence[str], metrics: Sequence[str]) -> "pd.DataFrame":
 
 
 def left_out(places: Sequence[str], found: "pd.DataFrame") -> list[str]:
-    """Return lines that name the columns omitted from a `table` of the usual ones, as in the first run."""
+    """Return lines that name the columns and tables of the first run that a `table` of the usual columns omits."""
     first = next(run for _, run in _runs(places))
     last = results.compare(str(first))
     told = {*found, ROUND, "time_s"}
@@ -83,18 +83,16 @@ def target_of(metrics: Sequence[str]) -> str | None:
 
 
 def measures_of(found: "pd.DataFrame") -> list[str]:
-    """Return the measures of a `table`."""
+    """Return the names of the measures in a `table`."""
     return [name for name in map(str, found.columns[len(settings_in(found)) + 1 :]) if name != COLUMN]
 
 
 def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str = "seed") -> "pd.DataFrame | None":
-    """Return a row for all rows of a `table` that differ only in their seed, or None without such rows.
+    """Return a row for each group of rows of a `table` that differ only in their seed; None if there is no such group.
 
-    ``over`` is the kind of seed, one of `netsim.studies.results.SEEDS`.
-
-    A single metric has the mean, the median and the interval (`netsim.studies.results.interval`), several have the
-    statistic ``of`` each column, "mean" or "median"; (2/6) marks that fewer than all survived. Raises BadInput for
-    another statistic.
+    ``over`` is the kind of seed, one of `netsim.studies.results.SEEDS`. For a single metric the row has the mean, the
+    median and the interval (`netsim.studies.results.interval`). For several it has the statistic ``of`` each column,
+    "mean" or "median"; (2/6) is added if only 2 of 6 runs survived. Raises BadInput for another statistic.
     """
     import pandas as pd
 
@@ -114,7 +112,7 @@ def over_seeds(found: "pd.DataFrame", metrics: Sequence[str], of: str, over: str
 
 
 def _cell(part: "pd.DataFrame", name: str, of: str) -> float | str:
-    """Return a column's statistic over some runs; as text with (2/6) where fewer than all survived."""
+    """Return a column's statistic over some runs; as text with (2/6) if only 2 of 6 survived."""
     counted, survived = worst_of_dead(part, name)
     value = results.statistic(counted[name], of=of)
     share = share_text(int(survived.sum()), len(counted))
@@ -122,7 +120,7 @@ def _cell(part: "pd.DataFrame", name: str, of: str) -> float | str:
 
 
 def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | str:
-    """Return the number of seeds with a value, or its range over the measures; measures without any do not count."""
+    """Return the number of seeds with a value, or the range of that number over the measures that have values."""
     counts = {int(worst_of_dead(part, name)[0][over].nunique()) for name in measures} - {0} or {0}
     return max(counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
@@ -130,7 +128,7 @@ def _seeds(part: "pd.DataFrame", measures: Sequence[str], over: str) -> int | st
 def titled(
     found: "pd.DataFrame", metrics: Sequence[str], of: str, each: bool, over: str = "seed"
 ) -> tuple[str, "pd.DataFrame"]:
-    """Return a title and its table: that of `over_seeds` if it exists, unless ``each`` requests all rows."""
+    """Return a title and a table: the result of `over_seeds` if there is one, unless ``each`` requests all rows."""
     together = over_seeds(found, metrics, of, over)
     reach = target_of(metrics)
     what = "Last values" if reach is None else f"Where {Target.of(reach)}, values"
@@ -152,12 +150,12 @@ def paired(
     found : DataFrame
         A `table`.
     reference : str
-        An algorithm, or a setting and its value, as "loss=0".
+        An algorithm, or a setting and its value, such as "loss=0".
 
     Raises
     ------
     BadInput
-        As `netsim.studies.results.paired`.
+        As for `netsim.studies.results.paired`.
     """
     settings = settings_in(found)
     within, wanted = "algorithm", reference
@@ -171,12 +169,13 @@ def paired(
         possible = list(by_text) if within != over else list(dict.fromkeys(map(str, found["algorithm"])))
         allowed = f"one of {', '.join(possible)}" + (f", or NAME=VALUE of {', '.join(others)}" if others else "")
         raise check.refuse("paired", reference, allowed)
-    # If each folder is one run or sweep, settings differ between folders, too, and only the name separates folders.
+    # Pairs within folders are compared by the settings that differ within a folder, because settings may also differ
+    # between folders.
     by = [each for each in settings if each not in (within, over)]
     if within == "folder":
         by = _differ_within(found, by)
     elif not found.duplicated([*(each for each in settings if each != "folder"), "algorithm"]).any():
-        # Only settings separate rows, so that the two of a pair may come from different folders.
+        # The settings alone identify rows, so the two runs of a pair may come from different folders.
         by = [each for each in by if each != "folder"]
     by = [each for each in [*by, "algorithm"] if each != within and found[each].nunique(dropna=False) > 1]
     if _names_follow(found, within) and not found.duplicated([*settings, within]).any():
@@ -189,8 +188,9 @@ def paired(
 
 
 def _names_follow(found: "pd.DataFrame", setting: str) -> bool:
-    """Return whether a setting names the algorithm, as routing = ctp "CTP, awake 1", so that no two of its values share
-    one.
+    """Return whether each algorithm has one value of a setting, as if the setting named the algorithm.
+
+    With routing = ctp the algorithm may be "CTP, awake 1", for instance.
     """
     if setting == "algorithm" or found["algorithm"].nunique() < 2:
         return False
@@ -198,20 +198,20 @@ def _names_follow(found: "pd.DataFrame", setting: str) -> bool:
 
 
 def _as_written(given: str, by_text: Collection[str]) -> str:
-    """Return the text among ``by_text`` with the same numeric value, as 0 for 0.0; else the given text."""
+    """Return the text among ``by_text`` with the same numeric value, such as 0 for 0.0; else the given text."""
     given = given.strip()
     if given in by_text:
         return given
     try:
         number = float(given)
-        # Names, such as those of algorithms, need not be numbers.
+        # Compare only texts that are numbers: names, such as those of algorithms, need not be.
         return next((each for each in by_text if _NUMBER.fullmatch(each) and float(each) == number), given)
     except ValueError:
         return given
 
 
 def conditions(places: Sequence[str]) -> list[str]:
-    """Return a line on each seed of its own, and on the site, that all runs share: intervals hold for that one only."""
+    """Return a line on each separate seed, and on the site, that all runs share, because intervals hold for it only."""
     given = [_parameters(run) for _, run in _runs(places)]
     lines = []
     for name in results.SEEDS[1:]:
@@ -225,7 +225,7 @@ def conditions(places: Sequence[str]) -> list[str]:
 
 
 def _runs(places: Sequence[str]) -> list[tuple[str, Path]]:
-    """Return the run folders of each place, beside the place."""
+    """Return (place, run folder) for each run of each place."""
     return [(place, run) for place in dict.fromkeys(places) for run in runs_of(Path(place))]
 
 
@@ -241,14 +241,14 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
     found : DataFrame
         A `table`.
     only : str, optional
-        Algorithms, with commas between.
+        Algorithms, separated by commas.
     where : sequence of str
-        SETTING=VALUE; several values with commas between.
+        SETTING=VALUE; several values are separated by commas.
 
     Raises
     ------
     BadInput
-        For an algorithm, a setting or a value that is not there.
+        For an algorithm, a setting or a value that the table lacks.
     """
     wanted = [("only", "algorithm", only)] if only is not None else []
     for each in where:
@@ -269,8 +269,8 @@ def filtered(found: "pd.DataFrame", only: str | None, where: Sequence[str]) -> "
 def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[str]:
     """Return a line for each algorithm that diverged: in how many of the runs, and why.
 
-    With ``left``, a `filtered` `table`, only its algorithms and runs count. The reason is that of a run without lost
-    frames, if one of these diverged, since losses are then not the cause.
+    With ``left``, a `filtered` `table`, only its algorithms and runs count. If a run without lost frames diverged, the
+    line gives its reason, because losses are then not the cause.
     """
     runs = [run for place, run in _runs(places) if _is_left(place, run, left)]
     found: dict[str, list[tuple[Path, str]]] = {}
@@ -288,7 +288,7 @@ def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[
         first = noted[0][0]
         lossless = [why for _, why in noted if _LOST not in why]
         reasons = set(lossless or [why for _, why in noted])
-        # A reason that names losses contains numbers of its run.
+        # A reason that names losses contains numbers of its run, so reasons may differ.
         why = (
             f": {reasons.pop()}.".replace(": .", ".")
             if len(reasons) == 1
@@ -300,7 +300,7 @@ def diverged(places: Sequence[str], left: "pd.DataFrame | None" = None) -> list[
 
 
 def _is_left(place: str, run: Path, left: "pd.DataFrame | None") -> bool:
-    """Return whether a run's settings are in a filtered `table`."""
+    """Return whether a run's settings remain in a filtered `table`."""
     if left is None:
         return True
     given = _parameters(run) | {"folder": place}
@@ -309,7 +309,7 @@ def _is_left(place: str, run: Path, left: "pd.DataFrame | None") -> bool:
 
 
 def unreached(found: "pd.DataFrame", over: str = "seed") -> list[str]:
-    """Return a line for each algorithm and combination of settings of a `table` that did not reach a target always."""
+    """Return a line for each algorithm and combination of settings that did not reach the target in every run."""
     by = [name for name in [*settings_in(found), "algorithm"] if name != over]
     column = measures_of(found)[0]
     lines: list[str] = []
@@ -337,11 +337,11 @@ def draw(
     """Write a figure of a metric over the rounds, or of its last value against a setting, with bands.
 
     There is a line for each algorithm and combination of the settings that differ, except the seed. Folders have
-    separate lines, unless each has one value of the setting ``against``: then they form the lines together. If a panel
-    would have too many lines, they are spread over panels by a setting. Without ``against`` the horizontal axis is the
-    rounds; a metric with one value a run, as one of a study's own table, is drawn against the first setting that
-    differs, else by algorithm. Return matplotlib's warnings in one line. Raises BadInput for a wrong argument,
-    NetsimError if writing fails.
+    separate lines, unless each folder has one value of the setting ``against``: then a line joins the folders. If a
+    panel would have too many lines, they are spread over panels by a setting. Without ``against`` the horizontal axis
+    is the rounds; a metric with one value a run, such as a column of a study's table, is drawn against the first
+    setting that differs, else by algorithm. Return matplotlib's warnings in one line. Raises BadInput for a wrong
+    argument, NetsimError if writing fails.
     """
     path = Path(out)
     check.one_of("out: its ending", path.suffix.removeprefix("."), FIGURES)
@@ -352,7 +352,7 @@ def draw(
     check.one_of("against", against or ROUND, [ROUND, *differing, "algorithm"])
     rows = found
     if against in (None, ROUND):
-        # A target's column (COLUMN@TARGET) and columns of tables have one value a run.
+        # A target's column (COLUMN@TARGET) and columns of tables have one value per run.
         whole = results.compare(*found["folder"].unique(), rounds=True) if "@" not in metric else found
         if metric in whole and whole is not found:
             rows, against = _same_runs(whole, found, differing), ROUND
@@ -362,7 +362,7 @@ def draw(
             raise check.refuse("against", against, f"one of {', '.join(differing)}: {metric} has one value a run")
     settings = [name for name in differing if name not in (against, over)]
     apart = found["folder"].nunique() > 1
-    # Rows in two folders would be drawn twice.
+    # Join folders only if no row is in two of them: it would be drawn twice.
     if (
         apart
         and against in differing
@@ -384,13 +384,13 @@ def draw(
 
 
 def _same_runs(rounds: "pd.DataFrame", found: "pd.DataFrame", settings: Sequence[str]) -> "pd.DataFrame":
-    """Return the rounds of the runs in a `table`, which may be `filtered`."""
+    """Return the rounds of the runs that are in a `table`, which may be `filtered`."""
     keys = ["folder", *settings, "algorithm"]
     return rounds.merge(found[keys].drop_duplicates())
 
 
 def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:
-    """Return the column whose values get separate panels if one panel would have too many lines; else None."""
+    """Return the column whose values get separate panels, if one panel would have too many lines; else None."""
     if rows[list(by)].drop_duplicates().shape[0] <= _MOST_LINES:
         return None
     sizes = {name: rows[name].nunique(dropna=False) for name in by if name != "algorithm"}
@@ -399,6 +399,6 @@ def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:
 
 
 def _differ_within(found: "pd.DataFrame", settings: Sequence[str]) -> list[str]:
-    """Return the settings with several values in a folder."""
+    """Return the settings that have several values within a folder."""
     folders = found.groupby("folder", sort=False)
     return [name for name in settings if (folders[name].nunique(dropna=False) > 1).any()]

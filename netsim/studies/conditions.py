@@ -19,7 +19,7 @@ _CHILD = "from netsim.studies.conditions import main; main()"
 
 @dataclass(frozen=True)
 class Job:
-    """A study by name or file, with parameters, or a pickled function ``make(seed=…)``."""
+    """A run to repeat: a study by name or file with parameters, or a pickled function ``make(seed=…)``."""
 
     study: str
     parameters: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Condition:
-    """The conditions of a run on which its results must not depend."""
+    """The conditions of a run that must not change its results."""
 
     hash_seed: int | None
     core: str
@@ -40,7 +40,7 @@ class Condition:
 
     @classmethod
     def here(cls) -> "Condition":
-        """Return that of a run in this process."""
+        """Return the condition of a run in this process."""
         return cls(hash_seed(), core.NAME)
 
     @classmethod
@@ -51,7 +51,7 @@ class Condition:
         return cls(seed, str(name), workers) if known else None
 
     def others(self) -> Iterator[tuple[str, "Condition"]]:
-        """Yield the conditions to compare with, each differing from this one in one part, and their names."""
+        """Yield (name, condition) to compare with: this condition again, and those that differ in one part."""
         yield "again", self
         for seed in [each for each in (0, 1, 2) if each != self.hash_seed][:2]:
             yield f"{VARIABLE}={seed}", replace(self, hash_seed=seed)
@@ -61,7 +61,7 @@ class Condition:
         yield f"{workers} worker{'s' if workers > 1 else ''}", replace(self, workers=workers)
 
     def run(self, job: Job, folder: Path) -> str:
-        """Run a job into a new folder in a new process; return the reason of a failure in one line, or "".
+        """Run a job into a new folder in a new process; return the reason of a failure in one line, else "".
 
         Raises BadInput if the run is refused.
         """
@@ -78,7 +78,7 @@ class Condition:
             return ""
         why = (done.stderr.decode(errors="replace").strip().splitlines() or [f"status {done.returncode}"])[-1]
         refused, _, reason = why.partition(": ")
-        # netsim refuses an unbuilt core when it is imported.
+        # netsim refuses a core that is not built when it is imported, so the class name has its module.
         if refused in (_REFUSED, f"{BadInput.__module__}.{BadInput.__qualname__}"):
             raise BadInput(reason)
         return why
@@ -105,7 +105,7 @@ def _run(job: Job, workers: int, folder: Path) -> None:
 
     with spread(workers):
         study = _study_of(job)
-    # Figures take long, and are not compared.
+    # Omit figures, which take long and are not compared.
     study.formats = Formats(figures=(), tables=job.tables)
     if failed := write(study, folder):
         name, why = next(iter(failed.items()))
@@ -113,7 +113,7 @@ def _run(job: Job, workers: int, folder: Path) -> None:
 
 
 def _study_of(job: Job) -> Any:
-    """Return the study of a job, run."""
+    """Run a job and return its study."""
     from netsim.studies import catalogue
     from netsim.studies.plain import run_made
     from netsim.studies.study import Study

@@ -1,4 +1,4 @@
-"""A study executed by the command line: its folder reserved and saved, its run ended by Ctrl-C or SIGTERM."""
+"""Execution of a study by the command line: its folder is reserved and saved, and Ctrl-C or SIGTERM ends its run."""
 
 import asyncio
 import shlex
@@ -33,9 +33,9 @@ _terminated = False
 def viewed(
     live: bool, pace: float | None, browser: bool, reporter: Reporter
 ) -> AbstractContextManager["ViewServer | None"]:
-    """Return what shows a run while it goes on, if ``live`` asks for it; it opens a browser only at a terminal.
+    """Return a server that shows runs live, if ``live`` requests it; it opens a browser only at a terminal.
 
-    Raises BadInput for a flag that goes with --live only.
+    Raises BadInput for a flag that requires --live.
     """
     if live:
         from netsim.live.server import ViewServer
@@ -60,23 +60,26 @@ def execute(
     session: "ViewServer | None",
     workers: int = 1,
 ) -> Path:
-    """Run a study, save its folder, which tells the number of ``workers``, print where that is, and return it."""
+    """Run a study, save its folder, print the folder's path, and return it.
+
+    The folder records the number of ``workers``.
+    """
     place: Reservation | None = None
     before = signal.getsignal(signal.SIGINT)
     try:
-        # A folder that cannot be written should be known before the work, not after it.
+        # Reserve first: a folder that cannot be written should be refused before the work.
         with importing_whole(), reserved(definition, out) as place, ExitStack() as until_saved:
             study = definition.prepare(trace=trace, reporter=reporter, **parameters)
             study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
             if workers != 1:
                 study.origin["workers"] = workers
             study.formats, study.session = formats, session
-            # Before a run there is nothing to save, and an unhandled SIGTERM also ends code that Python cannot
+            # Before the first run there is nothing to save, and the default SIGTERM also ends code that Python cannot
             # interrupt.
             study.begin = lambda: until_saved.enter_context(terminable())
             _play(definition, study, place)
             study.save(place)
-            # The work is done: a Ctrl-C now would only leave the lock behind.
+            # The results are saved: a Ctrl-C now would only leave the lock behind.
             with suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -90,7 +93,7 @@ def execute(
 
 
 def reserved(definition: StudyDefinition, out: str | None) -> Reservation:
-    """Reserve the given folder, or else the next one of a study."""
+    """Reserve the given folder, or the study's next free folder if none is given."""
     return reserve_next(Path(definition.name).stem) if out is None else reserve(out)
 
 
@@ -101,14 +104,14 @@ def show_saved(place: Reservation, reporter: Reporter) -> None:
 
 
 def _play(definition: StudyDefinition, study: Study, place: Reservation) -> None:
-    """Play a study; if it stops early, save its results so far, marked partial, and raise one line on why."""
+    """Play a study; if it stops early, save the results so far, marked partial, and raise one line with the reason."""
     try:
         definition.play(study)
     except BaseException as error:
         if isinstance(error, Asked) or (study.partial is None and isinstance(error, BadInput)):
-            # The study is complete but fails its check, or only a list was requested.
+            # Nothing to save: the study is complete but fails its check, or only a list was requested.
             raise
-        # After any other error, the results so far are saved below, and then the error is raised.
+        # After any other error, save the results so far below, and then raise the error.
         stopped = error
     else:
         return
@@ -130,7 +133,7 @@ def _play(definition: StudyDefinition, study: Study, place: Reservation) -> None
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Make SIGTERM, which a cluster's scheduler sends, end a run as Ctrl-C does, with another exit status."""
+    """Let SIGTERM, which a cluster's scheduler sends, end a run as Ctrl-C does, but with another exit status."""
     global _terminated
     _terminated = False
     if threading.current_thread() is not threading.main_thread():
@@ -149,7 +152,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     _terminated = True
     interrupt, loop = signal.getsignal(signal.SIGINT), asyncio._get_running_loop()
     if callable(interrupt):
-        # During a run this is asyncio's handler, which ends it between two steps.
+        # During a run this is asyncio's handler, which ends the run between two steps.
         interrupt(signal.SIGINT, frame)
     elif loop is not None:
         # A background job ignores Ctrl-C, so asyncio has no handler.
@@ -163,5 +166,5 @@ def _end_between_steps() -> None:
 
 
 def status_of_interrupt() -> int:
-    """Return the exit status of an interrupted run: that of Ctrl-C or of SIGTERM."""
+    """Return the exit status of an interrupted run, which differs for Ctrl-C and SIGTERM."""
     return 143 if _terminated else 130

@@ -1,4 +1,4 @@
-"""Figures, drawn without matplotlib's global state."""
+"""Figures, drawn without the global state of matplotlib."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 else:
-    # Only for annotations: importing matplotlib takes long.
+    # For annotations only: importing matplotlib takes long.
     Axes = Figure = Any
 
 LABELS = known.LABELS
@@ -34,10 +34,10 @@ _FEW, _MANY = 4, 30
 
 @dataclass(frozen=True)
 class Axis:
-    """A column to plot, whether its axis is logarithmic, and its label if that differs from `LABELS`.
+    """A column to plot, whether its axis is logarithmic, and its label if it differs from `LABELS`.
 
-    Set ``counts`` for a column that grows in steps, as transmissions do: it keeps its value until the next row and is
-    plotted as a step function.
+    Set ``counts`` for a column that grows in steps, such as transmissions: it keeps its value until the next row, and
+    is plotted as a step function.
     """
 
     column: str
@@ -52,7 +52,7 @@ class Axis:
 
     @property
     def text(self) -> str:
-        """The axis's label: by default the column's name in words."""
+        """The axis's label; the default is made from the column's name."""
         return self.label or known.label(self.column)
 
 
@@ -81,7 +81,7 @@ def curves(
                 level, color="0.4", linestyle=_LEVEL_STYLES[number % len(_LEVEL_STYLES)], linewidth=1, label=label
             )
         panel.set_xlabel(x.text)
-        # A log axis needs positive values, which a run without messages lacks.
+        # A log axis needs positive values; a run without messages has none.
         if x.log and (rounds[x.column] > 0).any():
             panel.set_xscale("log", nonpositive="mask")
             _thin_minor_labels(panel, rounds[x.column][rounds[x.column] > 0])
@@ -92,7 +92,7 @@ def curves(
     if y.log and len(positive):
         panels[0].set_yscale("log")
         if positive.max() == positive.min():
-            # A single value gives no range for an axis.
+            # A single value gives no range to an axis.
             panels[0].set_ylim(positive.min() / 10, positive.max() * 10)
     unmark_unseen(figure)
     legend_below(figure)
@@ -109,11 +109,10 @@ def drawing(
     grid: str = "both",
     **how: Any,
 ) -> "tuple[Figure, Any]":
-    """Return a new figure of a size in inches (`sized`) and its panel, a row of ``columns`` panels or a grid with
-    ``rows``.
+    """Return a new figure of a size in inches (`sized`) and its panels: one, ``columns`` in a row, or a grid.
 
-    ``grid`` names the axes whose grid lines panels have: "both", "x", "y", or "" for none. ``how`` is passed on to
-    matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
+    ``rows`` is the number of rows of the grid. ``grid`` names the axes that have grid lines: "both", "x", "y", or ""
+    for none. ``how`` is passed on to matplotlib's `Figure.subplots`: sharex, sharey, width_ratios.
     """
     from matplotlib.figure import Figure
 
@@ -130,7 +129,7 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
     "usual": {},
     "paper": {
         "figure.figsize": (3.5, 2.6),
-        # The font is part of matplotlib, so that a figure is the same on every machine.
+        # The font is part of matplotlib, so a figure is the same on every machine.
         "font.family": ["STIXGeneral"],
         "mathtext.fontset": "stix",
         "font.size": 8.0,
@@ -144,7 +143,7 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
         "grid.linewidth": 0.4,
         "lines.linewidth": 1.0,
         "lines.markersize": 3.0,
-        # Publishers require wholly embedded fonts, as TrueType.
+        # Publishers require embedded fonts, as TrueType.
         "pdf.fonttype": 42,
     },
 }
@@ -164,8 +163,8 @@ _WIDTH = 12.0
 def style(name: str) -> Iterator[None]:
     """Draw figures in a style inside the context, which must include saving them; raises BadInput for an unknown one.
 
-    With "paper", a figure of one panel has the width of one of two columns (3.5 inches), a figure of several panels
-    that of the page's text (7.16 inches).
+    With "paper", a figure of one panel is as wide as a column of a two-column page (3.5 inches), a figure of several
+    panels as wide as both columns (7.16 inches).
     """
     settings: Any = STYLES[check.one_of("style", name, STYLES)]
     if not settings:
@@ -178,7 +177,7 @@ def style(name: str) -> Iterator[None]:
 
 
 def unless_set(name: str, usual: Any) -> Any:
-    """Return matplotlib's setting of a name if it was changed, else the value that is usual here."""
+    """Return one of matplotlib's settings if it was changed, else netsim's usual value."""
     from matplotlib import rcParams, rcParamsDefault
 
     settings: Any = rcParams
@@ -187,9 +186,9 @@ def unless_set(name: str, usual: Any) -> Any:
 
 
 def sized(width: float, height: float, columns: int = 1) -> tuple[float, float]:
-    """Return a figure's size in inches: as given, or as ``figure.figsize`` of matplotlib's settings, if changed.
+    """Return a figure's size in inches: as given, or matplotlib's setting ``figure.figsize`` if it was changed.
 
-    A figure of several columns of panels is then as wide as the text of a page of two columns.
+    With that setting, a figure with several columns of panels is as wide as the text of a two-column page.
     """
     found = unless_set("figure.figsize", None)
     if found is None:
@@ -215,10 +214,10 @@ def fit_to_page(figures: "Sequence[Figure]") -> None:
             width, height = figure.get_size_inches()
             figure.set_size_inches(_WIDTH, height * min(1.0, _WIDTH / width))
             if any(panel.get_aspect() != "auto" for panel in figure.axes):
-                # Otherwise a matrix and its colour bar would be far apart.
+                # The compressed layout keeps a matrix next to its colour bar.
                 figure.set_layout_engine("compressed")
         for panel in figure.axes:
-            # Maps have their own scale, and categories have none.
+            # Maps have a scale that must be kept, and categories have none.
             if (
                 panel.get_xlabel()
                 and panel.get_aspect() == "auto"
@@ -234,8 +233,9 @@ def fit_to_page(figures: "Sequence[Figure]") -> None:
 
 
 def legend_below(figure: "Figure", columns: int | None = None, entries: "Mapping[str, Any] | None" = None) -> None:
-    """Put a legend below the figure, by default in as many columns as fit its width: that of the first panel, or of
-    ``entries``, handles by label.
+    """Put a legend below the figure, by default in as many columns as fit its width.
+
+    Its entries are those of the first panel, or ``entries``, which maps labels to handles.
     """
     handles, labels = figure.axes[0].get_legend_handles_labels()
     if entries is not None:
@@ -251,16 +251,16 @@ def _columns_of(figure: "Figure", labels: Sequence[str]) -> int:
 
     font = FontProperties(size=rcParams["legend.fontsize"])
     size = font.get_size_in_points()
-    # matplotlib's defaults in font sizes: handle length 2, gap to the text 0.8, column spacing 2.
+    # matplotlib's defaults, in font sizes: handle length 2, gap to the text 0.8, column spacing 2.
     widths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width + 4.8 * size for label in labels]
-    # A wider figure becomes as narrow as a report.
+    # A wider figure is later resized to the width of a report.
     room = 72 * min(figure.get_figwidth(), _WIDTH)
     fitting = (n for n in range(len(labels), 1, -1) if sum(map(max, np.array_split(widths, n))) <= room)
     return next(fitting, 1)
 
 
 def line_style(number: int, of: int) -> dict[str, Any]:
-    """Return the style of curve ``number`` (from 0) out of ``of``, with markers offset from other curves'."""
+    """Return the style of curve ``number`` (from 0) out of ``of``; its markers are offset from other curves'."""
     style: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[number % 4]}
     style |= {"linewidth": unless_set("lines.linewidth", 1.6)}
     if of > 1:
@@ -301,13 +301,13 @@ def whole_rounds(panel: "Axes") -> None:
 
 
 def _whole(value: float, place: float, *, digits: str) -> str:
-    """Return an integer in full if its first digit is in ``digits``, else an empty string."""
+    """Return an integer in full if its first digit is in ``digits``, else ""."""
     near = round(value)
     return f"{near:,}" if near >= 1 and abs(value - near) < 1e-6 and str(near)[0] in digits else ""
 
 
 def _thin_minor_labels(panel: "Axes", values: "pd.Series[float]") -> None:
-    """Label fewer minor ticks of a log axis than matplotlib, whose labels 2, 3, 4 and 6 overlap."""
+    """Label fewer minor ticks of a log axis than matplotlib, because its labels 2, 3, 4 and 6 overlap."""
     span = values.max() / values.min()
     if span > _FEW:
         panel.xaxis.set_minor_formatter(_format_2_and_5 if span < _MANY else "")

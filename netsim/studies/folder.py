@@ -1,4 +1,4 @@
-"""Run folders: written and read."""
+"""Writing and reading run folders."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Unsaved(NetsimError):  # noqa: N818  names that say what happened
-    """Results that could not all be saved in their place; the message names the place where they are."""
+    """Results could not all be saved in their place; the message names the place where they are."""
 
 
 def save(study: "Study", place: Reservation) -> Path:
@@ -45,7 +45,7 @@ def save(study: "Study", place: Reservation) -> Path:
         failed = write(study, place.parts, report=True)
         place.publish()
     except OSError as error:
-        # Free the full disk first, because the temporary directory may be on it.
+        # Release the reservation first: its files may fill the disk of the temporary directory.
         place.close()
         raise _rescued(study, f"out = {place.shown!r}: could not be written ({_reason(error)})") from error
     if failed:
@@ -54,7 +54,7 @@ def save(study: "Study", place: Reservation) -> Path:
 
 
 def _rescued(study: "Study", why: str) -> Unsaved:
-    """Write a run folder into the temporary directory; return the error that gives the reason and the place."""
+    """Write a run folder into the temporary directory; return the error with the reason and that place."""
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"netsim-{Path(study.name).stem[:40]}-"))
@@ -70,9 +70,9 @@ def _rescued(study: "Study", why: str) -> Unsaved:
 
 
 def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, str]:
-    """Write a study's files into an empty folder, SHA256SUMS last; with ``report``, also their page.
+    """Write a study's files into an empty folder, SHA256SUMS last; with ``report``, also report.html.
 
-    Return the reasons, by file, for files that could not be made. Raise OSError if the folder cannot be written.
+    Return the reasons, by file, why files could not be made. Raise OSError if the folder cannot be written.
     """
     failed: dict[str, str] = {}
 
@@ -82,7 +82,7 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
         except OSError:
             raise
         except Exception as error:
-            # Hours of work must not be lost because one figure cannot be drawn.
+            # One figure that cannot be drawn must not lose hours of work.
             failed[name] = f"{type(error).__name__}: {one_line(error)}"
             (folder / name).unlink(missing_ok=True)
 
@@ -115,7 +115,7 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
 
 
 def _drawn(study: "Study") -> "list[Figure]":
-    """Return a study's figures, except those that cannot be drawn; the reason is reported when files are written."""
+    """Return a study's figures without those that cannot be drawn, whose reason is reported when files are written."""
     figures = []
     for name in study.figures:
         with suppress(Exception):
@@ -124,32 +124,32 @@ def _drawn(study: "Study") -> "list[Figure]":
 
 
 def _draw(path: Path, name: str, study: "Study") -> None:
-    """Write a figure; a warning becomes a note."""
+    """Write a figure; add a warning as a note."""
     if warned := write_figure(path, study.figures[name]):
         study.note(f"{path.name}: {warned}")
 
 
 def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
-    """Return the content of report.html from the folder's present files."""
+    """Return the content of report.html, made from the folder's present files."""
     kind = study.formats.tables
     last = study.rounds
     if "algorithm" in last:
         last = last.groupby("algorithm", sort=False).tail(1).dropna(axis=1, how="all")
-    # Tables that were printed precede those that were only stored.
+    # Printed tables precede tables that were only stored.
     names = sorted(study.tables, key=lambda name: name not in study.titles)
     tables = [(f"{name}.{kind}", study.titles.get(name, name), study.tables[name]) for name in names]
     tables.append((f"rounds.{kind}", "Last row of each algorithm (all rows are in the file)", last))
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = json_value(study.summary() | {"failed": failed})
     drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
-    # The figure beside the answer comes first.
+    # The figure next to the answer comes first.
     captions = {name: study.caption(name) for name in sorted(drawn, key=lambda name: name != study.hero)}
     title, settings = f"netsim run {study.name}", json_value(_settings(study))
     return page(title, folder, settings, summary, tables, texts, captions, _replays(study))
 
 
 def _replays(study: "Study") -> dict[str, str]:
-    """Return {link text: address} of the last run's replay; empty without a trace."""
+    """Return {link text: address} for the replay of the last run; empty without a trace."""
     if not study.keeps_trace or not study.runs:
         return {}
     links = {"the map": "replay.html#view=map", "the space–time diagram": "replay.html#view=spacetime"}
@@ -180,7 +180,7 @@ def json_value(value: Any) -> Any:
 
 def _settings(study: "Study") -> dict[str, Any]:
     parameters = {
-        # A flag can be infinite; JSON's numbers cannot.
+        # A parameter may be infinite, but JSON's numbers cannot.
         name: str(value) if isinstance(value, numbers.Real) and not math.isfinite(value) else json_value(value)
         for name, value in study.settings.items()
     }
@@ -201,12 +201,12 @@ def _write_text(path: Path, content: str) -> None:
 
 
 def trace_name(algorithm: str) -> str:
-    """Return the name of the file that holds an algorithm's trace."""
+    """Return the name of an algorithm's trace file."""
     return f"trace-{_as_file_name(algorithm)}.npz"
 
 
 def _as_file_name(algorithm: str) -> str:
-    """Return an algorithm's name with %XX for characters that a file's name cannot hold."""
+    """Return an algorithm's name with %XX for characters that a file name cannot contain."""
     return re.sub(r'[%/\\:*?"<>|]', lambda found: f"%{ord(found[0]):02X}", algorithm)
 
 
@@ -232,10 +232,9 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
     """Return a run folder's settings, summary, rounds (a DataFrame), and the names of all its ``files``.
 
     With ``partial``, partial folders are accepted. Without ``every``, only the files read here are compared with their
-    SHA-256, since hashing a long trace takes seconds; the others must exist.
+    SHA-256, because hashing a long trace takes seconds; the other files must exist.
 
-    Raises BadInput if it is not a run folder, or a file is missing, changed, unreadable, or of a form that no run
-    writes.
+    Raises BadInput if the folder is not a run folder, or a file is missing, changed, unreadable or malformed.
     """
     path = Path(folder)
     if (path / "sweep.json").is_file():
@@ -255,7 +254,7 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
     except BadInput as error:
         raise BadInput(f"{wanted}; {str(error)[:300]}") from None
     except Exception as error:
-        # json and pandas raise many types of error for a damaged file; here all mean the same.
+        # For a damaged file json and pandas raise many types of error, which are all treated the same.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{wanted}; it cannot be read ({reason[:200]})") from None
     if not partial and found["summary"]["partial"]:
@@ -264,7 +263,7 @@ def load(folder: str | Path, *, partial: bool = False, every: bool = True) -> di
 
 
 def partial_text(found: dict[str, Any]) -> str:
-    """Return one line on how far a partial folder from `load` came, and why it ended."""
+    """Return one line on the progress of a partial folder from `load`, and the reason of its end."""
     marked, rounds = found["summary"]["partial"], found["rounds"]
     rows = list(rounds.loc[rounds["algorithm"] == marked["cut"], "round"]) if "round" in rounds else []
     unit = marked["unit"] or "round"
@@ -274,7 +273,7 @@ def partial_text(found: dict[str, Any]) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the files of a run folder's settings, rounds and links, in the folder's table format."""
+    """Return the files of a run folder with settings, rounds and links, in the folder's table format."""
     tables = {name: find_table(path, name) for name in ("rounds", "ledger")}
     return [path / "settings.json", *(there or path / f"{name}.csv" for name, there in tables.items())]
 
@@ -288,7 +287,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def _read_summary(path: Path, every: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return a run folder's summary and the names of its files, after checking all of them or those read here."""
+    """Return a run folder's summary and file names, after checking ``every`` file or only those read here."""
     needed = [each.name for each in (*_files_of(path), path / "summary.json")]
     missing = [name for name in needed if not (path / name).is_file()]
     if missing:
@@ -332,13 +331,13 @@ def _read(path: Path, every: bool) -> dict[str, Any]:
 
 
 def check_unchanged(folder: Path, *names: str) -> None:
-    """Raise BadInput unless files of a run folder are unchanged."""
+    """Raise BadInput unless the named files of a run folder are unchanged."""
     with check.naming(f"run folder = {str(folder)!r}: must be as it was written; "):
         check_files(folder, read_sums(folder), names)
 
 
 def _partial(summary: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the partial mark of a folder, which may be in either file."""
+    """Return a folder's mark of a partial run, which may be in the summary or in the settings."""
     marked = summary.get("partial")
     if marked is None:
         return {"why": "settings.json marks it", "cut": None, "unit": None} if settings.get("partial") else None
@@ -356,7 +355,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _must_have(content: dict[str, Any], file: str, **kinds: Any) -> None:
-    """Raise BadInput unless a file's content has these keys, of these types (``dict[str, int]``: with such values)."""
+    """Raise BadInput unless a file's content has these keys, with values and elements of these types."""
     for key, kind in kinds.items():
         if key not in content:
             raise BadInput(f"{file} must have {key!r}")
@@ -370,7 +369,7 @@ def _must_have(content: dict[str, Any], file: str, **kinds: Any) -> None:
 
 
 def read_part(folder: Path, name: str, algorithm: str) -> "pd.DataFrame | None":
-    """Return an algorithm's rows of a table in a complete run folder, with names as text; None without the table."""
+    """Return an algorithm's rows of a table in a complete run folder, with names as text; None if there is no table."""
     path = find_table(folder, name)
     if path is None:
         return None
@@ -403,7 +402,7 @@ def check_text(name: str, value: Any, most: int = 200) -> str:
 
 
 def check_algorithm(value: Any) -> str:
-    """Return ``value`` if it can be an algorithm's name, and so part of its trace file's name."""
+    """Return ``value`` if it can be an algorithm's name, which is part of a trace file's name."""
     check_text("algorithm", value)
     check_text("algorithm", _as_file_name(value))
     return str(value)

@@ -20,26 +20,26 @@ TABLES = ("csv", "parquet")
 NIGHT = "filter: invert(.92) hue-rotate(180deg)"
 """CSS that shows a figure light on dark: what was light is dark and the reverse, and colours keep their hue."""
 
-# In the file, this CSS makes the figure follow the reader's colour scheme; other programs show it as drawn.
+# This CSS makes the figure follow the reader's colour scheme; programs that ignore it show the figure as drawn.
 _FOLLOWS = f"<style>@media (prefers-color-scheme: dark) {{ svg {{ {NIGHT} }} }}</style>"
 
-# The tables that a run folder may have of any study.
+# Names of tables that the run folder of any study may have.
 OF_EVERY_RUN = ("rounds", "ledger", "states", "notes")
 
-# Without the time, which would make two files of one figure differ.
+# Omit the time, which would make two files of the same figure differ.
 _UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
 class Formats:
-    """The formats in which figures are written, one or several, and tables."""
+    """The formats of figures, one or several, and of tables."""
 
     figures: tuple[str, ...] = ("png",)
     tables: str = "csv"
 
     @classmethod
     def chosen(cls, figures: str | None = None, tables: str | None = None) -> "Formats":
-        """Return the formats of figures, as names separated by commas, and of tables; None: the defaults.
+        """Return the formats of figures, given as comma-separated names, and of tables; None stands for the defaults.
 
         Raises BadInput for an unknown format, or Parquet without pyarrow.
         """
@@ -68,7 +68,7 @@ def write_figure(path: Path, figure: "Figure") -> str:
 
     ending = path.suffix.removeprefix(".")
     more: dict[str, Any] = {"metadata": _UNDATED[ending]} if _UNDATED[ending] else {}
-    # Python would print a warning with its line in a library, which means nothing to a study's user.
+    # Python would print the warning with a line of a library, which tells a study's user nothing.
     with rc_context({"svg.hashsalt": path.name}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with write_whole(path) as file:
@@ -80,7 +80,7 @@ def write_figure(path: Path, figure: "Figure") -> str:
 
 
 def _following(drawn: bytes) -> bytes:
-    """Return a figure as SVG that is light on dark where the reader's colour scheme is dark."""
+    """Return an SVG figure that becomes light on dark if the reader's colour scheme is dark."""
     head, svg, rest = drawn.partition(b"<svg ")
     tag, end, body = rest.partition(b">")
     return head + svg + tag + end + b"\n " + _FOLLOWS.encode() + body
@@ -90,19 +90,19 @@ def _following(drawn: bytes) -> bytes:
 
 
 def write_table(path: Path, table: "pd.DataFrame") -> None:
-    """Write a table in the format that the path's ending names."""
+    """Write a table in the format of the path's suffix."""
     if path.suffix == ".parquet":
         _in_columns(table).to_parquet(path, engine="pyarrow", compression="zstd", index=False)
     else:
-        # Agents' names may be any text, even text that UTF-8 cannot encode.
+        # An agent's name may be any text, even one that UTF-8 cannot encode.
         table.to_csv(path, index=False, errors="backslashreplace")
 
 
 def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table that Parquet can store: values other than numbers and truth values as csv's text."""
+    """Return a table that Parquet can store: values other than numbers and booleans become text, as in csv."""
     import pandas as pd
 
-    # A new table, because the caller's must not change.
+    # Make a new table, because the caller's must not change.
     table = table.rename(columns=str).infer_objects()
     for name in table.columns:
         column = table[name]
@@ -121,7 +121,7 @@ def find_table(folder: Path, name: str) -> Path | None:
 
 
 def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
-    """Read a table as written; columns of ``text`` hold text, even if it looks like numbers.
+    """Read a table as it was written; columns in ``text`` stay text, even if they look like numbers.
 
     Raises BadInput for Parquet without pyarrow, and any error of pandas for a file that no run wrote.
     """
@@ -131,20 +131,20 @@ def read_table(path: Path, text: Iterable[str] = ()) -> "pd.DataFrame":
         check.installed(path.name, "pyarrow", "arrow")
         return pd.read_parquet(path, engine="pyarrow")
     with warnings.catch_warnings():
-        # No run writes files that cause pandas warnings, such as a row with too many fields.
+        # A run's files cause no pandas warning, such as for a row with too many fields: treat a warning as an error.
         warnings.simplefilter("error")
-        # An algorithm may be called NA, or 1, so only cells of other columns count as empty.
+        # An algorithm may be called NA, or 1, so recognize empty cells in other columns only.
         names = pd.read_csv(path, index_col=False, nrows=0, encoding="utf-8").columns
         kinds = dict.fromkeys(text, str)
         return pd.read_csv(
             path,
             index_col=False,
             dtype=kinds,
-            # Read in chunks, a column of flags with a long empty beginning would change its type.
+            # Read at once: in chunks, the type of a column of flags would change after a long empty beginning.
             low_memory=False,
             keep_default_na=False,
             na_values={name: [""] for name in names if name not in kinds},
-            # Times are compared with those of frames, so they must be exact.
+            # Times are compared with those of frames, so parse them exactly.
             converters={"time_s": float},
             encoding="utf-8",
         )

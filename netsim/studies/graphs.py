@@ -1,4 +1,4 @@
-"""A user's graph file for studies that draw a graph: ``--topology FILE``."""
+"""A user's graph file for studies that use a random graph: ``--topology FILE``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,12 +34,13 @@ class OwnTopology:
     ) -> "nx.Graph[int]":
         """Return the file's graph, with nodes 0 … agents − 1, or the result of ``draw`` if there is no file.
 
-        ``left_out`` are the values, each with its default, of parameters that only a drawn graph uses.
+        ``left_out`` are (value, default) of the parameters that only a drawn graph uses.
 
         Raises
         ------
         BadInput
-            If the file holds no connected graph with so many nodes, or a value that is left out is not the default.
+            If the file holds no connected graph with ``agents`` nodes, or a parameter in ``left_out`` has another value
+            than its default.
         """
         if self.topology is None:
             return draw()
@@ -62,10 +63,10 @@ class OwnTopology:
         return count
 
 
-# A study's tasks, and the cells of a sweep, read one file repeatedly; its warnings are given once.
+# Cached, because a study's tasks and a sweep's points read one file repeatedly, and should warn once.
 @lru_cache(maxsize=8)
 def _read(path: str, _: str) -> "nx.Graph[int]":
-    """Return the connected graph of a file with this digest; nodes are numbered, and keep their names as ``name``."""
+    """Return the connected graph in a file with this digest; nodes are numbered, with their names as ``name``."""
     graph = topology.read(path, connected=False)
     try:
         topology.check_connected(graph)

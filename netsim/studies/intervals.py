@@ -1,4 +1,4 @@
-"""Means and medians over seeds, their intervals, and which rows of a table may be put together."""
+"""Means and medians over seeds, their intervals, and checks of which rows may be pooled."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,23 +52,23 @@ def statistic(values: ArrayLike, *, of: str = "mean") -> float:
         numbers = np.sort(numbers)[(count - 1) // 2 : count // 2 + 1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(numbers.mean())
-    # The sum may overflow even if the mean does not.
+    # The sum may overflow although the mean does not.
     return mean if math.isfinite(mean) or not np.isfinite(numbers).all() else float((numbers / len(numbers)).sum())
 
 
 def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> tuple[float, float]:
     """Return the ends of an interval that contains the true mean (median) in ``share`` of all repetitions.
 
-    Of the mean it is Student's t, mean ± t s/√n: exact at any n > 1 where values are normal. Where they are skewed it
-    holds the mean too seldom (of five exponential values in 88 % for 95 %), but oftener than a percentile bootstrap
-    (80 %), at any n. Of the median it lies between two order statistics: ``share`` or more, whatever the distribution.
-    The mean of truth values is a share, with the interval of `proportion`: Student's t would have no width where all
-    are alike.
+    For the mean it is Student's t interval, mean ± t s/√n, which is exact at any n > 1 if the values are normal. If
+    they are skewed, it covers the mean too seldom (88 % instead of 95 % for five exponential values), but at any n more
+    often than a percentile bootstrap (80 %). For the median it lies between two order statistics, and covers ``share``
+    or more for every distribution. The mean of booleans is a share, with the interval of `proportion`, because
+    Student's t would have no width if all values are equal.
 
     Parameters
     ----------
     values : array, shape (n,)
-        One of each repetition, independent of one another; numbers, or truth values (bool).
+        One value per repetition, independent of each other; numbers or booleans.
     of : {"mean", "median"}
         The statistic that the interval is for.
     share : float
@@ -93,7 +93,7 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
     if of == "median":
         from scipy.stats import binom
 
-        # By chance this number of values may lie below the median, or above it.
+        # Fewer than this many values lie below the median with a probability below (1 - share) / 2; likewise above.
         outside = max(1, int(binom.ppf((1.0 - share) / 2.0, count, 0.5)))
         return float(numbers[outside - 1]), float(numbers[count - outside])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -103,12 +103,12 @@ def confidence(values: ArrayLike, *, of: str = "mean", share: float = SHARE) -> 
 
 
 def is_share(values: ArrayLike, of: str) -> bool:
-    """Return whether the statistic is a share of cases: the mean of truth values."""
+    """Return whether the statistic is a share of cases, as the mean of booleans is."""
     return of == "mean" and np.asarray(values).dtype == bool
 
 
 def proportion(hits: int, count: int, share: float = SHARE) -> tuple[float, float]:
-    """Return the ends of Clopper and Pearson's interval of the probability of a hit, of which there were so many.
+    """Return Clopper and Pearson's interval for the probability of a hit, given ``hits`` in ``count`` trials.
 
     Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26:404-413, 1934.
@@ -119,9 +119,10 @@ def proportion(hits: int, count: int, share: float = SHARE) -> tuple[float, floa
 
 
 def fewest(of: str, share: float) -> int:
-    """Return the least number of values for an interval: fewer are too often all on one side of the median.
+    """Return the least number of values for an interval.
 
-    Raises BadInput for another statistic, or a share outside its range.
+    With fewer values, all of them lie too often on one side of the median. Raises BadInput for another statistic, or a
+    share outside its range.
     """
     check.one_of("of", of, list(STATISTICS))
     check.number("share", share, above=0.0, high=math.nextafter(1.0, 0.0))
@@ -134,15 +135,15 @@ def interval_text(counts: Iterable[int], *, of: str = "mean", share: float = SHA
     Parameters
     ----------
     counts : iterable of int
-        Numbers n of values; none if it is empty.
+        The numbers n of values per group; may be empty.
     of, share
-        As `confidence` has them.
+        As for `confidence`.
     """
     return kind_text(counts, of, STATISTICS[of], fewest(of, share), share)
 
 
 def kind_text(counts: Iterable[int], of: str, method: str, least: int, share: float, unit: str = "") -> str:
-    """Return as text the kind of interval of a statistic, with the least number of values (``unit``) it needs."""
+    """Return as text the kind of a statistic's interval, with the least number of values (``unit``) that it needs."""
     several = sorted({int(count) for count in counts}) or [0]
     n, kind = sizes_text(several), f"{100 * share:g} % interval of the {of}"
     if several[-1] < least:
@@ -152,7 +153,7 @@ def kind_text(counts: Iterable[int], of: str, method: str, least: int, share: fl
 
 
 def sizes_text(counts: Iterable[int]) -> str:
-    """Return sizes of groups in words: "n = 5", "n = 3 to 5"."""
+    """Return the sizes of groups as text: "n = 5", "n = 3 to 5"."""
     several = sorted(map(int, counts))
     return f"n = {several[0]}" if several[0] == several[-1] else f"n = {several[0]} to {several[-1]}"
 
@@ -175,31 +176,31 @@ def interval(
     frame : DataFrame
         A table from `load` or `compare`; the columns before ``algorithm`` are settings.
     value : str
-        The measure's column. A run that did not survive counts with the worst value, ∞ of an error
-        (`netsim.studies.outcome`); one that did and has no value was not measured, and is left out. In a column of
-        truth values (bool) each run counts as it is; their mean is a share.
+        The measure's column. A run that did not survive counts with the worst value, which is ∞ for an error
+        (`netsim.studies.outcome`). A run that survived without a value was not measured, and is omitted. In a column of
+        booleans each run counts with its value; the mean is a share.
     by : sequence of str
-        Columns by which groups differ: all settings with several values, except the seed.
+        The columns by which rows are grouped: all settings with several values, except the seed.
     of : {"mean", "median"}
         The statistic that the interval is for.
     share : float
         In (0, 1).
     over : {"seed", "data_seed", "graph_seed", "loss_seed"}
-        The seed whose values are pooled. An interval over the seed of everything random holds for other runs of the
-        same kind. One over "loss_seed" holds for other losses with the same data and the same graph.
+        The seed whose values are pooled. An interval over "seed" holds for other runs of the same kind; an interval
+        over "loss_seed" holds for other losses with the same data and the same graph.
 
     Returns
     -------
     DataFrame
-        ``by``, then count, survived, mean, median, low, high; the last two are empty where there are too few values, or
-        a mean is not finite, and lie within what the column can be (`netsim.studies.columns.bounds`). The text
-        ``attrs["interval"]`` is that of `interval_text`.
+        The columns of ``by``, then count, survived, mean, median, low, high. The last two are empty if there are too
+        few values, or if a mean is not finite; they are clipped to the column's bounds
+        (`netsim.studies.columns.bounds`). ``attrs["interval"]`` is the text of `interval_text`.
 
     Raises
     ------
     BadInput
-        For a column that is not there, another statistic, a share outside its range, a setting that is not in ``by``
-        and differs within a group, or a seed that is in a group twice.
+        For an unknown column or statistic, a share outside its range, a setting that differs within a group, or a seed
+        that occurs twice in a group.
     """
     import pandas as pd
 
@@ -226,7 +227,7 @@ def interval(
 
 
 def check_numbers(frame: "pd.DataFrame", value: str) -> None:
-    """Raise BadInput for a measure's column that holds text."""
+    """Raise BadInput if a measure's column holds text."""
     try:
         frame[value].to_numpy(dtype=np.float64)
     except (TypeError, ValueError):
@@ -234,20 +235,20 @@ def check_numbers(frame: "pd.DataFrame", value: str) -> None:
 
 
 def settings_in(frame: "pd.DataFrame") -> list[str]:
-    """Return the settings of a table: the columns before the algorithm; empty without an algorithm."""
+    """Return the settings of a table: the columns before ``algorithm``; empty without that column."""
     names = [str(each) for each in frame.columns]
     return names[: names.index(ALGORITHM)] if ALGORITHM in names else []
 
 
 def settings_of(frame: "pd.DataFrame", over: str = "seed") -> list[str]:
-    """Return the settings that have several values in a table, and the algorithm, but not the seed that is pooled."""
+    """Return the settings that have several values in a table, and the algorithm, without the pooled seed."""
     settings = [name for name in settings_in(frame) if name not in ("point", over)]
     several = [name for name in settings if frame[name].nunique(dropna=False) > 1]
     return [*several, *([ALGORITHM] if ALGORITHM in frame else [])]
 
 
 def check_pools(frame: "pd.DataFrame", by: Sequence[str], over: str = "seed") -> None:
-    """Raise BadInput for a setting that differs between rows of a group, or a repeated seed of ``over``."""
+    """Raise BadInput if a setting differs between rows of a group, or a seed of ``over`` occurs twice in a group."""
     check.one_of("over", over, SEEDS)
     names = [str(each) for each in frame.columns]
     if over != "seed" and over not in names:

@@ -1,4 +1,4 @@
-"""The paragraph of a paper that describes how its numbers were made, from run folders, as text or LaTeX."""
+"""A methods-section paragraph on how a paper's numbers were made, from run folders, as text or LaTeX."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "latex")
 
-_DIGITS = 16  # of a SHA-256, enough to distinguish any two versions
+_DIGITS = 16  # digits of a SHA-256 that suffice to distinguish any two versions
 _CLOPPER_PEARSON = (
     "C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the "
     "binomial. Biometrika 26(4):404–413, 1934."
@@ -49,12 +49,12 @@ def methods_section(folder: "str | Path | Results", format: str = "text") -> str
     folder : str, Path or Results
         A folder written by `netsim run` or `netsim sweep`, for a study or an experiment; or an experiment's results.
     format : {"text", "latex"}
-        As text with numbered references, or as LaTeX with ``\\cite`` and ``thebibliography``.
+        Text with numbered references, or LaTeX with ``\\cite`` and ``thebibliography``.
 
     Raises
     ------
     BadInput
-        If the folder is of another sort or incomplete, or the format does not suit it.
+        If the folder is of another kind or incomplete, or the format is unknown.
     """
     check.one_of("format", format, FORMATS)
     found = _found(folder) if isinstance(folder, str | Path) else OfExperiment(folder.about, folder.runs)
@@ -81,7 +81,7 @@ def _found(folder: str | Path) -> "_Found":
 
 
 class _Found:
-    """The settings of one study's run folders; backticks mark code, ⟦ ⟧ references."""
+    """The settings of a study's run folders; in its sentences backticks mark code, and ⟦ ⟧ references."""
 
     cited: tuple[str, ...] = ()
 
@@ -92,7 +92,7 @@ class _Found:
         self.parameters = _together(each["parameters"] for each in self.settings)
 
     def sentences(self, papers: Sequence[str]) -> Iterator[str]:
-        """Yield the sentences, with the references' places among ``papers``."""
+        """Yield the sentences; a reference is the index of its paper in ``papers``."""
         yield self._what()
         yield from self._seeds()
         yield self._algorithms(papers)
@@ -123,7 +123,7 @@ class _Found:
         return f"The study `{study}`{titled} of netsim {versions} ran {times}{self._at()}."
 
     def _at(self, *without: str) -> str:
-        """Return the values of the settings that have several."""
+        """Return a text on the parameters with several values: ", at loss = 0 and 0.1"; "" if there are none."""
         several = [(name, values) for name, values in self._several().items() if name not in without]
         swept = "; ".join(f"`{name}` = {_listed(map(_value, values))}" for name, values in several)
         return f", at {swept}" if swept else ""
@@ -135,7 +135,7 @@ class _Found:
             return ""
 
     def _seeds(self) -> Iterator[str]:
-        """Yield the number of seeds, and the seeds that differ from the common one."""
+        """Yield sentences on the numbers of seeds, and on seeds that are set separately."""
         given = {name: [each for each in self.parameters.get(name, []) if each is not None] for name in SEEDS}
         apart = {name: values for name, values in given.items() if name != "seed" and values}
         for name, values in given.items():
@@ -153,20 +153,20 @@ class _Found:
         )
 
     def _parts(self, title: str, kind: str, several: Iterable[str], papers: Sequence[str] = ()) -> str:
-        """Return parts of a kind ("methods") with their class, parameters, and references."""
+        """Return a sentence on parts of a kind ("methods"), with their classes, parameters and references."""
         names = dict.fromkeys(several)
         cited: dict[str, list[str]] = self.papers() if papers else {}
         parts = []
         for name in names:
             inside = self._values(kind, name)
             references = "".join(f" ⟦{papers.index(each)}⟧" for each in dict.fromkeys(cited.get(name, [])))
-            # A user's class is cited by the paper of its base class.
+            # A user's class cites the paper of its base class.
             after = " after" if references and name in self._own_methods() else ""
             parts.append(f"{name}{f' ({inside})' if inside and name else inside}{after}{references}")
         return f"{title}{'s' if len(parts) > 1 else ''}: {'; '.join(parts)}."
 
     def _values(self, kind: str, name: str) -> str:
-        """Return a part's class and parameters."""
+        """Return a part's class and parameters as text."""
         arguments = _together(each.get(kind, {}).get(name, {}) for each in self.settings)
         of = _listed(map(str, arguments.pop("class", [])))
         given = [
@@ -177,13 +177,13 @@ class _Found:
         return ", ".join([*([f"class {of}"] if of and of != name else []), *given])
 
     def _by_condition(self, kind: str, part: str, key: str, values: Sequence[Any]) -> str:
-        """Return the values of a part's parameter; several are assigned to the swept settings."""
+        """Return the values of a part's parameter as text; several are assigned to the settings that determine them."""
         swept = list(self._several())
         if len(values) < 2 or not swept:
             return _listed(map(_value, values))
         runs = [(each["parameters"], each[kind][part].get(key)) for each in self.settings if part in each.get(kind, {})]
 
-        # Usually one setting determines the value, such as the share of lost frames for which a step was tuned.
+        # Usually one setting determines the value, such as the loss for which a step size was tuned.
         for names in [*([name] for name in swept), swept]:
             at = _together({tuple(map(given.get, names)): value} for given, value in runs)
             if all(len(several) == 1 for several in at.values()):
@@ -199,7 +199,7 @@ class _Found:
         return _listed(f"{value} (at {' and '.join(where)})" for value, where in by_value.items())
 
     def _tuning(self) -> Iterator[str]:
-        """Yield a sentence on the tuning for each file of settings that the runs recorded."""
+        """Yield a sentence on the tuning for each tuning file that the runs recorded."""
         tuned = [each["tuning"] for each in self.settings if each.get("tuning")]
         for several in _together({str(each.get("file")): each} for each in tuned).values():
             first, methods = several[0], dict.fromkeys(name for each in several for name in each.get("methods", ()))
@@ -226,7 +226,7 @@ class _Found:
             )
 
     def _own_methods(self) -> set[str]:
-        """Return the names of the methods that come from files of the user's."""
+        """Return the names of the methods that come from the user's files."""
         files = [str(each) for each in self.parameters.get("method", []) if each is not None]
         return {Path(name.strip()).stem for each in files for name in each.split(",")}
 
@@ -249,7 +249,7 @@ class _Found:
         return f"The parameters were {', '.join(shown)}; all others were left open." if shown else ""
 
     def _unused(self) -> set[str]:
-        """Return study parameters whose values no method used, because all methods were given others."""
+        """Return the study parameters whose values no method used, because every method was given another value."""
         if not any(each["parameters"].get(name) for each in self.settings for name in ("set", "settings")):
             return set()
         used = _together(arguments for each in self.settings for arguments in each.get("methods", {}).values())
@@ -300,7 +300,7 @@ class _Found:
         return catalogue.run_command(settings["study"], settings["parameters"])
 
     def _exceptions(self) -> Iterator[str]:
-        """Yield facts about runs with other outcomes."""
+        """Yield sentences on missing points and on runs that diverged."""
         if missing := unfinished(self.folder):
             yield f"The sweep is not whole: {missing.partition(': ')[2]}."
         for line in compare.diverged([str(self.folder)]):
@@ -308,7 +308,7 @@ class _Found:
 
 
 class OfExperiment(_Found):
-    """An experiment from its experiment.json, with a row for each run."""
+    """An experiment as described by its experiment.json, with a row for each run."""
 
     def __init__(self, about: Mapping[str, Any], runs: "pd.DataFrame") -> None:
         self.about, self.runs = about, runs
@@ -327,7 +327,7 @@ class OfExperiment(_Found):
         self.parameters = _together(each["parameters"] for each in about["conditions"])
 
     def sentences(self, papers: Sequence[str]) -> Iterator[str]:
-        """Yield the sentences, with the references' places among ``papers``."""
+        """Yield the sentences; a reference is the index of its paper in ``papers``."""
         yield self._what()
         yield from self._seeds()
         yield self._parts("Method", "methods", self.methods, papers)
@@ -342,7 +342,7 @@ class OfExperiment(_Found):
         yield from self._hashes()
 
     def compared(self) -> dict[str, str]:
-        """Return parts and their values, the grid's settings, the seeds and the length, by name."""
+        """Return as text, by name: the parts with their values, the settings of the grid, the seeds and the length."""
         found = {
             f"{kind.removesuffix('s')} {name}".strip(): self._values(kind, name) or "without parameters"
             for kind in ("methods", "problems", "networks")
@@ -391,7 +391,7 @@ class OfExperiment(_Found):
         return set(self.about["own"])
 
     def outcomes(self) -> Iterator[str]:
-        """Yield the number of runs with each outcome, the groups with dead runs, and the rule applied."""
+        """Yield sentences on the number of runs with each outcome, the groups with dead runs, and the rule applied."""
         counts = self.runs["outcome"].value_counts()
         states = (CONVERGED, STALLED, UNFINISHED, DIVERGED, FAILED, ENDED)
         shown = [f"{counts[name]:,} {'were ' * (name == UNFINISHED)}{name}" for name in states if name in counts]
@@ -441,7 +441,7 @@ class OfExperiment(_Found):
 
 
 def _together(several: Iterable[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
-    """Return the different values that each key has in some mappings, in their order."""
+    """Return the distinct values of each key over several mappings, in order of appearance."""
     found: dict[Any, list[Any]] = {}
     for each in several:
         for name, value in each.items():
@@ -451,7 +451,7 @@ def _together(several: Iterable[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
 
 
 def _same(value: Any, used: Any) -> bool:
-    """Return whether a method used a value; a schedule that begins with it is recorded as text."""
+    """Return whether a method used a value; a schedule is recorded as text that contains the value."""
     return bool(value == used) or (
         isinstance(used, str) and f"{value:g}" in used if isinstance(value, float) else False
     )
@@ -462,7 +462,7 @@ def _digests(several: Iterable[str]) -> str:
 
 
 def _count(count: int, noun: str) -> str:
-    """Return a number of things: "1 run", "1,200 runs"."""
+    """Return a count with its noun: "1 run", "1,200 runs"."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
@@ -475,7 +475,7 @@ def _value(value: Any) -> str:
 
 
 def _ranges(values: Sequence[int]) -> str:
-    """Return seeds as "0 to 9", or as a list."""
+    """Return seeds as text: "0 to 9", or a list."""
     ordered = sorted(values)
     if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
         return f"{ordered[0]} to {ordered[-1]}"
@@ -519,7 +519,7 @@ def _as_latex(sentences: str, papers: Sequence[str]) -> str:
 
 
 def _keys(papers: Sequence[str]) -> list[str]:
-    """Return a key of each reference: the first author's name and the year, with a letter where that is there twice."""
+    """Return a key for each reference: the first author's name and the year, with a letter if that occurs twice."""
     found: list[str] = []
     for paper in papers:
         author = re.sub(r"^(?:[^\s.]{1,2}\.[\s-]?)+", "", paper)

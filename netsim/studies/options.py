@@ -9,7 +9,7 @@ from netsim.studies.catalogue import Parameter
 
 
 def options_of(parameters: Iterable[Parameter], *, listed: bool = False) -> list[click.Parameter]:
-    """Return the options for parameters; ``listed``: as texts, each of which may list several values."""
+    """Return the options for parameters; with ``listed`` each option is a text that may list several values."""
     options: list[click.Parameter] = []
     for parameter in parameters:
         flag, usual, words = "--" + parameter.name.replace("_", "-"), parameter.default, parameter.description

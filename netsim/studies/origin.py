@@ -15,13 +15,13 @@ from netsim.util import datafiles
 
 _PACKAGES = ("numpy", "scipy", "networkx", "msgpack", "pandas", "scikit-learn")
 _SUFFIXES = (".py", ".csv")  # the code, and the settings that papers published
-_OF_BLAS = {  # recorded properties of a library, by threadpoolctl's names
+_OF_BLAS = {  # properties of a library to record, by threadpoolctl's names
     "library": "internal_api",
     "version": "version",
     "kernel": "architecture",
     "threading": "threading_layer",
 }
-_CORE = ".pyx"  # hashed separately, because only a clone has it
+_CORE = ".pyx"  # hashed separately, because only a clone has these files
 _NO_RESULT = "_build.py"  # only in a clone, and without effect on results
 
 
@@ -69,7 +69,7 @@ def _blas() -> list[dict[str, str]]:
 
 
 def _is_beside(library: str, package: str) -> bool:
-    """Return whether a library belongs to the package of this subpackage's folder: inside it, or in ``x.libs``."""
+    """Return whether a library belongs to a subpackage's package: inside it, or in the folder ``x.libs``."""
     folder = package.replace("\\", "/").rpartition("/")[0]
     return library.replace("\\", "/").startswith((folder + "/", folder + ".libs/"))
 
@@ -90,7 +90,10 @@ def _simd() -> list[str]:
 
 @cache
 def source_of(package: str) -> Mapping[str, str]:
-    """Return the SHA-256 of a package's source and of its compiled core; cached, because it is imported once."""
+    """Return the SHA-256 of a package's source and of its compiled core.
+
+    The result is cached, because a process imports a package once.
+    """
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -122,15 +125,15 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
 
 
 def is_recorded(settings: Mapping[str, Any]) -> bool:
-    """Return whether settings.json records the sources; that of a `Study` made and saved by a program does not."""
+    """Return whether settings.json records the sources, which it does not if a program made and saved the `Study`."""
     return all(isinstance(settings.get(name), Mapping) for name in ("source_sha256", "files_sha256"))
 
 
 def changed_files(recorded: Mapping[str, Any], now: Mapping[str, Any], study: str) -> list[str]:
-    """Return the files that have changed, or gone, since they were read.
+    """Return the files that have changed or disappeared since they were read.
 
-    ``recorded`` is what settings.json holds, ``now`` what `netsim.studies.catalogue.StudyDefinition.source_hashes`
-    returns, and ``study`` the name of the study's own file.
+    ``recorded`` is the content of settings.json, ``now`` the result of
+    `netsim.studies.catalogue.StudyDefinition.source_hashes`, and ``study`` the name of the study's file.
     """
     own = [study] if recorded.get("file_sha256", now.get("file_sha256")) != now.get("file_sha256") else []
     read = recorded["files_sha256"] if is_recorded(recorded) else {}

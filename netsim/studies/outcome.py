@@ -1,8 +1,8 @@
-"""Outcomes of runs, and how summaries treat runs that did not survive: as an outcome, not a missing value.
+"""Outcomes of runs: summaries treat a run that did not survive as an outcome, not as a missing value.
 
 Every summary over runs (tables, intervals, figures, paired differences, tuning) follows one rule. A run that diverged
-or failed stays in the count and has the worst value of an error, ∞. So a mean over runs with one dead is ∞, a median is
-finite while more than half survive, and tables show (2/6) beside the number.
+or failed stays in the count and has the worst value of an error, ∞. So a mean over runs is ∞ if one of them died, a
+median is finite if more than half survive, and tables show (2/6) beside the number if only 2 of 6 runs survived.
 """
 
 import math
@@ -44,11 +44,12 @@ class Outcome:
     Attributes
     ----------
     state : str
-        "diverged", "converged", "stalled", "unfinished", "failed", or "ended" where no error judges the run.
+        "diverged", "converged", "stalled", "unfinished", "failed", or "ended" if the run has no error column to
+        classify it.
     round : int or None
-        The round from which on it converged or diverged.
+        The round from which on the run has converged or diverged.
     why : str
-        The reason, if it is more than the error's course: an exception's line.
+        The line of an exception that ended the run; "" if the outcome follows from the error's values.
     """
 
     state: str
@@ -61,7 +62,7 @@ class Outcome:
         return self.state not in DEAD
 
     def recorded(self) -> dict[str, Any]:
-        """Return the form in summary.json."""
+        """Return the outcome as stored in summary.json."""
         more = {"outcome_round": self.round} if self.round is not None else {}
         return {COLUMN: self.state} | more | ({"outcome_why": self.why} if self.why else {})
 
@@ -70,20 +71,20 @@ class Outcome:
 class Ending:
     """The rule by which a run's errors determine its outcome.
 
-    A run *diverged* if its last error is not finite or exceeds ``factor`` times its first, from the round on in which
-    this last excess began; a run that recovers has not diverged. It *converged* if its error stays at or below
-    ``target``, or within a share ``within`` of its first gap to the optimum. It *stalled* if the second half of its
-    rounds reduced the error by less than ``within``, else it is *unfinished*.
+    A run *diverged* if its last error is not finite or exceeds ``factor`` times the first; its round is the one in
+    which this last excess began, and a run that recovers has not diverged. It *converged* if its error stays at or
+    below ``target``, or if its gap to the optimum stays within the share ``within`` of the first gap. It *stalled* if
+    the second half of its rounds reduced the error by less than the share ``within``; otherwise it is *unfinished*.
 
     The first error is the first measured one. If it is 0 (agents that start at the solution), no factor applies, and
     the run diverged only if its last error is not finite. If no error was ever a number, the run diverged from the
-    start. Columns that grow by nature (regret, bits, transmissions) decide no outcome: a study names the column that
-    does (``error`` of `netsim.studies.study.Study`), and without one a run has *ended*.
+    start. Columns that always grow (regret, bits, transmissions) decide no outcome. A study names the column that
+    decides it (``error`` of `netsim.studies.study.Study`); without such a column a run has *ended*.
 
     Parameters
     ----------
     target : float, optional
-        The error to converge to.
+        The error at or below which a run has converged.
     within : float
         In (0, 1).
     factor : float
@@ -106,7 +107,7 @@ class Ending:
         Parameters
         ----------
         errors : array, shape (n,)
-            NaN before the last row is a round in which it was not measured.
+            The errors in order of rounds; NaN before the last row means that the round was not measured.
         rounds : sequence of int, shape (n,), optional
             The rounds of the errors; by default 1 to n.
         optimum : float, optional
@@ -140,9 +141,9 @@ class Ending:
 
         Notes
         -----
-        An error may be measured every tenth round: an empty row between measured ones counts as the row before it.
-        Empty rows at the end are dead if they are as many as the interval of measurements, because one of them was then
-        measured as NaN.
+        An error may be measured every tenth round: an empty row between measured rows counts as the row before it. If
+        the empty rows at the end are at least as many as the interval of measurements, they are dead, because one of
+        them was measured as NaN.
         """
         values = np.asarray(errors, dtype=np.float64)
         empty = np.isnan(values)
@@ -153,7 +154,7 @@ class Ending:
         bound = self.factor * first if first > 0.0 else math.inf
         with np.errstate(invalid="ignore"):
             found = np.isinf(values) | (values > bound)
-        # Measured every k rounds, the last rounds may lie between two measurements.
+        # With a measurement every k rounds, the run may end between two measurements.
         gaps = np.diff(known)
         apart = int(gaps.max()) if len(gaps) else 1
         tail = len(values) - 1 - int(known[-1])
@@ -165,8 +166,8 @@ class Ending:
 
 
 def outgrown(error: AgentError) -> Outcome | None:
-    """Return the outcome of a run whose model outgrew its coder: diverged, in its last round; else None."""
-    # A coder's error for a vector that it cannot encode.
+    """Return the outcome of a run whose model outgrew its coder: diverged in its last round; None for another error."""
+    # A coder raises this error for a vector that it cannot encode.
     if not (isinstance(error.__cause__, BadInput) and str(error.__cause__).startswith("vector")):
         return None
     run = getattr(error, "run", None)
@@ -176,7 +177,10 @@ def outgrown(error: AgentError) -> Outcome | None:
 
 @dataclass
 class Trial:
-    """A run that may diverge: its outcome ``how``, and the error if a model outgrew its coder; else None."""
+    """A run that may diverge.
+
+    ``how`` is the outcome and ``error`` the error if a model outgrew its coder; else both are None.
+    """
 
     how: Outcome | None = None
     error: AgentError | None = None
@@ -184,7 +188,7 @@ class Trial:
 
 @contextmanager
 def may_diverge() -> Iterator[Trial]:
-    """Let a run diverge, because that is a result; an AgentError with another cause is raised on."""
+    """Let a run diverge, because that is a result; an AgentError with another cause is raised again."""
     trial = Trial()
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -202,11 +206,10 @@ def error_of(names: Iterable[str]) -> str | None:
 
 
 def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
-    """Return the rows in which a column counts, with dead runs at its worst value, and which rows survived.
+    """Return the measured rows of a column, with its worst value for dead runs, and which of these rows survived.
 
-    A dead run is one whose ``outcome`` is in `DEAD`, or whose value is ∞. Columns that count what was spent, and those
-    of truth values, keep a dead run's value. A run that survived and has no value was not measured: its row is left
-    out.
+    A run is dead if its ``outcome`` is in `DEAD`, or if its value is ∞. Columns of costs, and columns of booleans, keep
+    a dead run's value. A run that survived without a value was not measured, so its row is omitted.
 
     Parameters
     ----------
@@ -221,7 +224,7 @@ def worst_of_dead(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
 
 
 def with_worst_of(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, NDArray[np.bool_]]":
-    """Return all rows of a table as `worst_of_dead` does, and which of them are dead."""
+    """Return all rows of a table, with values replaced as in `worst_of_dead`, and which of the rows are dead."""
     values = frame[column].to_numpy(dtype=np.float64)
     endless = np.isinf(values)
     died = endless | frame[COLUMN].isin(DEAD).to_numpy() if COLUMN in frame else endless
@@ -230,9 +233,9 @@ def with_worst_of(frame: "pd.DataFrame", column: str) -> "tuple[pd.DataFrame, ND
 
 
 def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":
-    """Return a table of runs or rounds with some columns at their worst value where a run was dead.
+    """Return a table of runs or rounds in which dead runs have the worst value of some columns.
 
-    Columns that count costs keep their values, and so do columns that are not numbers.
+    Columns that count costs, and columns that are not numbers, keep their values.
     """
     if COLUMN not in frame:
         return frame
@@ -244,5 +247,5 @@ def with_worst(frame: "pd.DataFrame", names: Iterable[str]) -> "pd.DataFrame":
 
 
 def share_text(survived: int, count: int) -> str:
-    """Return the share of surviving runs in the form of tables, "(2/6)"; "" if all survived."""
+    """Return the share of surviving runs as tables show it, "(2/6)"; "" if all survived."""
     return "" if survived == count else f"({survived}/{count})"

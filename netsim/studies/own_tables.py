@@ -1,4 +1,4 @@
-"""A study's own tables in run folders, for comparisons of runs: their keys, and their numeric columns."""
+"""The tables that a study adds to its run folder: their key columns and numeric columns, for comparisons of runs."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ ALGORITHM = "algorithm"
 
 
 def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable[str]) -> tuple[str | None, list[str]]:
-    """Return the table that has all metrics, None for rounds.csv, and the columns' names in it.
+    """Return the name of the table that has all metrics (None for rounds.csv), and the metrics' columns in it.
 
-    A metric is a column of rounds.csv, or of the study's table with the fewest key columns, or "table.column". Raises
-    BadInput for an unknown metric, or if no table has them all.
+    A metric is a column of rounds.csv, or of a study's table, or is given as "table.column". Among tables, that with
+    the fewest key columns takes precedence. Raises BadInput for an unknown metric, or if no table has them all.
     """
     rounds = list(of_rounds)
     if set(metrics) <= set(rounds):
@@ -29,7 +29,7 @@ def resolve(folders: Sequence[Path], metrics: Sequence[str], of_rounds: Iterable
     known = [*rounds, *(column for _, column in names), *(f"{name}.{column}" for name, column in names)]
     for metric in metrics:
         check.one_of("metric", metric, dict.fromkeys(known))
-    # Each metric's column, by the tables that have it.
+    # For each metric, the tables that have it, with its column in each.
     several = [{name: column for name, column in names if metric in (column, f"{name}.{column}")} for metric in metrics]
     common = [name for name in tables if all(name in where for where in several)]
     if not common:
@@ -55,10 +55,10 @@ def numbers_of(folders: Sequence[Path]) -> dict[str, list[str]]:
 
 
 def keyed(folders: Sequence[Path], name: str) -> "list[pd.DataFrame]":
-    """Return a table of each folder, with its key columns first and ``algorithm`` last among them.
+    """Return a table of each folder, with its key columns first and ``algorithm`` last among the keys.
 
-    The keys are the first columns that identify the rows of every folder. If none is ``algorithm``, the first key takes
-    its place.
+    The keys are the fewest leading columns that identify the rows in every folder. If ``algorithm`` is not among them,
+    the first key is renamed to it.
     """
     tables = [_read(folder, name) for folder in folders]
     count = max(map(_keys, tables), default=1)
@@ -72,7 +72,7 @@ def keyed(folders: Sequence[Path], name: str) -> "list[pd.DataFrame]":
 
 
 def _keys(table: "pd.DataFrame") -> int:
-    """Return how many of the first columns identify the rows: all leading text columns, and ``algorithm``."""
+    """Return how many leading columns identify the rows; at least all leading text columns, and ``algorithm``."""
     names, numbers = list(table.columns), set(table.select_dtypes("number").columns)
     texts = next((place for place, name in enumerate(names) if name in numbers), len(names))
     least = max(1, texts, names.index(ALGORITHM) + 1 if ALGORITHM in names else 1)

@@ -1,4 +1,4 @@
-"""A run folder as one page, report.html: question, answer and one figure; all else is folded."""
+"""A run folder as one page, report.html: question, answer and one figure are shown, the rest is folded."""
 
 import base64
 import html
@@ -25,12 +25,12 @@ NAME = "report.html"
 _ROWS, _WORDS = 60, 120
 """Rows of a table that the page shows, and characters of a result in the line that opens a part."""
 
-# The ends of an interval, which are not results themselves.
+# Columns of intervals' ends and p values, which are not results themselves.
 _END = re.compile(r"(^|_)(low|high|p|holm)$")
 
 _TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
-# The page loads nothing: styles and figures are included, and there is no script.
+# The page loads nothing: styles and figures are embedded, and there is no script.
 _HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -100,11 +100,11 @@ def page(
 ) -> str:
     """Return the page of a run folder, or of an experiment; the same folder gives the same page.
 
-    Figures are those in ``captions``, keyed by their names in the folder; the first stands beside the answer. A PNG is
-    preferred; a PDF is only named. ``settings`` and ``summary`` are the files' contents. ``tables`` have their file's
-    name, a heading, and the table, followed by the note in its ``attrs["note"]``. Without an answer the first table
-    takes its place. A table without a file is shown with all rows. ``texts`` are keyed by file name. ``replays`` maps
-    link texts to addresses of the replay's page.
+    The figures are those in ``captions``, keyed by their names in the folder; the first is shown below the answer. A
+    PNG is preferred; a PDF is only named, because a page cannot show it. ``settings`` and ``summary`` are the files'
+    contents. ``tables`` are (file name, heading, table); a table is followed by the note in its ``attrs["note"]``.
+    Without an answer the first table takes the answer's place. A table whose file name is "" is shown with all rows.
+    ``texts`` are keyed by file name. ``replays`` maps link texts to addresses of the replay's page.
     """
     parts = [_HEAD.format(title=_safe(title), night=NIGHT), f"<h1>{_safe(settings.get('question') or title)}</h1>"]
     shown = list(tables)
@@ -133,14 +133,14 @@ def page(
 
 
 def _folded(heading: str, result: str, inside: Iterable[str]) -> Iterator[str]:
-    """Yield a folded part of the page, with its result beside the heading."""
+    """Yield a folded part of the page, with its main result beside the heading."""
     yield f"<details><summary><h2>{_safe(heading)}</h2> <small>{_safe(shorten(result, _WORDS))}</small></summary>"
     yield from inside
     yield "</details>"
 
 
 def _range(table: "pd.DataFrame", settings: Mapping[str, Any]) -> str:
-    """Return the range of a table's measure: an error, or the first fraction that varies; else its rows."""
+    """Return as text the range of a table's error, or of the first fraction that varies; else its number of rows."""
     given = {*settings["parameters"], *table.attrs.get("given", ())}
     measures = {str(name): values for name, values in table.items() if values.dtype.kind == "f" and name not in given}
     for name in filter(None, [error_of(measures), *measures]):
@@ -164,7 +164,7 @@ def _made(settings: Mapping[str, Any], summary: Mapping[str, Any], replays: Mapp
 
 
 def _safe(value: Any) -> str:
-    """Return a value as text of the page, with HTML escaped."""
+    """Return a value as text for the page, with HTML escaped."""
     return html.escape(str(value).encode(errors="backslashreplace").decode())
 
 
@@ -181,7 +181,7 @@ def _figure(folder: Path, name: str, caption: str) -> Iterator[str]:
 
 
 def _table(file: str, heading: str, table: "pd.DataFrame") -> Iterator[str]:
-    # Focusable, so that it can be scrolled by the keyboard.
+    # tabindex makes the table focusable, so that the keyboard can scroll it.
     yield f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(heading)}"><table>'
     # Break a long name after an underscore, so that the table is no wider than its numbers.
     heads = (_safe(name).replace("_", "_<wbr>") for name in table.columns)

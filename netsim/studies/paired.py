@@ -35,7 +35,7 @@ TESTS: Mapping[str, str] = {
 }
 """The tests of differences, which give their intervals, too."""
 
-_LEVEL = 0.05  # under which a p is called significant
+_LEVEL = 0.05  # level below which a p is called significant
 _ROUNDING = 1e-12  # differences closer than this relative amount count as equal
 
 
@@ -52,7 +52,7 @@ def paired(
 ) -> "pd.DataFrame":
     """Return the differences of a measure from a reference's, in pairs of runs that differ in one setting only.
 
-    Both runs of a pair have the same seed and the same other settings, so the seed's effects on both cancel.
+    Both runs of a pair have the same seed and the same other settings, so that effects of the seed cancel.
 
     Parameters
     ----------
@@ -63,41 +63,42 @@ def paired(
     reference : object
         The algorithm, or the value of ``within``, from which the differences are taken.
     within : str
-        The column in which the two of a pair differ: "algorithm", or a setting.
+        The column in which the two runs of a pair differ: "algorithm", or a setting.
     by : sequence of str, optional
-        The other settings, each of whose combinations has differences of its own; by default all that have several
-        values, and the algorithm.
+        The other settings; each combination of their values has separate differences. Default: all settings with
+        several values, and the algorithm.
     over : str
-        The seed over which there are pairs (`interval`).
+        The seed by which runs are paired, as for `interval`.
     test : {"t", "wilcoxon", "ratio"}
-        Student's t: the interval is of the mean difference, and exact where differences are normal. Wilcoxon's signed
-        ranks: of the pseudomedian, the median of the means of any two differences, whatever symmetric distribution
-        they have; at 95 % it takes six pairs. "ratio", for errors and costs above 0: Student's t of the logarithms, of
-        the geometric mean of value / reference.
+        "t" is Student's t: its interval is for the mean difference, and exact if the differences are normal. "wilcoxon"
+        is Wilcoxon's signed-rank test: its interval is for the pseudomedian (the median of the means of any two
+        differences), valid for every symmetric distribution; at 95 % it needs six pairs. "ratio", for errors and costs
+        above 0, is Student's t of the logarithms: its interval is for the geometric mean of value / reference.
     share : float
-        In (0, 1), the interval's.
+        The coverage of the interval, in (0, 1).
 
     Returns
     -------
     DataFrame
-        ``by`` and ``within``, then ``count``: pairs, ``missing``: seeds without a pair, since one of its two runs was
-        not measured, ``survived``: pairs of which both runs survived; ``difference``: the mean (pseudomedian) of
-        value − reference, or ``ratio``; ``low``, ``high``: its interval; ``p``: two-sided, that there is no difference;
-        ``p_holm``: the same for all rows together, after Holm. A row whose
-        ``p_holm`` is under 0.05 differs, with a risk of 5 % that one of all rows does so by chance. The text
-        ``attrs["interval"]`` says so in words.
+        The columns of ``by`` and ``within``; ``count``, the number of pairs; ``missing``, the number of seeds without a
+        pair, because one of the two runs was not measured; ``survived``, the number of pairs of which both runs
+        survived; ``difference``, the mean (pseudomedian) of value − reference, or ``ratio``; ``low`` and ``high``, its
+        interval; ``p``, two-sided, for no difference; ``p_holm``, p after Holm's correction for all rows. If rows with
+        ``p_holm`` below 0.05 are called different, the risk that any of them is so by chance is 5 %. The text
+        ``attrs["interval"]`` describes the interval and the test.
 
     Raises
     ------
     BadInput
-        For an unknown column, reference or test, settings that differ within pairs, a seed that is there twice, or a
-        ratio of numbers that are not above 0.
+        For an unknown column, reference or test, settings that differ within pairs, a duplicate seed, or a ratio of
+        numbers that are not above 0.
 
     Notes
     -----
-    A run that diverged or failed is the worst (`netsim.studies.outcome`). With signed ranks its difference is infinite
-    and has the largest rank, and two dead runs are a tie. Student's t gives no interval and no p if differences are not
-    finite. Equal differences have no spread to estimate: their p is that of their signs, 2^(1−n), without an interval.
+    A run that diverged or failed has the worst value (`netsim.studies.outcome`). With signed ranks its difference is
+    infinite and has the largest rank; two dead runs are a tie. Student's t gives no interval and no p if differences
+    are not finite. Equal differences have no spread to estimate: their p is that of the sign test, 2^(1−n), and they
+    have no interval.
     """
     import pandas as pd
 
@@ -109,7 +110,7 @@ def paired(
     check_numbers(frame, value)
     if over not in names:
         raise check.refuse("over", over, "a seed that has several values in the table")
-    # A value may be missing; a setting left open is also a value.
+    # Compare settings by repr: None is a value of a setting, but pandas would treat it as missing.
     label, labels = "label", frame[within].map(repr)
     known = dict(zip(labels, frame[within], strict=True))
     own = next((each for each, found in known.items() if found == reference or each == repr(reference)), None)
@@ -148,7 +149,7 @@ _DEAD = "run died"
 def _row(
     table: "pd.DataFrame", dead: "pd.DataFrame", name: str, reference: str, test: str, share: float
 ) -> dict[str, Any]:
-    """Return the pairs of two columns of a table by seed, their difference, interval and p; ``dead`` runs died."""
+    """Return the counts of pairs, the difference, its interval and p for two columns of a table by seed."""
     if reference not in table:
         return {"count": 0, "missing": len(table), "survived": 0} | dict.fromkeys(_COLUMNS[3:], math.nan)
     both = table[[name, reference]].notna().all(axis=1)
@@ -157,7 +158,7 @@ def _row(
     if test == "ratio":
         ours, theirs = np.log(ours), np.log(theirs)
     with np.errstate(invalid="ignore"):
-        # Two dead runs are a tie.
+        # Two dead runs are a tie: their difference is 0, not ∞ − ∞.
         apart = np.where(ours == theirs, 0.0, ours - theirs)
     whole = bool(np.isfinite(ours).all() and np.isfinite(theirs).all())
     if test == "wilcoxon":
@@ -172,7 +173,7 @@ def _row(
 
 
 def _endless(apart: NDArray[np.float64]) -> float:
-    """Return a mean of differences, some infinite or from two dead runs: NaN unless the infinite ones have one sign."""
+    """Return the mean of differences, some of them infinite or NaN: ±∞ if the infinite ones agree, else NaN."""
     signs = set(np.sign(apart[np.isinf(apart)]).tolist())
     return signs.pop() * math.inf if len(signs) == 1 else math.nan
 
@@ -184,7 +185,7 @@ def _constant(apart: NDArray[np.float64]) -> bool:
 
 
 def least_p(count: int, test: str) -> float:
-    """Return the least possible p of a test with so few pairs: 2^(1−n) for signed ranks, 0 for Student's t."""
+    """Return the least possible p of a test with ``count`` pairs: 2^(1−n) for signed ranks, 0 for Student's t."""
     if test == "wilcoxon":
         return 2.0 ** (1 - count) if count else math.nan
     return 0.0 if count > 1 else math.nan
@@ -199,9 +200,9 @@ def paired_text(
     share: float = SHARE,
     compared: int | None = None,
 ) -> str:
-    """Return a caption for a table of `paired`: interval, pairs, correction, and possible significance.
+    """Return a caption for a table of `paired`: interval, pairs, correction, and whether significance is possible.
 
-    ``compared``: how many comparisons they are, if rows are alike.
+    ``compared`` is the number of distinct comparisons, if some rows compare the same runs.
     """
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)
@@ -214,10 +215,10 @@ def paired_text(
 
 
 def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
-    """Yield that no difference of a table can be significant, and the limits of its test."""
+    """Yield a note if no difference of a table can be significant, and a note on dead runs without a p."""
     tested = table[table["p"].notna()]
     if len(tested):
-        # Holm's least p is the smallest p times the number of comparisons.
+        # The least corrected p is the smallest possible p times the number of comparisons.
         least = min(1.0, compared * min(least_p(int(count), test) for count in tested["count"]))
         if least >= _LEVEL:
             yield f"with {sizes_text(tested['count'])} no p_holm can be under {_LEVEL:g}: the least is {least:.3g}"
@@ -226,10 +227,10 @@ def _doubts(table: "pd.DataFrame", test: str, compared: int) -> Iterator[str]:
 
 
 def _runs_of(values: "pd.Series[float]", reference: "pd.Series[float] | None") -> bytes | None:
-    """Return a comparison's runs as their values, seed by seed; None if different runs may have equal values.
+    """Return a comparison's values by seed as bytes, which identify its runs; None if other runs may have equal values.
 
-    Runs of a setting that does not affect them are equal to the last bit, such as those at another burst length without
-    losses. Integers may be equal by chance.
+    A setting that does not affect a run, such as the burst length without losses, gives values equal to the last bit.
+    Integers may be equal by chance.
     """
     if reference is None:
         return None
@@ -239,7 +240,7 @@ def _runs_of(values: "pd.Series[float]", reference: "pd.Series[float] | None") -
 
 
 def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[NDArray[np.float64], int]:
-    """Return p values after Holm's correction, with comparisons of the same runs counted once, and their number."""
+    """Return p values after Holm's correction that counts comparisons of the same runs once, and how many it counts."""
     firsts: dict[Any, int] = {}
     place = [firsts.setdefault(number if key is None else key, number) for number, key in enumerate(same)]
     once = np.full(len(p), math.nan)
@@ -249,10 +250,10 @@ def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[ND
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:
-    """Return p values corrected for their number, which bounds the risk of any false finding among them.
+    """Return Holm's corrected p values, which bound the risk of any false finding among them.
 
-    NaN stays NaN, and does not count. Source: S. Holm, "A simple sequentially rejective multiple test procedure",
-    Scandinavian Journal of Statistics 6:65-70, 1979.
+    NaN stays NaN, and is not counted as a test. Source: S. Holm, "A simple sequentially rejective multiple test
+    procedure", Scandinavian Journal of Statistics 6:65-70, 1979.
 
     Parameters
     ----------
@@ -270,14 +271,14 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def p_value(differences: ArrayLike, *, test: str = "t") -> float:
-    """Return the two-sided p for no difference; NaN for fewer than two (t) or no (wilcoxon) differences.
+    """Return the two-sided p for no difference; NaN for fewer than two differences (wilcoxon: for none).
 
-    Equal differences have no spread; their p is that of their signs, 2^(1−n).
+    Equal differences have no spread; their p is that of the sign test, 2^(1−n).
 
     Parameters
     ----------
     differences : array, shape (n,)
-        "ratio": logarithms of ratios.
+        The differences; for "ratio" the logarithms of ratios.
     test : {"t", "wilcoxon", "ratio"}
     """
     apart = np.asarray(differences, dtype=np.float64)
@@ -300,16 +301,16 @@ def p_value(differences: ArrayLike, *, test: str = "t") -> float:
 
 
 def pseudomedian(differences: ArrayLike) -> float:
-    """Return the median of the means of any two differences, each with itself, too (Hodges and Lehmann 1963)."""
+    """Return the median of the means of any two differences, including each with itself (Hodges and Lehmann 1963)."""
     means = _means_of_two(differences)
     return statistic(means, of="median")
 
 
 def signed_rank_interval(differences: ArrayLike, *, share: float = SHARE) -> tuple[float, float]:
-    """Return the interval of the pseudomedian: the shifts that Wilcoxon's exact test does not reject.
+    """Return the interval for the pseudomedian: the shifts that Wilcoxon's exact test does not reject.
 
-    Its ends are two of the sorted Walsh averages, the means of any two differences (Tukey). NaN for too few
-    differences.
+    Its ends are two of the sorted Walsh averages, the means of any two differences (Tukey). The ends are NaN if there
+    are too few differences.
 
     Parameters
     ----------
@@ -321,7 +322,7 @@ def signed_rank_interval(differences: ArrayLike, *, share: float = SHARE) -> tup
     if count < fewest("median", share):
         return math.nan, math.nan
     means = np.sort(_means_of_two(differences))
-    # The number of sign combinations that give each sum of ranks.
+    # By sum of ranks, the share of the sign combinations that give it.
     ways = np.zeros(len(means) + 1)
     ways[0] = 1.0
     for rank in range(1, count + 1):
@@ -336,5 +337,5 @@ def _means_of_two(differences: ArrayLike) -> NDArray[np.float64]:
     first, second = np.triu_indices(len(apart))
     with np.errstate(invalid="ignore"):
         means = (apart[first] + apart[second]) / 2.0
-    # A pair won by a dead run of one method, and a pair won by one of the other, average to 0.
+    # A pair in which one method's run died, and a pair in which the other's died, average to 0.
     return np.where(np.isnan(means), 0.0, means)

@@ -15,7 +15,7 @@ from netsim.util import check
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHARED = ("mean", "median", "difference", "ratio")  # columns of numbers over several runs
+_SHARED = ("mean", "median", "difference", "ratio")  # columns that show the share of surviving runs
 
 BEST = ("least", "greatest")
 """Which values are the best ones."""
@@ -27,7 +27,7 @@ _NONE = "--"
 # Numbers outside these bounds are written with a power of ten.
 _SMALL, _LARGE = 1e-2, 1e5
 _MOST_DECIMALS = 5
-_APART = 1e3  # no common power of ten if numbers differ by a larger factor
+_APART = 1e3  # factor above which numbers share no power of ten
 
 
 def markdown(frame: "pd.DataFrame", digits: int = 4) -> str:
@@ -54,26 +54,27 @@ def latex(
     frame : DataFrame
         Any table; with ``cells`` one of `interval` or `paired`.
     digits : int
-        Significant digits of numbers without an interval. With one, half of its width has two, and the number and the
-        ends as many decimals as that, or more where they take them to have two digits, too.
+        Significant digits of numbers without an interval. For a number with an interval, half of the interval's width
+        has two significant digits; the number and the ends have as many decimals, or more if they need them for two
+        digits.
     cells : str, optional
-        The column of the numbers in the cells, "mean", "median" or "difference". A cell is ``$m \pm h$`` where ``low``
-        and ``high`` are m ∓ h, else ``$m\ [low, high]$``; a number without an interval, as of one seed, stands alone,
-        and one that is missing is a dash. Where fewer than all runs survived, their number follows, as (2/6). Small and
-        large numbers have a power of ten, the same in the whole table unless they are far apart.
+        The column of the numbers in the cells, "mean", "median" or "difference". A cell is ``$m \pm h$`` if ``low`` and
+        ``high`` are m ∓ h, else ``$m\ [low, high]$``; a number without an interval, such as that of one seed, stands
+        alone, and a missing number is a dash. If only 2 of 6 runs survived, (2/6) follows. Small and large numbers have
+        a power of ten, the same in the whole table unless they are far apart.
     rows : str or sequence of str
         The columns whose values begin the rows.
     columns : str, optional
-        The column whose values are the table's columns, such as "loss"; without it there is one.
+        The column whose values become the table's columns, such as "loss"; default: one column.
     best : {"least", "greatest"}, optional
-        In each column the best number with an interval is bold, and so is each other that lies within that interval,
-        which this interval alone does not tell apart; differences in pairs (`paired`) may. What has no interval, and
-        what not all runs survived, is never bold.
+        In each column the best number with an interval is bold, and so is every number within that interval, because
+        the interval does not distinguish them from the best; differences in pairs (`paired`) may. A number without an
+        interval, or with dead runs, is never bold.
 
     Returns
     -------
     str
-        A ``tabular``. Its first line is a comment that says what the intervals or the tests are, for the caption.
+        A ``tabular``. Its first line is a comment that describes the intervals or tests, for the caption.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def latex(
 
 
 def setting_text(value: Any) -> str:
-    """Return a setting as a flag's text; "none" for one left open."""
+    """Return a setting as a flag's text; "none" for None."""
     if value is None or value != value:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -139,7 +140,7 @@ def _pivoted(
 
 
 def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":
-    """Return which numbers of a column are the best, or within the best one's interval."""
+    """Return which numbers of a column are bold: the best, and those within the interval of the best."""
     known = part[cells].notna() & part["low"].notna() & part["high"].notna()
     if "survived" in part and "count" in part:
         known &= part["survived"] == part["count"]
@@ -153,7 +154,7 @@ def _bold(part: "pd.DataFrame", cells: str, best: str | None) -> "list[bool]":
 
 
 def _power(frame: "pd.DataFrame", cells: str) -> int | None:
-    """Return the power of ten shared by a table's numbers, that of the smallest; None if they are far apart."""
+    """Return the power of ten of a table's smallest number, for all numbers; None if the numbers are far apart."""
     sizes = frame[cells].abs().where(frame["low"].notna())
     sizes = sizes[(sizes > 0) & np.isfinite(sizes)]
     if sizes.empty or sizes.max() >= _APART * sizes.min():
@@ -179,7 +180,7 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
         return ""
     if math.isinf(number):
         return _with_digits(number, 0)
-    # An interval may be infinite on one side.
+    # An interval that is infinite on one side is still shown.
     endless = math.isinf(low) != math.isinf(high) and not (math.isnan(low) or math.isnan(high))
     if not endless and (not (math.isfinite(low) and math.isfinite(high)) or high <= low):
         return in_latex(f"{number:.{digits}g}").strip("$")
@@ -201,7 +202,7 @@ def in_math(number: float, low: float, high: float, digits: int = 4, power: int 
 
 
 def _with_digits(number: float, decimals: int) -> str:
-    """Return a number with the given decimals, or more if two digits need them, so that no end is rounded to 0."""
+    """Return a number with the given decimals, or with more if it needs them for two digits, so that no end is 0."""
     if math.isinf(number):
         return r"\infty" if number > 0 else r"-\infty"
     own = 1 - math.floor(math.log10(abs(number))) if number else 0
@@ -211,23 +212,23 @@ def _with_digits(number: float, decimals: int) -> str:
 
 
 def in_latex(cell: str) -> str:
-    """Return a text escaped for LaTeX; a number with an exponent as a power of ten."""
+    """Return a text escaped for LaTeX; in a number an exponent becomes a power of ten."""
     if found := re.fullmatch(r"([+-]?\d+(?:\.\d*)?)e([+-]?\d+)", cell):
         return rf"${found[1]} \cdot 10^{{{int(found[2])}}}$"
     return cell.translate(_SPECIAL)
 
 
 def _share_of(row: Mapping[Any, Any]) -> str:
-    """Return the share of surviving runs in a row, "(2/6)"; "" if all survived, or if it is unknown."""
+    """Return the share of surviving runs in a row, "(2/6)"; "" if all survived or the share is unknown."""
     if "survived" not in row or "count" not in row:
         return ""
     return share_text(int(row["survived"]), int(row["count"]))
 
 
 def with_shares(frame: "pd.DataFrame", write: Callable[[Any], str]) -> "pd.DataFrame":
-    """Return a table of `interval` or `paired` for display, with (2/6) in cells where not all runs survived.
+    """Return a table of `interval` or `paired` for display, with (2/6) in cells if only 2 of 6 runs survived.
 
-    Other tables stay unchanged. ``write`` formats a number.
+    Other tables are returned unchanged. ``write`` formats a number.
     """
     if "survived" not in frame or "count" not in frame:
         return frame
@@ -254,14 +255,14 @@ def _plain(frame: "pd.DataFrame", digits: int) -> str:
 
 
 def _cells(frame: "pd.DataFrame", digits: int) -> list[list[str]]:
-    """Return a table's texts, beginning with the column names."""
+    """Return the cells of a table as texts, beginning with the column names."""
     check.integer("digits", digits, low=1)
 
     def text(value: Any) -> str:
         if isinstance(value, float | np.floating):
             return "" if math.isnan(value) else f"{float(value):.{digits}g}"
         if isinstance(value, int) and 2**63 <= abs(value) < 10**308:
-            # No count is so large: the measure diverged, and its digits are meaningless.
+            # Such a large count is a measure that diverged, whose digits are meaningless.
             return f"{float(value):.{digits}g}"
         return "" if value is None else str(value)
 

@@ -1,7 +1,7 @@
 """Run a Python file that is not a study: a function `make`, a network with agents, or a script that runs them.
 
-* ``def make(*, loss: float = 0.1, seed: int = 1)`` returns ``(network, agents)``, or with a mapping of arguments of
-  `Network.run` as a third: its parameters are the study's.
+* ``def make(*, loss: float = 0.1, seed: int = 1)`` returns ``(network, agents)``, optionally with a third value, a
+  mapping of arguments of `Network.run`; its parameters are those of the study.
 * ``network`` and ``agents`` at the file's top are run.
 * A script that calls `Network.run` itself is executed, and each of its runs is one of the study's.
 """
@@ -32,7 +32,7 @@ FORMS = "one function whose first parameter is `study`, an `experiment`, a funct
 
 
 class _Runs(BaseException):
-    """A script runs a network."""
+    """Raised when a script runs a network, to stop it before the run."""
 
 
 @contextmanager
@@ -47,7 +47,10 @@ def _stopping() -> Iterator[None]:
 
 
 def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
-    """Execute a file as a module up to its first run; return its SHA-256, and whether it runs a network."""
+    """Execute a file as a module, up to its first run of a network.
+
+    Return the file's SHA-256, and whether it runs a network.
+    """
     with _stopping():
         try:
             return script.execute("study", file, module), False
@@ -58,7 +61,7 @@ def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
 def definition_of(
     file: str, module: ModuleType, runs: bool, describe: Callable[[str, Callable[..., Any]], "StudyDefinition"]
 ) -> "StudyDefinition | None":
-    """Return the study of a file that is no study; None if it is none of the forms either."""
+    """Return a study made from a file without a study function; None if the file has none of the forms above."""
     make = script.defined(module).get("make")
     play: Callable[..., Any]
     if runs:
@@ -87,7 +90,7 @@ def _run_made_by(file: str, make: Callable[..., Any], **parameters: Any) -> None
 
 
 def _run_defined(file: str) -> None:
-    # Agents must be new for each run.
+    # Execute the file again, because each run needs new agents.
     found = vars(_executed(file))
     run_made(file, "network, agents", (found["network"], found["agents"]))
 
@@ -100,7 +103,7 @@ def _executed(file: str) -> ModuleType:
 
 
 def run_made(file: str, what: str, made: Any) -> None:
-    """Run the networks that a file made."""
+    """Run the network that a file made."""
     from netsim.network import Network
 
     more: Any = made[2] if isinstance(made, tuple) and len(made) == 3 else {}

@@ -1,4 +1,4 @@
-"""The round in which an error reached a target, in place of the last one: the cost of reaching it."""
+"""The round in which an error reached a target, so that runs are compared by the cost of reaching it."""
 
 import math
 from collections.abc import Mapping
@@ -17,20 +17,23 @@ if TYPE_CHECKING:
 
 
 def settling(errors: ArrayLike, level: float) -> NDArray[np.int64]:
-    """Return, for each position, the first one from which on no error up to it exceeds ``level``, or the next."""
+    """Return, for each position, the first one from which on no error up to that position exceeds ``level``.
+
+    If the error at the position itself exceeds it, this is the next position.
+    """
     above = ~(np.asarray(errors, dtype=np.float64) <= level)
     return np.maximum.accumulate(np.where(above, np.arange(1, len(above) + 1), 0))
 
 
 def settled(errors: ArrayLike, level: float) -> int | None:
-    """Return the first position from which on no error exceeds ``level``; None if the last one does."""
+    """Return the first position from which on no error exceeds ``level``; None if the last error does."""
     firsts = settling(errors, level)
     return int(firsts[-1]) if len(firsts) and firsts[-1] < len(firsts) else None
 
 
 @dataclass(frozen=True)
 class Target:
-    """A column and the value below which it must stay, absolute or in per cent above the centralised one."""
+    """A column and the value at or below which it must stay: absolute, or in per cent above the centralised value."""
 
     column: str
     value: float
@@ -38,7 +41,7 @@ class Target:
 
     @classmethod
     def of(cls, text: str) -> "Target":
-        """Return the target given by ``COLUMN=VALUE`` or ``COLUMN=+P%``; raises BadInput for another form."""
+        """Return the target of a text ``COLUMN=VALUE`` or ``COLUMN=+P%``; raises BadInput for any other text."""
         column, _, value = (part.strip() for part in text.partition("="))
         percent = value.startswith("+") and value.endswith("%")
         try:
@@ -54,14 +57,14 @@ class Target:
         return f"{self.column} stays at {above} or below"
 
     def rows(self, rounds: "pd.DataFrame", place: Path, best: Mapping[str, float | None]) -> "pd.DataFrame":
-        """Return each algorithm's row of rounds at which it reached the target for good; empty values if it never did.
+        """Return for each algorithm the row from which on it stays at the target; empty values if there is none.
 
-        ``best`` has the centralised values of the folder.
+        ``best`` maps columns to the folder's centralised values.
 
         Raises
         ------
         BadInput
-            For a column that is missing or has no numbers, or has no centralised value.
+            For a column that is missing or not numeric, or that needs a centralised value and has none.
         """
         check.one_of("reach: column", self.column, list(rounds.select_dtypes("number").columns))
         least = best.get(self.column)
@@ -73,9 +76,9 @@ class Target:
         return found[list(rounds.columns)]
 
     def level(self, least: float, why: str = "") -> float:
-        """Return the value at or below which the column must stay, if the centralised one is ``least``.
+        """Return the value at or below which the column must stay, given the centralised value ``least``.
 
-        Raises BadInput, which ends in ``why``, if that is NaN, but needed.
+        Raises BadInput, which ends in ``why``, if ``least`` is needed but NaN.
         """
         if not self.percent:
             return self.value

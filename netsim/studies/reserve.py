@@ -1,7 +1,8 @@
-"""Reserve the place of a run folder before the run starts: no other run takes it, and killed runs leave no files.
+"""Reserve the place of a run folder before the run starts.
 
-A lock file and a folder of parts lie beside a new folder, and inside an existing one. The operating system releases the
-lock when its process ends, however it ends; unlocked leftovers are abandoned, and removed.
+No other run can then take the place, and killed runs leave no files. A lock file and a folder of parts lie beside a new
+folder, or inside an existing one. The operating system releases the lock when its process ends, in whatever way;
+unlocked leftovers are abandoned, and removed.
 """
 
 import errno
@@ -23,20 +24,20 @@ from netsim.studies.sums import NAME, digest_of, read_sums
 
 LOCK, PARTS = ".netsim-lock", ".netsim-part"
 
-# Files of the system in the topmost folder of a disk.
+# Folders that the system puts into the topmost folder of a disk; they do not count as content.
 _OF_THE_SYSTEM = {"lost+found"}
 _LOCK_TIMEOUT_S, _POLL_INTERVAL_S = 0.5, 0.02
-# Errors of file systems that cannot lock.
+# Errors of file systems without locks.
 _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
-# Where locks belong to processes, as on NFS, reopening a lock file of this process would release the lock.
+# Locks of this process: if locks belong to processes, as on NFS, reopening a lock file here would release the lock.
 _held: set[Path] = set()
 
 
 class Reservation:
     """The place of one run folder, held until `close`; a context manager, made by `reserve` and `reserve_next`.
 
-    The run folder will be ``folder``, with links resolved, written ``shown`` by the user; its files are written into
-    ``parts`` until it is ``published``.
+    The run folder will be ``folder``, with links resolved; ``shown`` is its path as the user gave it. Its files are
+    written into ``parts`` until it is ``published``.
     """
 
     def __init__(self, folder: Path, shown: str, parts: Path) -> None:
@@ -44,11 +45,11 @@ class Reservation:
         self.shown = shown
         self.parts = parts
         self.published = False
-        # Actions to undo at the end.
+        # Actions that `close` takes to undo the reservation.
         self.undone = ExitStack()
 
     def publish(self) -> None:
-        """Turn the parts into the run folder: a new one by one rename, an existing one file by file, SHA256SUMS last.
+        """Turn the parts into the run folder, a new one by one rename, an existing one file by file (SHA256SUMS last).
 
         Raises OSError on failure, and then leaves the folder unchanged.
         """
@@ -78,7 +79,7 @@ class Reservation:
 def reserve(folder: str | Path) -> Reservation:
     """Reserve a folder that is new or empty, or a symbolic link to one.
 
-    Raises BadInput if it is neither, cannot be written, or is reserved by another run.
+    Raises BadInput if the folder has files, cannot be written, or is reserved by another run.
     """
     found = _reserve(folder, _LOCK_TIMEOUT_S)
     if isinstance(found, Reservation):
@@ -90,7 +91,7 @@ def reserve(folder: str | Path) -> Reservation:
 
 
 def reserve_next(name: str) -> Reservation:
-    """Reserve the first free ``runs/NAME-n``; raises BadInput if it cannot be written."""
+    """Reserve the first free folder ``runs/NAME-n``; raises BadInput if it cannot be written."""
     numbers = itertools.count(1)
     while True:
         folder = Path("runs") / f"{name}-{next(numbers)}"
@@ -103,9 +104,9 @@ def reserve_next(name: str) -> Reservation:
 
 @contextmanager
 def held(folder: Path, what: str) -> Iterator[None]:
-    """Lock a permanent folder, new or existing, for the purpose ``what`` in this process.
+    """Lock a permanent folder, new or existing, for this process; ``what`` names its use in messages.
 
-    Raises BadInput if it cannot be written, or is locked by another process.
+    Raises BadInput if the folder cannot be written, or is locked by another process.
     """
     with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +124,7 @@ def held(folder: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def running_in(folder: Path, prefix: str) -> Iterator[Path]:
-    """Yield a new folder inside a held one, in which its parts run; first remove those of killed processes."""
+    """Yield a new folder inside a held folder, for the running parts; first remove such folders of killed processes."""
     for left in folder.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with refusals(folder):
@@ -142,10 +143,10 @@ def clear_unfinished(*folders: Path) -> None:
 
 
 def _reserve(folder: str | Path, timeout: float, new: bool = False) -> Reservation | Path | None:
-    """Return a reservation, another run's lock, or None if a folder that must be ``new`` exists."""
+    """Return a reservation, the path of another run's lock, or None if a folder that must be ``new`` exists."""
     with refusals(folder):
         for _ in range(9):
-            # Another run that ended may have removed a parent folder again.
+            # Retry: another run that ended may have removed a parent folder.
             with suppress(FileNotFoundError):
                 return _try_to_reserve(folder, timeout, new)
         return _try_to_reserve(folder, timeout, new)
@@ -160,7 +161,7 @@ def _try_to_reserve(folder: str | Path, timeout: float, new: bool) -> Reservatio
     there = os.path.lexists(target)
     if new and there:
         return None
-    # A lock file here may belong to a killed run, whose partial files do not count as content.
+    # A lock file here may belong to a killed run; ignore that run's partial files.
     if there and (not target.is_dir() or (_contents(target) and not (target / LOCK).exists())):
         raise _not_free(folder)
     room, stem = (target, "") if there else (target.parent, f".{target.name}")
@@ -180,7 +181,7 @@ def _try_to_reserve(folder: str | Path, timeout: float, new: bool) -> Reservatio
                 return None
             raise _not_free(folder)
         place.parts.mkdir()
-        # A umask may have removed rights that are needed here.
+        # Try to write: the umask may have removed the rights needed here.
         (place.parts / "trial").touch()
         (place.parts / "trial").unlink()
         place.undone = undone.pop_all()
@@ -193,7 +194,7 @@ def _not_free(folder: str | Path) -> BadInput:
 
 @contextmanager
 def refusals(folder: str | Path) -> Iterator[None]:
-    """Raise BadInput, in one line, for an error of the operating system."""
+    """Raise BadInput, in one line, for any error of the operating system inside the context."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -208,7 +209,7 @@ def _contents(folder: Path) -> set[str]:
 
 
 def _make(folder: Path, undone: ExitStack) -> None:
-    """Make a folder and its missing parents; new ones are removed at the end if empty."""
+    """Make a folder and its missing parents; ``undone`` removes new folders again if they are empty."""
     missing = [folder]
     while not missing[-1].exists():
         missing.append(missing[-1].parent)
@@ -233,7 +234,7 @@ class _NotOurs(Exception):  # noqa: N818  it is no error
 
 
 def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
-    """Lock a new file, or one whose process is dead; return the lock, or None if another process holds it."""
+    """Lock a file that is new or whose process is dead; return the lock, or None if another process holds it."""
     if path in _held:
         return None
     is_new = not os.path.lexists(path)
@@ -244,7 +245,7 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
         except OSError as error:
             if not is_new or error.errno not in _WITHOUT_LOCKS:
                 raise
-            # The file system has no locks, so the absence of the file must suffice.
+            # The file system has no locks: the existence of the file must serve as the lock.
             path.unlink(missing_ok=True)
             lock = SoftFileLock(path, 0, thread_local=False)
             lock.acquire()
@@ -255,7 +256,7 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
     except OSError:
         if not is_new:
             return None
-        # The disk may have been full when the lock was written.
+        # The disk may have been full when the lock was written, so remove the file.
         path.unlink(missing_ok=True)
         raise
     _held.add(path)
@@ -263,7 +264,10 @@ def _acquire(path: Path, timeout: float) -> BaseFileLock | None:
 
 
 def _sign(descriptor: int) -> None:
-    """Write this host's name into a lock: on a shared disk, locks of other hosts may be invisible."""
+    """Write this host's name into a lock; raise _NotOurs if it has another host's name.
+
+    On a shared disk, locks of other hosts may be invisible.
+    """
     here = socket.gethostname().encode()
     if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.read(descriptor, 300) not in (b"", here):
         raise _NotOurs
@@ -272,9 +276,9 @@ def _sign(descriptor: int) -> None:
 
 
 def _release(path: Path, lock: BaseFileLock) -> None:
-    """Remove a lock file before unlocking it, so that a process that opened it meanwhile finds it gone."""
+    """Remove a lock file before unlocking it, so that a process that has opened it meanwhile finds it removed."""
     with suppress(OSError):
-        # Windows removes no open file; filelock removes it on release.
+        # Windows cannot remove an open file; filelock removes it on release.
         path.unlink()
     lock.release()
     _held.discard(path)
@@ -284,7 +288,7 @@ def _release(path: Path, lock: BaseFileLock) -> None:
 
 
 def _sweep(room: Path) -> None:
-    """Remove leftovers of killed runs in a folder: parts whose lock no process holds."""
+    """Remove the leftovers of killed runs in a folder: parts whose lock no process holds."""
     with suppress(OSError):
         for name in os.listdir(room):
             lock = _acquire(room / name, 0.0) if name.endswith(LOCK) and os.path.lexists(room / name) else None
@@ -294,7 +298,7 @@ def _sweep(room: Path) -> None:
 
 
 def _clear(room: Path, stem: str) -> None:
-    """Remove a run's parts, and the files that it had already moved to their place."""
+    """Remove a run's parts, and the files that the run had already moved into place."""
     parts = room / (stem + PARTS)
     if not stem:
         for name, digest in _planned(parts).items():
@@ -303,12 +307,12 @@ def _clear(room: Path, stem: str) -> None:
                 if not os.path.lexists(parts / name) and path.is_file() and digest_of(path) == digest:
                     path.unlink()
     shutil.rmtree(parts, ignore_errors=True)
-    # It may be unreadable, but empty.
+    # rmtree fails for an unreadable folder, which can be removed if it is empty.
     _remove_empty(parts)
 
 
 def _planned(parts: Path) -> dict[str, str]:
-    """Return the names and digests of the files that a run was about to publish, from SHA256SUMS among the parts."""
+    """Return the names and digests of the files that a run was about to publish, from SHA256SUMS in its parts."""
     try:
         return read_sums(parts)
     except (OSError, ValueError):

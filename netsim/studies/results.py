@@ -60,12 +60,12 @@ __all__ = [
 ]
 
 _MEASURED = ("count", "survived", "mean", "median", "low", "high")
-_NARROW = 5.0  # inches, as a paper's column: too narrow for the explanation of a band in one line
-_FARTHEST = 1e300  # beyond this matplotlib has no room for ticks
-_MOST_WITHIN = 6  # lines up to which the legend stands among them
-_MOST_NAMED = 24  # lines that a legend names
-_MOST_TOLD = 6  # lines up to which a panel lists shares of surviving runs
-_MOST_DECADES = 12  # of an axis of values: smaller values are zero up to rounding
+_NARROW = 5.0  # inches, as wide as a paper's column: too narrow for the explanation of a band in one line
+_FARTHEST = 1e300  # a larger number leaves matplotlib no room for ticks
+_MOST_WITHIN = 6  # most lines with the legend inside the panel
+_MOST_NAMED = 24  # most lines that a legend names
+_MOST_TOLD = 6  # most lines for which a panel lists the shares of surviving runs
+_MOST_DECADES = 12  # most decades of an axis of values: smaller values are zero up to rounding
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -81,21 +81,22 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
     rounds : bool
         Whether to return a row for each round instead of only the last.
     reach : str, optional
-        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round, return the round from which the column stays at or
-        below a value, or P per cent above the centralised value; the row is empty if there is no such round.
+        "COLUMN=VALUE" or "COLUMN=+P%": instead of the last round, return the round from which on the column stays at or
+        below VALUE, or P % above the centralised value. The row is empty if there is no such round.
 
     Returns
     -------
     DataFrame
-        Of a sweep: the point's name, the parameters that were given (``given_NAME`` where a column has that name), the
-        algorithm, its columns. Of a run folder: the algorithm and its columns. The last column, ``outcome``, is how the
-        run ended (`netsim.studies.outcome.Outcome`), or with ``rounds`` how it stood in that round. A run that diverged
-        before it had results, and one that failed while others of its condition ended, have a row without values.
+        For a sweep: the point's name, the given parameters (as ``given_NAME`` if a column has the same name), the
+        algorithm, and its columns. For a run folder: the algorithm and its columns. The last column, ``outcome``, is
+        the state in which the run ended (`netsim.studies.outcome.Outcome`), or with ``rounds`` its state in that round.
+        A run that diverged before it had results has a row without values, and so has a failed run if other runs of its
+        condition ended.
 
     Raises
     ------
     BadInput
-        If the folder is of another sort or damaged; if ``reach`` is malformed, or combined with ``rounds``.
+        If the folder is of another kind or damaged; if ``reach`` is malformed, or combined with ``rounds``.
     """
     import pandas as pd
 
@@ -109,7 +110,7 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run folder's rows and place; for a sweep's point also its name and parameters."""
+    """The rows of a run folder, and its place; for a point of a sweep also the point's name and parameters."""
 
     rows: "pd.DataFrame"
     place: Path
@@ -118,9 +119,10 @@ class _Run:
 
 
 def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str | None = None) -> list[_Run]:
-    """Return the finished runs of a sweep, or a run folder's own, with all rows or each algorithm's last.
+    """Return the finished runs of a sweep, or the run of a run folder, with all rows or the last row of each algorithm.
 
-    With ``table``, the rows are those of the study's table of this name; with ``reach``, those that reached a target.
+    With ``table``, the rows are those of the study's table of this name; with ``reach``, those at which the target was
+    reached.
     """
     target = None if reach is None else Target.of(reach)
     if target is not None and (rounds or table is not None):
@@ -146,7 +148,7 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         if tables is None:
             rows = _with_outcomes(rows, ended, rounds, target.column if target else None)
         found.append(_Run(rows, place, name, given))
-        # Combinations that are the same run share its results, so that each setting has a row.
+        # Combinations that are the same run share its results: give each combination its rows.
         found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
     return [*found, *_failed(path, found)] if tables is None else found
 
@@ -154,9 +156,10 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
 def _with_outcomes(
     rows: "pd.DataFrame", ended: Mapping[str, Outcome], rounds: bool, target: str | None
 ) -> "pd.DataFrame":
-    """Return rows with their runs' outcomes, and a row for each run without results.
+    """Return rows with the outcomes of their runs, and a row for each run without results.
 
-    With ``rounds``, an outcome counts from its round on. With a ``target``, runs that missed it have this outcome.
+    With ``rounds``, an outcome applies from its round on. With a ``target``, runs that missed the target have the
+    outcome NOT_REACHED.
     """
     import pandas as pd
 
@@ -176,7 +179,8 @@ def _with_outcomes(
 def _failed(folder: Path, done: Sequence[_Run]) -> list[_Run]:
     """Return a sweep's failed points as runs without values, for the algorithms that ran under the same condition.
 
-    A condition is all settings but the seeds. If none of its points ended, its algorithms are unknown.
+    A condition is all settings except the seeds. If no point of a condition ended, its algorithms are unknown, and its
+    failed points are omitted.
     """
     import pandas as pd
 
@@ -198,7 +202,7 @@ def _condition(given: Mapping[str, Any]) -> str:
 
 
 def _beside(settings: Mapping[str, Any], rows: "pd.DataFrame") -> "pd.DataFrame":
-    """Return rows with settings before their columns."""
+    """Insert settings before the columns of rows, and return the rows."""
     for name, value in reversed(free(settings, rows.columns).items()):
         rows.insert(0, name, [value] * len(rows))
     return rows
@@ -218,18 +222,19 @@ def compare(
     table : str, optional
         Return the rows of this table of the study instead, such as "by_hops".
     reach : str, optional
-        As in `load`.
+        As for `load`.
 
     Returns
     -------
     DataFrame
-        ``folder``, the point's name if there is a sweep, the settings that differ, the algorithm, its columns.
-        Values that a study chose itself for each point of a sweep (a bandwidth by each seed's data) are no settings.
+        ``folder``, the point's name if there is a sweep, the settings that differ, the algorithm, and its columns.
+        Values that a study chose for each point of a sweep, such as a bandwidth that depends on the seed's data, are no
+        settings.
 
     Raises
     ------
     BadInput
-        If a folder is of another sort or damaged; for ``reach`` as in `load`.
+        If a folder is of another kind or damaged; for ``reach`` as in `load`.
     """
     import pandas as pd
 
@@ -249,17 +254,17 @@ def compare(
 
 
 def _settings(runs: Sequence[_Run]) -> list[dict[str, Any]]:
-    """Return the study and parameters of the runs of one folder."""
+    """Return the study and the parameters of each run of a folder."""
     swept = _differing([run.given for run in runs])
     recorded: list[dict[str, Any]] = []
     for run in runs:
         if not (run.place / "settings.json").is_file():
-            # A failed point has no settings, but another point of its condition has.
+            # A failed point has no settings file, so take that of another point of the sweep.
             recorded.append(recorded[0])
             continue
         settings = json.loads((run.place / "settings.json").read_text(encoding="utf-8"))
         recorded.append({"study": settings["study"], **settings["parameters"]})
-    # Other differences follow from the swept parameters.
+    # Parameters that differ although they were not swept were chosen by the study.
     chosen = {*_differing(recorded)} - {*swept}
     return [
         {name: value for name, value in each.items() if name not in chosen} | {name: run.given[name] for name in swept}
@@ -273,12 +278,12 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def pareto_front(costs: ArrayLike, errors: ArrayLike) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Return which points no other point beats: none costs no more, errs no more, and is better in one of the two.
+    """Return which points are Pareto-optimal: no other point is as good in both measures and better in one.
 
     Parameters
     ----------
     costs, errors : array, shape (n,)
-        NaN and infinity are never on the front.
+        The measures of the points, which are better if smaller. A point with NaN or infinity is never on the front.
     """
     x, y = np.asarray(costs, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     kept = np.zeros(len(x), dtype=bool)
@@ -307,28 +312,28 @@ def bands(
 ) -> "Figure":
     """Draw a measure's mean (median) against a parameter, with its interval (`confidence`) over the seeds.
 
-    There is a line for each combination of the columns ``by``, named in the legend, with (2/6) where not all runs
-    survived. A line ends where its mean is infinite, and diverging values do not set the axis: it shows all surviving
-    lines, and others up to ten times (`netsim.studies.outcome.Ending`) their starting values. The arguments and errors
-    are those of `interval`: only seeds are pooled. Sizes, fonts and colours are those of matplotlib's ``rcParams``
-    where these were changed (`style`, or your own).
+    There is a line for each combination of the columns ``by``, named in the legend, with (2/6) if only 2 of 6 runs
+    survived. A line ends where its mean is infinite. Diverging values do not set the range of the axis: it shows all
+    surviving lines, and other lines up to ten times (`netsim.studies.outcome.Ending`) their starting values. The
+    arguments and errors are those of `interval`: only seeds are pooled. Changed settings in matplotlib's ``rcParams``
+    (by `style` or by you) determine sizes, fonts and colours.
 
     Parameters
     ----------
     facets : str or sequence of str, optional
-        A column, or several: each of their values, or combinations of these, has a panel of its own.
+        A column or several: each value, or combination of values, has a separate panel.
     ax : Axes, or sequence of Axes, optional
-        Where to draw, one for each facet; by default a new figure, and with its legend and ``title``.
+        The axes to draw on, one for each facet. Default: a new figure, which also gets a legend and the ``title``.
 
     Returns
     -------
     Figure
-        The new figure, or that of ``ax``.
+        The new figure, or the figure of ``ax``.
 
     Raises
     ------
     BadInput
-        As `interval`, or if ``ax`` are not as many as facets.
+        As for `interval`; or if the numbers of ``ax`` and of facets differ.
     """
     names = [by] if isinstance(by, str) else list(by)
     panelled = [facets] if isinstance(facets, str) else list(facets or ())
@@ -337,10 +342,10 @@ def bands(
     table = interval(frame, y, [*panelled, *names, x], of=of, over=over)
     shared = is_share(frame[y], of)
     if shared:
-        # Runs that died are in the share, so no line ends with them.
+        # Dead runs are counted in the share, so no line ends because of them.
         table["survived"] = table["count"]
     for each in (of, "low", "high"):
-        # matplotlib does not draw infinity.
+        # matplotlib cannot draw such large numbers, and omits infinity.
         table[each] = table[each].mask(table[each].abs() > _FARTHEST, np.sign(table[each]) * math.inf)
     keys = list(dict.fromkeys(table[names].itertuples(index=False, name=None))) if names else [()]
     shares = {} if panelled else _shares(table, names)
@@ -353,7 +358,7 @@ def bands(
     figure, panels = _panels(ax, len(parts), beside)
     about = f"{'share' if shared else of}; band: {table.attrs['interval']}" if (table["count"] > 1).any() else ""
     if ax is not None or figure.get_figwidth() < _NARROW:
-        # Given axes may be narrow.
+        # The given axes may be narrow, so break the line.
         about = about.replace(" (", "\n(", 1)
     opened: list[Callable[[], None]] = []
     for number, (panel, (value, part)) in enumerate(zip(panels, parts, strict=True)):
@@ -368,7 +373,7 @@ def bands(
             whole_rounds(panel)
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
     for panel in panels:
-        # Panels share their axes, so draw all of them before limiting one. The measure's range bounds a share.
+        # Panels share their axes, so draw all panels before limiting one. A share is bounded, so its axis is linear.
         _scale(panel, table, of, log and math.isinf(bounds(y).high), x)
     for fill_up in opened:
         fill_up()
@@ -386,7 +391,7 @@ def bands(
 
 
 def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...], str]:
-    """Return each line's smallest share of surviving runs, "(2/6)"; "" where all survived."""
+    """Return each line's smallest share of surviving runs, "(2/6)"; "" if all survived."""
     found = {}
     for key, part in groups_of(table, names):
         least = part.iloc[int((part["survived"] / part["count"]).argmin())]
@@ -395,11 +400,12 @@ def _shares(table: "pd.DataFrame", names: Sequence[str]) -> dict[tuple[Any, ...]
 
 
 def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> None:
-    """Write into a panel the lines with dead runs, because the legend is shared by all panels."""
+    """List the lines with dead runs in a panel, because all panels share one legend."""
     shares = _shares(part, names)
     dead = [f"{_named(names, key)} {share}" for key, share in shares.items() if share]
     if len(dead) > 1 and len(set(shares.values())) == 1:
-        # All lines lack the same seed, whose problem could not be made: a list of all lines would hide them.
+        # All lines have the same share, perhaps because the problem of one seed could not be made: a list would hide
+        # the lines.
         dead = [f"each {next(iter(shares.values()))}"]
     if dead:
         shown = "\n".join([*dead[:_MOST_TOLD], *([f"and {len(dead) - _MOST_TOLD} more"] if dead[_MOST_TOLD:] else [])])
@@ -409,7 +415,7 @@ def _tell_dead(panel: "Axes", part: "pd.DataFrame", names: Sequence[str]) -> Non
 
 
 def _legend_outside(figure: "Figure", labels: Sequence[str], *, below: bool, **how: Any) -> None:
-    """Put one legend for all panels beside or below them; with many lines it names the first."""
+    """Put one legend for all panels beside or below them; of many lines it names the first `_MOST_NAMED`."""
     from matplotlib.lines import Line2D
 
     handles: dict[str, Any] = {}
@@ -427,12 +433,12 @@ def _legend_outside(figure: "Figure", labels: Sequence[str], *, below: bool, **h
 
 
 def _columns(count: int) -> int:
-    """Return the number of panels side by side."""
+    """Return the number of panels side by side, for ``count`` panels."""
     return count if count <= 3 else math.ceil(math.sqrt(count))
 
 
 def _panels(ax: "Axes | Sequence[Axes] | None", count: int, beside: bool) -> "tuple[Figure, list[Axes]]":
-    """Return a figure and a panel for each facet: given ones, or new ones."""
+    """Return a figure and a panel for each facet: the given panels, or new ones."""
     if ax is not None:
         given = list(np.ravel(np.asarray(ax, dtype=object)))
         if len(given) != count:
@@ -460,17 +466,17 @@ def _draw_bands(
 ) -> "list[Callable[[], None]]":
     """Draw a line with its band for each combination of ``names``.
 
-    A band open above, because of dead runs, gets its upper part once the axis limit is known: return a function for
-    each.
+    A band that is infinite above, because of dead runs, is completed once the axis limit is known. Return the functions
+    that complete such bands.
     """
     opened: list[Callable[[], None]] = []
     for key, part in groups_of(table, names):
         rows = part.sort_values(x) if _is_number(table[x]) else part
         at = rows[x] if _is_number(table[x]) and not table[x].isna().any() else rows[x].map(setting_text)
-        # A curve over the rounds has markers at some of its points only.
+        # Mark only some points of a curve over many rounds.
         how = {"markersize": unless_set("lines.markersize", 4), "markevery": max(1, len(rows) // 15)}
         how |= {"drawstyle": "steps-post" if jumps else "default"}
-        # A line between names would suggest intermediate values.
+        # Draw no line between algorithms: it would suggest intermediate values.
         how |= {"linestyle": ""} if x == ALGORITHM else {}
         (line,) = panel.plot(at, rows[of], **{**looks[key], **how})
         filled: dict[str, Any] = {"color": line.get_color(), "step": "post" if jumps else None}
@@ -478,7 +484,7 @@ def _draw_bands(
         if len(rows) > 1 and x != ALGORITHM:
             fill = partial(panel.fill_between, alpha=0.2, linewidth=0, **filled)
         else:
-            # A band over one point would be invisible, and one between names meaningless.
+            # For one point a filled band would be invisible, and between algorithms it would have no meaning.
             fill = partial(panel.vlines, color=line.get_color(), alpha=0.4, linewidth=3)
         infinite = np.isfinite(rows[of]) & np.isposinf(rows["high"])
         known = rows["high"].mask(infinite, rows[of])
@@ -491,7 +497,7 @@ def _draw_bands(
 def _fill_above(
     panel: "Axes", fill: "Callable[..., Any]", known: "pd.Series[Any]", infinite: "pd.Series[bool]"
 ) -> None:
-    """Draw the part of a band above ``known``: to the end of the axis where its own end is infinite."""
+    """Draw the part of a band above ``known``, which extends to the end of the axis if the band is infinite."""
     bottom, top = panel.get_ylim()
     fill(known.mask(infinite, top))
     panel.set_ylim(bottom, top)
@@ -500,7 +506,7 @@ def _fill_above(
 def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> None:
     """Make a panel's value axis logarithmic if requested and all values are positive, and limit it.
 
-    Dead runs do not set its end, nor do bands that reach zero or go below its beginning.
+    Dead runs do not set the upper limit of the axis, and bands that reach zero or below do not set the lower one.
     """
     finite = table.loc[np.isfinite(table[of]), of]
     if finite.empty:
@@ -520,13 +526,13 @@ def _scale(panel: "Axes", table: "pd.DataFrame", of: str, log: bool, x: str) -> 
 
 
 def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
-    """Return the largest value shown: of all complete lines, or ten times the usual start of lines."""
+    """Return the upper limit of values: the maximum of complete lines, or ten times the usual start of lines."""
     ended = ~np.isfinite(table[of])
     finite = table[~ended]
     highest = float(finite[of].max())
     if x != "round" or not ended.any():
         return highest
-    # A line ends in the round in which one of its runs died (for a median: half of them), and was diverging before.
+    # A line ends when one of its runs has died (for a median: half of them), so its last values are diverging ones.
     names = [name for name in table.columns if name not in (x, *_MEASURED)]
     ends = ended.groupby([table[name] for name in names], dropna=False).transform("any") if names else ended | True
     firsts = finite.loc[finite["round"] == finite["round"].min(), of]
@@ -535,12 +541,12 @@ def _highest(table: "pd.DataFrame", of: str, x: str) -> float:
 
 
 def _is_number(column: "pd.Series[Any]") -> bool:
-    """Return whether a column has numbers, and so an order and distances."""
+    """Return whether a column is numeric, and so has an order and distances."""
     return column.dtype.kind in "fiu"
 
 
 def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
-    """Return a combination's name in the legend: "loss 0.1, COKE"."""
+    """Return the name of a combination in the legend: "loss 0.1, COKE"."""
     return ", ".join(
         setting_text(value).lstrip("_")
         if name in ("algorithm", "folder", "problem", "network")
@@ -550,7 +556,10 @@ def _named(names: Sequence[str], key: tuple[Any, ...]) -> str:
 
 
 def _styles(keys: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Return each combination's style: a colour for the last column, a marker for the others, if there are enough."""
+    """Return each combination's style, by default a colour and a marker each.
+
+    If there are enough of both, the colour shows the last column and the marker the others.
+    """
     last, others = dict.fromkeys(key[-1:] for key in keys), dict.fromkeys(key[:-1] for key in keys)
     both = 1 < len(last) <= 10 and 1 < len(others) <= 8
     styles = []
@@ -575,7 +584,8 @@ def tradeoff(
 ) -> "Figure":
     """Draw two measures against one another: a point for each combination of ``by``, with its intervals both ways.
 
-    The intervals are those of `interval`, which raises what this raises. What died has no point.
+    The intervals and errors are those of `interval`. A combination with an infinite mean, because of dead runs, has no
+    point.
 
     Parameters
     ----------
@@ -584,7 +594,7 @@ def tradeoff(
     log : bool
         Whether the axis of ``x`` is logarithmic.
     facets : str or sequence of str, optional
-        As of `bands`.
+        As for `bands`.
     """
     names, panelled = [by] if isinstance(by, str) else list(by), [facets] if isinstance(facets, str) else facets or []
     groups = [*panelled, *names]
@@ -608,14 +618,14 @@ def tradeoff(
         panel.set_title(_named(panelled, value), fontsize=unless_set("axes.titlesize", 9))
         panel.grid(alpha=unless_set("grid.alpha", 0.3))
     _legend_outside(figure, [_named(names, key) for key in keys], below=True, frameon=False)
-    # A share has an interval of another kind than a number.
+    # A share has another kind of interval than a number, so name both kinds.
     kinds = "; ".join(dict.fromkeys(str(each.attrs["interval"]) for each in (first, second)))
     figure.suptitle("\n".join(filter(None, (title, f"{of}s; bars: {kinds}"))))
     return figure
 
 
 def heat_map(frame: "pd.DataFrame", x: str, y: str, value: str, *, title: str = "") -> "Figure":
-    """Draw a measure's mean over the seeds, by two parameters, as colours with their numbers; raises as `interval`."""
+    """Draw a measure's mean over the seeds by two parameters, as colours with numbers; raises errors as `interval`."""
     from matplotlib.colors import LogNorm
 
     table = interval(frame, value, [y, x]).pivot(index=y, columns=x, values="mean")

@@ -1,4 +1,4 @@
-"""Python files of the user's, executed as modules that Python can find by name meanwhile."""
+"""A user's Python files, executed as modules that Python can find by name in the meantime."""
 
 import hashlib
 import os
@@ -17,7 +17,8 @@ from netsim.util import check, datafiles
 def load(parameter: str, file: str) -> dict[str, Any]:
     """Execute a Python file and return its definitions by name; no __pycache__ is written.
 
-    ``parameter`` is the file's name in messages. Raises BadInput if the file does not exist, or a line of it fails.
+    ``parameter`` is the name of the argument in messages. Raises BadInput if the file does not exist or raises an
+    error.
     """
     module = new_module(file)
     with known(module):
@@ -27,12 +28,12 @@ def load(parameter: str, file: str) -> dict[str, Any]:
 
 
 def new_module(file: str) -> types.ModuleType:
-    """Return an empty module for a file, under a name of its own."""
+    """Return an empty module for a file, named after the file."""
     return types.ModuleType(f"_study_{Path(file).stem.replace('.', '_')}")
 
 
 def defined(module: types.ModuleType) -> dict[str, Any]:
-    """Return the public classes and functions that a module defines itself, by name."""
+    """Return the public classes and functions that a module itself defines, by name."""
     return {
         key: each
         for key, each in vars(module).items()
@@ -42,7 +43,7 @@ def defined(module: types.ModuleType) -> dict[str, Any]:
 
 @contextmanager
 def known(module: types.ModuleType | None) -> Iterator[None]:
-    """Register a module by name inside the context only, because dataclasses and pickle look it up."""
+    """Inside the context, register a module by its name, because dataclasses and pickle look it up."""
     if module is None:
         yield
         return
@@ -75,12 +76,12 @@ def execute(parameter: str, file: str, module: types.ModuleType) -> str:
 
 def message(error: BaseException) -> str:
     """Return an error's text in one line."""
-    # A syntax error's text would repeat its line.
+    # Omit the rest of a syntax error's text, which repeats the file and line.
     return (error.msg if isinstance(error, SyntaxError) else one_line(error)) or "no message"
 
 
 def where(error: BaseException, file: str) -> str:
-    """Return the file and line of an error, as ` (rumour.py, line 3)`: the line of ``file`` that led to it."""
+    """Return the place of an error, as `` (rumour.py, line 3)``: the last line of ``file`` in its traceback."""
     if isinstance(error, SyntaxError):
         return f" ({os.path.basename(error.filename)}, line {error.lineno})" if error.filename else ""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

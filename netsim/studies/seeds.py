@@ -1,6 +1,6 @@
-"""The seeds of a study: a common one and, optionally, separate ones for its data, its graph and its links.
+"""The seeds of a study: a common seed and, optionally, separate seeds for its data, its graph and its links.
 
-A study takes the class with the seeds of its draws. Seeds left open follow ``seed``.
+A study takes the class with the seeds that it needs. A separate seed that is not set follows ``seed``.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ SEEDS = ("seed", "data_seed", "graph_seed", "loss_seed")
 
 
 def over_text(over: str) -> str:
-    """Return a seed in words: "seed", "data seed"."""
+    """Return a seed's name as text: "seed", "data seed"."""
     return over.replace("_", " ")
 
 
@@ -47,16 +47,16 @@ class Seed:
         return {name: value for name, value in values.items() if value is not None}
 
     def own(self, given: int | None) -> int:
-        """Return a separate seed if it is set, else ``seed``."""
+        """Return a separate seed if it is set, else the common ``seed``."""
         return self.seed if given is None else given
 
     @property
     def text(self) -> str:
-        """The seeds in words: "seed 3", or "seed 3, data seed 1"."""
+        """The seeds as text: "seed 3", or "seed 3, data seed 1"."""
         return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self._given().items())
 
     def repeated(self, count: int) -> list[Self]:
-        """Return the seeds of ``count`` repetitions, derived from each seed."""
+        """Return the seeds of ``count`` repetitions, derived from the seeds that are set."""
         drawn = {
             name: np.random.SeedSequence(value).generate_state(count).tolist() for name, value in self._given().items()
         }
@@ -73,8 +73,7 @@ class DataSeed(Seed):
     Parameters
     ----------
     data_seed : int
-        Seed of the data: which samples are drawn, who has them, and in which order they come. By default that of
-        --seed.
+        Seed of the data: the drawn samples, their agents and their order. Default: the value of --seed.
     """
 
     data_seed: int | None = None
@@ -92,7 +91,7 @@ class GraphSeed(Seed):
     Parameters
     ----------
     graph_seed : int
-        Seed of the random graph. By default that of --seed.
+        Seed of the random graph. Default: the value of --seed.
     """
 
     graph_seed: int | None = None
@@ -110,27 +109,27 @@ class LossSeed(Seed):
     Parameters
     ----------
     loss_seed : int
-        Seed of what the links and the radio draw: losses, delays, back-offs. By default that of --seed.
+        Seed of the random numbers of links and radio: losses, delays, back-offs. Default: the value of --seed.
     """
 
     loss_seed: int | None = None
 
     @property
     def network(self) -> tuple[int, int]:
-        """The seeds of a network: of its agents, and of its links."""
+        """The seeds of a network: that of its agents, and that of its links."""
         return self.seed, self.own(self.loss_seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSeeds(LossSeed, GraphSeed):
-    """The seeds of a study that draws a graph, and whose links draw."""
+    """The seeds of a study that draws a graph, and whose links draw random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSeeds(LossSeed, DataSeed):
-    """The seeds of a study that draws data, and whose links draw."""
+    """The seeds of a study that draws data, and whose links draw random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seeds(LossSeed, GraphSeed, DataSeed):
-    """The seeds of a study that draws data and a graph, and whose links draw."""
+    """The seeds of a study that draws data and a graph, and whose links draw random numbers."""

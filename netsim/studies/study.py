@@ -1,4 +1,4 @@
-"""One execution of a study: what it records, and the run folder in which that is saved.
+"""One execution of a study: its records, and the run folder that holds them.
 
 A study is a function ``def name(study, *, parameter: type = default, …)``. It runs networks with `Study.run` and
 adds tables, notes and figures to the study; the command line saves them all atomically in one folder.
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 COLUMNS = ("algorithm", "round", "time_s", "transmissions", "delivered", "payload_bits", "wire_bits")
 """The first columns of every rounds.csv; the probes' columns follow."""
 
-# Minimum bytes of a row: one number in each column except ``algorithm``.
+# Bytes of a row, at least: a number in each column except ``algorithm``.
 _ROW = 8 * (len(COLUMNS) - 1)
-# The row limit of a printed table that is not the first.
+# The most rows of a printed table after the first.
 _MOST_ROWS = 20
 
 
 class Figures(UserDict[str, Any]):
-    """Figures by name; a figure's function is called at the first access."""
+    """Figures by name; the function that makes a figure is called at the first access."""
 
     def __getitem__(self, name: str) -> "Figure":
         figure: Figure | Callable[[], Figure] = super().__getitem__(name)
@@ -58,8 +58,8 @@ class Figures(UserDict[str, Any]):
 class Study:
     """One execution of a study: its runs, tables, figures and notes.
 
-    A study is a function that netsim runs by name (`find_study`); this object is its first argument. Methods that are
-    compared over problems, networks and seeds are a `netsim.Experiment`, of which `study_of` makes a study.
+    A study is a function that netsim runs by name (`find_study`); this object is its first argument. For methods that
+    are compared over problems, networks and seeds write a `netsim.Experiment`, from which `study_of` makes a study.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ class Study:
     settings : mapping
         The study's parameters by name, as given or by default.
     columns : sequence of str
-        Measures placed right after the standard columns of rounds.csv (empty where one does not apply), before all
-        others.
+        Measures placed directly after the standard columns of rounds.csv, before all others; empty if a measure does
+        not apply.
     trace : bool
         Whether to keep the event log of every run.
     reporter : Reporter, optional
@@ -99,10 +99,11 @@ class Study:
     hero : str
         The name of the figure shown next to the answer; "": the first figure.
     error : str or None
-        The column by which runs are judged (`netsim.studies.outcome.Ending`): an error that starts above 0 and should
-        fall. By default the first of `netsim.studies.columns.ERRORS` that a run has; "" judges none.
+        The column that decides the outcome of runs (`netsim.studies.outcome.Ending`): an error that starts above 0 and
+        should fall. Default: the first of `netsim.studies.columns.ERRORS` that a run has; with "" runs have no such
+        outcome.
     lost : dict
-        How runs without results ended, by algorithm, as those of a model that outgrew its coder.
+        The outcomes of runs without results, by algorithm, for instance if a model outgrew its coder.
     every : int
         Runs have the rows of the first round, of each ``every``-th and of the last (see `Network.run`). Rejected for a
         probe with ``may_skip = False``, whose row depends on those before it.
@@ -143,7 +144,8 @@ class Study:
         self.session: ViewServer | None = None
         self.every = 1
         self._failed: tuple[str, BaseException] | None = None
-        # The tables of rounds, with the runs they were made from, cached because a study needs them several times.
+        # The tables of rounds with the runs that they were made from, cached because a study needs the tables several
+        # times.
         self._rounds: tuple[Any, dict[str, pd.DataFrame], pd.DataFrame] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
@@ -164,12 +166,11 @@ class Study:
         sample: float | None = None,
         watch: Watched | None = None,
     ) -> Run:
-        """Run a network of agents, store the run under an algorithm's name and show its progress over ``rounds``
-        rounds.
+        """Run a network of agents, store the run under an algorithm's name, and show its progress.
 
-        The run ends at ``until`` (s), if not before. With ``sample``, a row is written every ``sample`` seconds instead
-        (see `Network.run`), and ``rounds`` is the expected number of rows. ``watch`` takes effect (see
-        `Network.watch`) only with a trace or a session.
+        The run ends at ``until`` (s) at the latest. The progress is shown over ``rounds`` rounds. With ``sample``, a
+        row is written every ``sample`` seconds instead (see `Network.run`), and ``rounds`` is the expected number of
+        rows. ``watch`` takes effect (see `Network.watch`) only with a trace or a session.
         """
         check_algorithm(algorithm)
         if algorithm in self.runs:
@@ -188,7 +189,7 @@ class Study:
                 network.watch(None)
                 if watch is not None and (self._trace or self.session):
                     network.watch(watch)
-                # If rounds wait for computing agents, their length is unknown before the run.
+                # If rounds wait for computing agents, their duration is unknown before the run.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
                 length = length if until is None else min(until, length or until)
                 if (viewer := self._viewer(algorithm, length)) is not None:
@@ -203,7 +204,7 @@ class Study:
 
     @contextmanager
     def capture(self) -> Iterator[None]:
-        """Also store each run of a network inside the context, as ``run``, ``run 2`` and so on."""
+        """Inside the context, also store each run of a network, as ``run``, ``run 2`` and so on."""
         before = BACKEND.get()
 
         def play(network: Network, settings: Settings, result: Run) -> Run:
@@ -226,7 +227,7 @@ class Study:
             yield
 
     def _viewer(self, algorithm: str, length: float | None) -> Viewer | None:
-        """Return a viewer of a run of ``length`` seconds, if known; None without a session."""
+        """Return a viewer for a run of ``length`` seconds (None: unknown); None without a session."""
         if self.session is None:
             return None
         from netsim.replay.render import About
@@ -235,7 +236,7 @@ class Study:
         return self.session.viewer(about, length)
 
     def column(self, name: str, compute: Callable[["pd.DataFrame"], Any]) -> None:
-        """Add a column to rounds.csv: ``compute`` maps a run's rows to a value for each."""
+        """Add a column to rounds.csv; ``compute`` maps the rows of a run to their values in it."""
         self._computed[name] = compute
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -257,30 +258,31 @@ class Study:
         self.question = " ".join(str(question).split())
 
     def answer(self, text: str, condition: str = "", /, **fields: Any) -> None:
-        """State the answer given by the results, printed and put at the head of report.html, if one was measured.
+        """State the study's answer, which is printed and put at the head of report.html.
 
         Parameters
         ----------
         text : str
-            A sentence with fields in braces as `str.format` has them, at least one of which is a number:
+            A sentence with fields in braces as for `str.format`, at least one of which is a number:
             ``"{saved:.0f} % of the frames are saved."``.
         condition : str
             The scope of the numbers: the number of seeds or agents of an interval, and the settings. Fields are allowed
             here, too.
         fields
-            Measured numbers, intervals as pairs of numbers ("38 to 50", or one number if both are printed alike), or
-            text. 99.7 is not rounded to 100, nor 0.3 to 0.
+            Measured numbers, intervals as pairs of numbers (shown as "38 to 50", or as one number if both look the
+            same), or text. 99.7 is not rounded to 100, nor 0.3 to 0.
 
         Raises
         ------
         BadInput
-            For a field without a value, a value without a field, a number that is not finite, or a text without one.
+            For a field without a value, a value without a field, a number that is not finite, or a text without a
+            number.
         """
         self.answered, self.condition = filled(text, fields, condition)
         self._reporter.line(" ".join(filter(None, (self.answered, self.condition))))
 
     def record(self, *chosen: Any, **more: Any) -> None:
-        """Add the values chosen for unset parameters to the settings: dataclass fields and keyword arguments."""
+        """Add the values chosen for unset parameters to the settings, from dataclass fields and keyword arguments."""
         for each in chosen:
             self.settings |= {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
         self.settings |= more
@@ -290,7 +292,7 @@ class Study:
         return used(Path(path))
 
     def take(self, told: "Study") -> None:
-        """Take over the notes, tables and figures of a study without runs in which a part of this one was made."""
+        """Add the notes, tables and figures of ``told``, a study without runs in which a part of this one was made."""
         self.note(*told.notes)
         for name, frame in told.tables.items():
             if name in told.titles:
@@ -303,7 +305,7 @@ class Study:
     def table(self, name: str, title: str, frame: "pd.DataFrame") -> None:
         """Print a table, and save it as ``<name>.csv`` (or ``.parquet``) with the run folder.
 
-        After the first table, one with more than 20 rows is not printed: a line names its file.
+        After the first table, a table with more than 20 rows is not printed; a line names its file instead.
         """
         check_file_name("table", name)
         _check_has(f"table {name!r}", frame, "to_csv", "a pandas DataFrame")
@@ -323,7 +325,7 @@ class Study:
         ----------
         figure : Figure or callable
             A matplotlib Figure, or a function without arguments that draws it. The function is called when the figure
-            is saved: a sweep, which saves none, draws none.
+            is saved, so a sweep, which saves no figures, draws none.
         caption : str
             A sentence that describes the figure, for report.html; by default the figure's title.
         hero : bool
@@ -344,7 +346,7 @@ class Study:
         self.hero = name if hero else self.hero
 
     def caption(self, name: str) -> str:
-        """Return the caption of a figure: the given one, or its title."""
+        """Return the caption of a figure: the given text, or else the figure's title."""
         return self.captions[name] or _title_text(self.figures[name]) or f"The figure {name}."
 
     def text(self, name: str, text: str) -> None:
@@ -354,18 +356,18 @@ class Study:
 
     @property
     def seeds(self) -> dict[str, Any]:
-        """The seeds among its parameters, without unset ones."""
+        """The values of the study's seed parameters that are set."""
         from netsim.studies.seeds import SEEDS
 
         return {name: value for name in SEEDS if (value := self.settings.get(name)) is not None}
 
     @property
     def reporter(self) -> Reporter:
-        """The reporter that prints progress, tables and notes, for a study that runs other studies."""
+        """The reporter of progress, tables and notes, for a study that runs other studies."""
         return self._reporter
 
     def cut_short(self, error: BaseException, why: str) -> None:
-        """Mark the study partial, because an error ended it; an interrupted run keeps its results so far."""
+        """Mark the study partial because an error ended it; an interrupted run is stored with its results so far."""
         cut = None
         if self._failed is not None and self._failed[1] in chain(error):
             algorithm, ended = self._failed
@@ -383,12 +385,12 @@ class Study:
 
     @property
     def rounds(self) -> "pd.DataFrame":
-        """One row for each algorithm and round, beginning with `COLUMNS` and the study's own columns."""
-        # Copy, because the caller may change the table.
+        """One row for each algorithm and round, beginning with `COLUMNS` and the study's columns."""
+        # Return a copy, because the caller may change it.
         return self._tables_of_rounds()[1].copy()
 
     def _tables_of_rounds(self) -> "tuple[dict[str, pd.DataFrame], pd.DataFrame]":
-        """Return the measured rows of each run, and `rounds`."""
+        """Return the tables of rounds by run, and the table of `rounds`."""
         source = dict(self.runs), [run.rows for run in self.runs.values()], dict(self._computed)
         if self._rounds is None or self._rounds[0] != source:
             tables = {name: run.rounds for name, run in self.runs.items()}
@@ -410,7 +412,7 @@ class Study:
 
     @property
     def remarks(self) -> "pd.DataFrame | None":
-        """The notes of each algorithm's agents (see `Run.notes`); None if none were written, or no trace is kept."""
+        """The notes of each algorithm's agents (see `Run.notes`); None if there are no notes or no trace."""
         found = {name: run.notes for name, run in self.runs.items() if self._trace}
         return _concatenated(found) if any(len(each) for each in found.values()) else None
 
@@ -420,7 +422,7 @@ class Study:
         return hashlib.sha256("".join(run.trace_hash for run in self.runs.values()).encode()).hexdigest()[:32]
 
     def outcome(self, algorithm: str) -> Outcome:
-        """Return how an algorithm's run ended, by the study's error (`error`)."""
+        """Return the outcome of an algorithm's run, decided by the study's `error`."""
         if algorithm in self.lost:
             return self.lost[algorithm]
         rounds = self._tables_of_rounds()[0][algorithm]
@@ -457,7 +459,7 @@ class Study:
 
     @property
     def keeps_trace(self) -> bool:
-        """Whether the event logs of its runs are kept."""
+        """Whether the event logs of the study's runs are kept."""
         return self._trace
 
     def save(self, folder: str | Path | Reservation, *, figures: str | None = None, tables: str | None = None) -> Path:
@@ -491,14 +493,14 @@ class Study:
 
 
 def _papers_of(agents: Agents) -> list[str]:
-    """Return the references of the agents' classes that have a class method ``citation``."""
+    """Return the references from the class method ``citation`` of the agents' classes."""
     kinds = dict.fromkeys(map(type, agents.values())) if isinstance(agents, Mapping) else {}
     cited = (getattr(kind, "citation", str)() for kind in kinds)
     return [each for each in dict.fromkeys(cited) if isinstance(each, str) and each]
 
 
 def title_of(study: str, algorithm: str) -> str:
-    """Return the title of a run's page; of a study in a file without its folders."""
+    """Return the title of a run's page; the study's name loses the folders of its file."""
     name = Path(study).stem if study.endswith(".py") else study
     return algorithm if algorithm == name else f"{name}: {algorithm}"
 
@@ -514,13 +516,13 @@ def _concatenated(tables: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
 
 
 def _title_text(figure: "Figure") -> str:
-    """Return the figure's title, or that of its first panel that has one, on one line."""
+    """Return the title of a figure, or of its first panel that has a title, in one line."""
     titles = [figure.get_suptitle(), *(panel.get_title() for panel in figure.axes)]
     return " ".join(next(filter(None, titles), "").split())
 
 
 def _summary_value(value: Any) -> Any:
-    """Return a measure as stored in the summary: integral values as int, missing or non-finite ones as None."""
+    """Return a measure as stored in the summary: whole numbers as int, missing or non-finite values as None."""
     number = json_value(value)
     return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**53 else number
 

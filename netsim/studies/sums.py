@@ -14,16 +14,16 @@ _LINE = re.compile(r"([0-9a-f]{64}) [ *]([^/\\]+)")
 
 
 def write_sums(folder: Path) -> None:
-    """Write the digests of all files in a folder, by name."""
+    """Write the names and digests of all files in a folder into its SHA256SUMS."""
     names = sorted(each.name for each in folder.iterdir() if each.name != NAME)
     text = "".join(f"{digest_of(folder / name)}  {name}\n" for name in names)
     (folder / NAME).write_text(text, encoding="utf-8", newline="\n")
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the digests of a folder's files by name.
+    """Return the digests of a folder's files by name, from its SHA256SUMS.
 
-    Raises BadInput if they are missing, or a line is not in the form of `write_sums`.
+    Raises BadInput if that file is missing, or a line is not in the form of `write_sums`.
     """
     try:
         text = (folder / NAME).read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def digest_of(path: Path) -> str:
 
 
 def check_files(folder: Path, sums: Mapping[str, str], names: Iterable[str]) -> None:
-    """Raise BadInput unless files are unchanged."""
+    """Raise BadInput unless the named files have the digests in ``sums``."""
     for name in names:
         if not (folder / name).is_file():
             raise BadInput(f"it has no {name}")

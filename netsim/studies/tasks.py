@@ -1,4 +1,4 @@
-"""The task shared by consecutive runs of a process that learn the same."""
+"""The task that consecutive runs of a process share if they have the same problem."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ _LAST: list[tuple[Any, Any]] = []
 
 
 def last() -> tuple[Any, Any]:
-    """Return the key of the last task, and the task; None and None without one."""
+    """Return the key of the last task and that task; (None, None) without one."""
     return _LAST[0] if _LAST else (None, None)
 
 
 def keep(key: Any, task: Any) -> None:
-    """Keep a task in place of the last: two at once may not fit into the memory."""
+    """Keep a task in place of the last one, because two tasks may not fit into memory."""
     _LAST[:] = [(key, task)]
 
 

@@ -1,4 +1,4 @@
-"""Terminal output of a run: progress, tables, notes. Plain text where the output is no terminal."""
+"""Terminal output of a run: progress, tables, notes; plain text if the output is not a terminal."""
 
 import math
 import numbers
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pandas as pd
 
-# An integral float from here on is most likely not a count but a diverged measure.
+# A whole float this large is most likely a diverged measure, not a count.
 _LARGE = 1e15
-_AS_COUNT = 1e4  # four digits show no whole numbers beyond
+_AS_COUNT = 1e4  # from here on four digits do not show whole numbers
 _SELDOM_S = 60.0
 
 
 class Reporter:
     """Writes ``texts`` to standard output, and progress ``bars`` to standard error; ``quiet`` writes nothing.
 
-    An unwritable output (a closed pipe, a full disk) does not end the run: the rest is not shown.
+    An unwritable output (a closed pipe, a full disk) does not end the run, but the rest of the output is lost.
     """
 
     def __init__(self, quiet: bool = False, *, texts: bool = True, bars: bool = True) -> None:
@@ -33,11 +33,11 @@ class Reporter:
         """Print one line."""
         if self._texts and not self.quiet:
             with self._output(sys.stdout):
-                # In one call: an interrupt comes before or after a line, not before its end.
+                # Print text and newline in one call, so that an interrupt does not separate them.
                 print(f"{text}\n", end="", flush=True)
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Print texts, one a line."""
+        """Print texts, one per line."""
         for text in texts:
             self.line(text)
 
@@ -61,7 +61,7 @@ class Reporter:
                 print(flush=True)
 
     def progress(self, label: str, total: int, unit: str = "") -> AbstractContextManager[Callable[[int], None]]:
-        """Yield a function to call with the number done of ``total``; a larger number is shown as ``total``."""
+        """Yield a function to call with the number done, out of ``total``; a larger number is shown as ``total``."""
         step = max(total // 4, 1)
 
         def is_due(number: int) -> bool:
@@ -70,7 +70,7 @@ class Reporter:
         return self._followed(label, total, lambda number: f"{unit}{number} of {total}", is_due, timed=True)
 
     def tally(self, label: str, total: int) -> AbstractContextManager[Callable[[int, int], None]]:
-        """Yield a function to call with the numbers done and failed of ``total``.
+        """Yield a function to call with the numbers of jobs done and failed, out of ``total``.
 
         On a terminal one line is updated; elsewhere a line is printed for each quarter, and each minute.
         """
@@ -96,9 +96,12 @@ class Reporter:
     def _followed(
         self, label: str, total: int | None, line: Callable[..., str], is_due: Callable[[int], bool], **bar: bool
     ) -> Iterator[Callable[..., None]]:
-        """Yield a function to call with numbers done; ``line`` formats them, and their sum is the progress.
+        """Yield a function to call with one or more numbers, such as those of jobs done and failed.
 
-        On a terminal it updates a bar (`_bar`); elsewhere it prints the text if ``is_due`` returns true for the sum.
+        ``line`` formats the numbers, and their sum is the progress.
+
+        On a terminal the function updates a bar (`_bar`); elsewhere it prints the text if ``is_due`` returns true for
+        the sum.
         """
         if self.quiet or not self._bars or sys.stderr is None:
             yield lambda *numbers: None
@@ -119,7 +122,7 @@ class Reporter:
     def _bar(
         self, label: str, total: int | None, *, timed: bool = False, transient: bool = False
     ) -> Iterator[Callable[..., None]]:
-        """Show a bar on the terminal, with its line or, if ``timed``, the remaining time; yield its update function."""
+        """Show a bar on the terminal, with its line or, if ``timed``, the remaining time; yield the update function."""
         from rich import console, markup, progress
 
         columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description:>12}"), progress.BarColumn()]
@@ -128,7 +131,7 @@ class Reporter:
             if timed
             else [progress.TextColumn("{task.fields[line]}")]
         )
-        # Lines that go to a file must not appear above the bar instead.
+        # Redirect standard output above the bar only if it is a terminal: lines for a file must go to the file.
         both = sys.stdout is not None and sys.stdout.isatty()
         screen = console.Console(stderr=True)
         bar = progress.Progress(*columns, console=screen, redirect_stdout=both, transient=transient)
@@ -150,7 +153,7 @@ class Reporter:
 
 
 class Countdown:
-    """The progress line of ``total`` jobs: the numbers done, failed and left, and the remaining time."""
+    """The progress line of ``total`` jobs: the numbers of jobs done, failed and left, and the remaining time."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._total, self._clock = total, clock
@@ -158,7 +161,7 @@ class Countdown:
         self._printed: tuple[float, int] | None = None
 
     def line(self, done: int, failed: int) -> str:
-        """Return the line; the remaining time is estimated from jobs that ended since the first call."""
+        """Return the progress line; the remaining time is estimated from jobs that ended since the first call."""
         ended = done + failed
         self._start = self._start or (self._clock(), ended)
         since, before = self._start
@@ -169,7 +172,7 @@ class Countdown:
         return f"{text}, {_duration((self._clock() - since) / (ended - before) * left)} to go"
 
     def is_due(self, ended: int) -> bool:
-        """Return whether a line is due where lines stay: at each quarter, each minute, and at the end."""
+        """Return whether to print a line if the output is no terminal: at each quarter, each minute, and at the end."""
         now, quarter = self._clock(), 4 * ended // max(self._total, 1)
         if self._printed is not None and quarter == self._printed[1] and now - self._printed[0] < _SELDOM_S:
             return False
@@ -184,7 +187,7 @@ def _duration(seconds: float) -> str:
 
 
 def forget(stream: TextIO) -> None:
-    """Discard all further text for an unwritable output, including Python's own at exit."""
+    """Redirect an unwritable output to the null device, so that Python's own flush at exit does not fail either."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -196,10 +199,10 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # As Text objects, so that brackets are not parsed as markup.
+    # Text objects, because rich would parse brackets in a str as markup.
     table = Table(title=Text(title), title_justify="left", show_edge=False)
     for name in columns:
-        # Long text continues in the next line, which rich would otherwise cut off.
+        # Fold long text into several lines, which rich would otherwise cut off.
         table.add_column(Text(name), justify="right", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
@@ -207,10 +210,10 @@ def _rich_table(title: str, columns: list[str], cells: list[list[str]]) -> None:
 
 
 def text(value: Any) -> str:
-    """Return a table cell: four digits of a fraction, thousands of a count, a dash for a missing value.
+    """Return the text of a table cell: four digits of a fraction, thousands separators, a dash for a missing value.
 
-    A mean of counts from ten thousand on is written as a count, like the whole numbers of its column. A float too large
-    for a count has six digits.
+    A float from ten thousand on, such as a mean of counts, is written as a whole number, like the counts of its column.
+    A float too large for a count has six digits.
     """
     import numpy as np
     import pandas as pd

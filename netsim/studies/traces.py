@@ -1,4 +1,4 @@
-"""The trace of a run folder, or a trace file: found, checked, and made into a page or a file for another program."""
+"""The trace of a run folder, or a trace file: find it, check it, and write a page or a file for another program."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ def replay(
 
     ``place`` is a run folder made with ``--trace``, or a trace file. Without ``out`` the page is ``replay.html`` in the
     run folder (``replay-ALGORITHM.html`` for a named algorithm), or beside the trace file under its name. Of several
-    algorithms the last is shown, which the study is about. ``follow`` is that of `netsim.Run.replay`. ``progress`` is
-    called with the number of trace records read; each is read several times.
+    algorithms the last is shown, which is usually the subject of the study. ``follow`` is as for `netsim.Run.replay`.
+    ``progress`` is called with the number of trace records read; each record is read several times.
 
-    Raises BadInput if the place is neither, has no trace, is truncated or changed, or an argument is invalid;
-    NetsimError if the file cannot be written.
+    Raises BadInput if the place is neither of these, has no trace, is truncated or changed, or if an argument is
+    invalid; NetsimError if the file cannot be written.
     """
     from netsim.replay.picture import FORMATS
 
@@ -65,13 +65,13 @@ def picture(
 ) -> Path:
     """Draw a run as "gif", "mp4", "svg" or "png", and return the path of the file.
 
-    Without ``out`` it is ``replay.FORMAT``, beside the page of `replay`, whose other arguments and errors it shares.
-    ``wanted`` is the content.
+    Without ``out`` the file is ``replay.FORMAT``, beside the page of `replay`. The other arguments and the errors are
+    those of `replay`. ``wanted`` describes the content of the picture.
     """
     from netsim.replay.picture import format_of, write_picture
 
     reporter = reporter or Reporter(quiet=True)
-    # Refuse an unwritable file before reading a long trace.
+    # Refuse a wrong format or name before reading a long trace.
     format_of(f"replay.{format}")
     if out is not None and Path(out).suffix[1:].lower() != format:
         raise check.refuse("out", str(out), f"a name that ends in .{format}")
@@ -86,7 +86,7 @@ def picture(
 def replay_side_by_side(places: Sequence[str | Path], out: str | Path) -> Path:
     """Write one HTML file that shows the runs of two or three run folders side by side, and return its path.
 
-    Errors are those of `replay`, and BadInput unless there are two or three.
+    The errors are those of `replay`, and BadInput unless there are two or three places.
     """
     if len(places) not in (2, 3):
         raise check.refuse("run folders", len(places), "two or three with --replay")
@@ -107,8 +107,8 @@ def export(
 ) -> Path:
     """Write a run as "pcapng" (at most ``most`` frames), "graphml" or "json" (its topology), and return the path.
 
-    Without ``out`` it is ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder, or named as the
-    page of `replay`, whose other arguments and errors it shares.
+    Without ``out`` the file is ``run.pcapng``, ``topology.graphml`` or ``topology.json`` in the run folder. For a named
+    algorithm, or a trace file, it is named like the page of `replay`, whose other arguments and errors it shares.
     """
     formats.check_format(format, most)
     found = find_trace(place, algorithm, progress)
@@ -127,7 +127,7 @@ def _traced(found: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class TracedRun:
-    """A trace, its run folder or file, and its run's metadata; ``suffix`` ends the names of derived files."""
+    """A trace with its run folder or file and its run's metadata; ``suffix`` ends the names of files made from it."""
 
     log: TraceFile
     about: About
@@ -141,7 +141,7 @@ class TracedRun:
         return parts(self.log, about=self.about, most=most, follow=follow, rounds=self.rounds, states=self.states)
 
     def target(self, out: str | Path | None, name: str, ending: str) -> Path:
-        """Return a file's place: ``out``, or in the run folder, or beside the trace file under its name."""
+        """Return the path for a file: ``out``, or in the run folder, or beside the trace file under its name."""
         if out is None:
             folder = self.path.is_dir()
             out = self.path / f"{name}{self.suffix}{ending}" if folder else self.path.with_suffix(ending)
@@ -188,7 +188,7 @@ def _of_folder(folder: Path, algorithm: str | None, progress: Progress | None) -
 
 
 def _check_ledger(folder: Path, algorithm: str, log: TraceFile) -> None:
-    """Raise BadInput unless ledger and trace have equally many frames, and so belong to one run."""
+    """Raise BadInput unless ledger and trace have the same number of frames: otherwise they are of different runs."""
     ledger: Any = read_part(folder, "ledger", algorithm)
     offered = 0 if ledger is None or ledger.empty else int(ledger["offered"].sum() + ledger["duplicated"].sum())
     there = log.count("exits") + log.count("in_flight")

@@ -34,11 +34,11 @@ from netsim.util.hashing import shown as shown_seed
 TOLERANCE = 1e-9
 """Of numbers that are not whole: |a − b| ≤ 1e-9 · max(1, |a|, |b|)."""
 
-# Columns of time measured on the machine.
+# Columns of real time, measured on the machine.
 _MEASURED_TIME = {"seconds", "step_seconds"}
-# Parts of a summary that are not results, or are compared elsewhere.
+# Parts of a summary that are not results, or that are compared elsewhere.
 _NOT_COMPARED = {"failed", "partial"}
-# A trace hash and a frame's checksum change with the last digit of any number sent.
+# These change with the last digit of any number sent.
 _HASHES = ("trace_hash", "checksum")
 
 
@@ -51,16 +51,16 @@ class Verdict:
     folder : Path
         The run folder.
     state : str
-        "identical": the trace hash and every value; "equal to 1e-9": every value within that, but not the last digits,
-        and then mostly not the hash either, in which each frame's bytes count; or "differs".
+        "identical": the trace hash and every value are equal; "equal to 1e-9": every value is equal to within 1e-9, but
+        last digits differ, and then usually the hash as well, because it covers each frame's bytes; or "differs".
     where : str
         The place of the first difference above 1e-9; without one, the largest difference; empty if identical.
     others : tuple of str
-        The other files that differ by more.
+        The other files that differ by more than 1e-9.
     elsewhere : tuple of str
-        Versions, kernels and the like that are not those recorded: facts, which need not be the cause.
+        Versions, kernels and other conditions that differ from the recorded ones; they need not be the cause.
     event : str
-        The first event that differs, and its agent, where a trace of either run exists or could be made; else empty.
+        The first event that differs, and its agent, if traces of both runs exist or could be made; else empty.
     name : str
         The condition of the repetition; empty for the recorded condition. Otherwise the state may be "not checked",
         with the reason in ``where``.
@@ -78,7 +78,7 @@ class Verdict:
         return self.state != "differs"
 
     def lines(self) -> list[str]:
-        """Return the verdict in lines, beginning with what was repeated, without facts on versions."""
+        """Return the verdict as lines, beginning with what was repeated; ``elsewhere`` is omitted."""
         what = self.name or self.folder
         if self.state == "not checked":
             return [f"{what}: not checked ({self.where})"]
@@ -95,20 +95,20 @@ _Places = Iterator[tuple[str, float]]
 def verify(folder: str | Path, *, reporter: Reporter | None = None) -> Verdict:
     """Repeat a run folder from its settings and compare the trace hash, the tables, the summary and the traces.
 
-    Columns of measured real time (``seconds``, ``step_seconds``) are left out; integers and text must be equal.
+    Columns of measured real time (``seconds``, ``step_seconds``) are not compared; integers and text must be equal.
 
     Parameters
     ----------
     folder : str or Path
-        A whole run folder; a point of a sweep is one.
+        A complete run folder, such as that of a point of a sweep.
     reporter : Reporter, optional
         The receiver of progress; default: none.
 
     Raises
     ------
     BadInput
-        If it is no whole run folder, a trace is damaged, or its study, the study's parameters, its file or the files
-        that it read are not those recorded.
+        If the folder is no complete run folder, a trace is damaged, or the study, its parameters, its file or the files
+        that it read differ from those recorded.
     """
     path = Path(folder)
     found = load(path)
@@ -142,22 +142,22 @@ class Recorded:
 
     @classmethod
     def of(cls, path: Path, found: Mapping[str, Any] | None = None) -> "Recorded":
-        """Read a whole run folder; a damaged trace is reported before all is repeated."""
+        """Read a complete run folder with its traces, so that a damaged trace is reported before the repetition."""
         found = load(path) if found is None else found
         tables = [name for name in found["files"] if Path(name).suffix in (".csv", ".parquet")]
-        # In the order of the algorithms' runs.
+        # Keep the order of the algorithms' runs.
         names = [trace_name(name) for name in found["summary"]["algorithms"]]
         traces = {name: Trace.load(path / name) for name in names if name in found["files"]}
         return cls(path, found["settings"], found["summary"], sorted(tables, key=_order), traces)
 
     @property
     def format(self) -> str:
-        """The format of the tables."""
+        """The format of the folder's tables."""
         return "parquet" if any(name.endswith(".parquet") for name in self.tables) else "csv"
 
     @property
     def keeps_trace(self) -> bool:
-        """Whether it has traces; states are kept only with a trace."""
+        """Whether the run had a trace: the folder has traces, or states, which are stored only with a trace."""
         return bool(self.traces) or "states" in {Path(name).stem for name in self.tables}
 
 
@@ -170,7 +170,7 @@ def _repeat(
     trace: bool = False,
     reporter: Reporter | None = None,
 ) -> dict[str, str]:
-    """Run a study into a folder, without figures; return the reasons by file for those that could not be made."""
+    """Run a study into a folder, without figures; return, by file, the reasons why files could not be made."""
     study = definition.prepare(trace=trace or recorded.keeps_trace, reporter=reporter, **parameters)
     definition.play(study)
     study.formats = Formats(figures=(), tables=recorded.format)
@@ -180,9 +180,9 @@ def _repeat(
 def compare_folders(
     recorded: Recorded, again: Path, failed: Mapping[str, str] | None = None, *, names: tuple[str, str]
 ) -> Verdict:
-    """Compare a run folder with another of the same study; ``names`` are the runs' names in the first event.
+    """Compare a run folder with another of the same study; ``names`` denote both runs in the event's text.
 
-    ``failed`` has the reasons, by file, for files that could not be made again.
+    ``failed`` maps files that could not be made again to the reasons.
     """
     verdict = _verdict(recorded.path, list(_compared(recorded, again, failed or {})))
     return verdict if verdict else dataclasses.replace(verdict, event=first_event(recorded.traces, again, names))
@@ -198,9 +198,9 @@ def first_event(traces: Mapping[str, Trace], again: Path, names: tuple[str, str]
 
 
 def _event_made_again(definition: StudyDefinition, parameters: Mapping[str, Any], recorded: Recorded) -> str:
-    """Return the first event that differs, if the recorded run can be made again: with its hash seed, core and workers.
+    """Return the first event that differs from the recorded run, made again with its hash seed, core and workers.
 
-    "" if these are unknown, or equal this process's, or if the recorded run still cannot be reproduced.
+    Return "" if these are unknown or equal this process's, or if the recorded run still cannot be reproduced.
     """
     before = Condition.recorded(recorded.settings)
     if before is None or (before == Condition.here() and BACKEND.get() is None):
@@ -221,7 +221,7 @@ def _order(name: str) -> tuple[bool, bool, str]:
 
 
 def _as_it_was(what: str, settings: Mapping[str, Any]) -> StudyDefinition:
-    """Return a folder's definition; raises BadInput that begins with ``what`` if a file that it read has changed."""
+    """Return a run folder's study; raises BadInput, beginning with ``what``, if a file that it read has changed."""
     with check.naming(f"{what}; "):
         definition = catalogue.find_study(settings["study"])
     changed = changed_files(settings, definition.source_hashes(), definition.name)
@@ -232,7 +232,7 @@ def _as_it_was(what: str, settings: Mapping[str, Any]) -> StudyDefinition:
 
 
 def _source(settings: Mapping[str, Any], definition: StudyDefinition) -> Iterator[str]:
-    """Yield a line on each change of the code that ran."""
+    """Yield a line on each change of the source since the run."""
     if not is_recorded(settings):
         yield "recorded without the SHA-256 of netsim's source and of the files read: whether they changed is not known"
     for each in changed_source(settings, definition.source_hashes()):
@@ -240,7 +240,7 @@ def _source(settings: Mapping[str, Any], definition: StudyDefinition) -> Iterato
 
 
 def parameters_of(what: str, definition: StudyDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded parameters as the study takes them; raises BadInput that begins with ``what`` for others."""
+    """Return recorded parameters in the study's types; raises BadInput, beginning with ``what``, for others."""
     known = {each.name: each for each in definition.flags}
     try:
         for name in given:
@@ -252,7 +252,7 @@ def parameters_of(what: str, definition: StudyDefinition, given: Mapping[str, An
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
-    # JSON has no infinity, so the file has it as text.
+    # JSON has no infinity and NaN, so the file has them as text.
     if parameter.kind is float and (type(value) in (int, float) or value in ("inf", "-inf", "nan")):
         return float(value)
     if value is None and parameter.optional:
@@ -268,8 +268,8 @@ def _value(parameter: Parameter, value: Any) -> Any:
 def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdict]:
     """Repeat a job with other hash seeds, the other core and another number of workers, and compare the results.
 
-    ``folder`` contains its run under ``base``. If a run differs, both are made again with a trace, to find the first
-    event and the agent.
+    ``folder`` contains the job's run under ``base``. If a run differs, both runs are repeated with a trace, to find the
+    first event that differs and its agent.
     """
     recorded = Recorded.of(folder)
     job = dataclasses.replace(job, trace=recorded.keeps_trace, tables=recorded.format)
@@ -279,7 +279,7 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdic
             try:
                 why = condition.run(job, again)
             except BadInput as error:
-                # A radio cannot be split over workers, and a core may not be built.
+                # Refused conditions: a radio cannot be split over workers, and a core may not be built.
                 yield Verdict(folder, "not checked", str(error), name=name)
                 continue
             if why:
@@ -291,17 +291,18 @@ def check_conditions(job: Job, folder: Path, base: Condition) -> Iterator[Verdic
                 verdict = dataclasses.replace(verdict, event=event)
             yield dataclasses.replace(verdict, name=name)
             if condition == base and not verdict:
-                # A run that does not repeat differs under all conditions, for the same reason.
+                # A run that does not repeat under its own condition differs under all others for the same reason.
                 return
 
 
 def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Verdict]:
-    """Run the result of ``make(seed=…)``, and again under other conditions, for `netsim.testing.check_same`.
+    """Run the result of ``make(seed=…)``, repeat it under other conditions, and return the verdicts.
 
-    Raises BadInput if the function cannot be used or its run is refused, NetsimError if the run fails.
+    This is `netsim.testing.check_same`. Raises BadInput if the function cannot be used or its run is refused,
+    NetsimError if the run fails.
     """
     job = Job("make", {"seed": seed}, make=_pickled(make))
-    # The hash seed that the command has.
+    # Hash seed 0, which the netsim command also sets.
     base = Condition(0, core.NAME, workers)
     with tempfile.TemporaryDirectory(prefix="netsim-check-") as room:
         folder = Path(room, "first")
@@ -311,7 +312,7 @@ def check_made(make: Callable[..., Any], seed: int, workers: int) -> list[Verdic
 
 
 def _pickled(make: Callable[..., Any]) -> bytes:
-    # cloudpickle, which some versions of joblib include and others require.
+    # This is cloudpickle, which some versions of joblib bundle and others require.
     from joblib.externals.loky.cloudpickle_wrapper import dumps
 
     if isinstance(make, type) or not callable(make):
@@ -325,7 +326,7 @@ def _pickled(make: Callable[..., Any]) -> bytes:
 
 
 def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path, name: str) -> str:
-    """Return the first event in which runs under two conditions differ; "" if none does, or one run fails."""
+    """Return the first event in which runs under two conditions differ; "" if no event differs, or if a run fails."""
     folders = room / "old", room / "new"
     if any(condition.run(job, folder) for condition, folder in zip(conditions, folders, strict=True)):
         return ""
@@ -336,7 +337,7 @@ def _event_between(job: Job, conditions: tuple[Condition, Condition], room: Path
 
 
 def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Iterator[tuple[str, str, float]]:
-    """Yield the file, place and size of each difference between a folder and its repetition, in order."""
+    """Yield (file, place, size) for each difference between a folder and its repetition, in order."""
     path, tables, traces = recorded.path, recorded.tables, recorded.traces
     new = sorted(each.name for each in again.iterdir() if each.suffix in (".csv", ".parquet"))
 
@@ -359,10 +360,10 @@ def _compared(recorded: Recorded, again: Path, failed: Mapping[str, str]) -> Ite
 
 
 def _by_agent(rows: list[list[Any]]) -> list[list[Any]]:
-    """Return the rows of states in an order independent of which agent acted first at an instant."""
+    """Return the rows of states in an order that does not depend on which agent acted first at an instant."""
     head, body = rows[:1], rows[1:]
     *keys, agent = (i for i, name in enumerate(head[0]) if name in ("algorithm", "time_s", "agent"))
-    # Keep the order of algorithms and times, and sort agents within one time.
+    # Keep the order of algorithms and times, and sort the agents within a time.
     first = {tuple(row[i] for i in keys): place for place, row in reversed([*enumerate(body)])}
     return head + sorted(body, key=lambda row: (first[tuple(row[i] for i in keys)], str(row[agent])))
 
@@ -374,7 +375,7 @@ def _of_trace(old: Trace, new: Trace) -> _Places:
         yield "its links are others", math.inf
     if old.scene is not None and new.scene is not None:
         yield from _of_values("scene", old.scene.as_dict(), new.scene.as_dict())
-    # Traces of earlier versions have no scene, and fewer records.
+    # Traces of earlier versions have no scene and fewer records.
     streams = STREAMS if old.scene is not None else ("sent", "exits")
     before, now = _ordered(old), _ordered(new)
     for stream in streams:
@@ -382,7 +383,7 @@ def _of_trace(old: Trace, new: Trace) -> _Places:
 
 
 def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
-    """Return a trace's records in an order independent of when they were recorded."""
+    """Return a trace's records in an order that does not depend on when they were recorded."""
     found = {name: np.concatenate([np.empty(0, dtype), *trace.chunks(name)]) for name, dtype in STREAMS.items()}
     sent = found["sent"]
     by_sender = np.lexsort((sent["link"], sent["number"], sent["sender"]))
@@ -391,7 +392,7 @@ def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
         if "key" in names:
             found[name] = records[np.lexsort([records[each] for each in ("time", "cause", "key") if each in names])]
         elif len(records) == len(sent):
-            # The transmissions themselves, and their details in the same order.
+            # The transmissions and their details are sorted in the same order.
             found[name] = records[by_sender]
     return found
 
@@ -399,7 +400,7 @@ def _ordered(trace: Trace) -> dict[str, NDArray[np.void]]:
 def _of_records(
     stream: str, old: NDArray[np.void], new: NDArray[np.void], trace: Trace, sent: NDArray[np.void]
 ) -> _Places:
-    """Yield each column's first significant difference, or else the largest."""
+    """For each column, yield the first difference above `TOLERANCE`, or else the largest difference."""
     if len(old) != len(new):
         yield f"{stream}: {len(old):,} records recorded, {len(new):,} now", math.inf
         return
@@ -420,7 +421,7 @@ def _of_records(
 
 
 def _message_of(record: np.void, trace: Trace) -> str:
-    """Return the names of a record's message."""
+    """Return the sender, receiver and number of a record's message as text."""
     if "key" not in (record.dtype.names or ()):
         return f"sender {trace.agents[int(record['sender'])]}, message {record['number']}"
     shift, (senders, receivers) = key_shift(len(trace.links[0])), trace.links
@@ -431,7 +432,7 @@ def _message_of(record: np.void, trace: Trace) -> str:
 
 
 def _rows(path: Path) -> list[list[Any]]:
-    """Return a table's rows, beginning with the column names; those of csv as texts."""
+    """Return a table's rows, beginning with the column names; values of a csv file are texts."""
     if path.suffix == ".parquet":
         table = read_table(path)
         rows = [list(table.columns), *table.astype(object).to_numpy().tolist()]
@@ -458,7 +459,7 @@ def _of_tables(old: list[list[Any]], new: list[list[Any]]) -> _Places:
 
 
 def _of_values(place: str, old: Any, new: Any) -> _Places:
-    """Yield the differences of two summaries."""
+    """Yield the differences between two summaries, or between values in them."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys([*old, *new]):
             if not (place == "" and key in _NOT_COMPARED):
@@ -471,14 +472,14 @@ def _of_values(place: str, old: Any, new: Any) -> _Places:
 
 
 def _distance(old: Any, new: Any) -> float:
-    """Return 0 for equal values, infinity for different integers, texts and the like, else the relative difference."""
+    """Return 0 for equal values, the relative difference of floats, or infinity for other values that differ."""
     if old == new or (old != old and new != new):
         return 0.0
     a, b = _number(old), _number(new)
     if a is None or b is None or (isinstance(a, int) and isinstance(b, int)):
         return math.inf
     if float(a) == float(b):
-        # Written otherwise only, as 1e-05 for 1e-5.
+        # Equal numbers in different notation, such as 1e-05 and 1e-5: the least positive difference.
         return math.ulp(0.0)
     found = abs(a - b) / max(1.0, abs(a), abs(b))
     return found if math.isfinite(found) else math.inf
@@ -503,7 +504,7 @@ def _shown(value: Any) -> str:
 def _verdict(path: Path, differences: list[tuple[str, str, float]]) -> Verdict:
     if not differences:
         return Verdict(path, "identical")
-    # Where no value differs, a hash does.
+    # Hashes differ whenever a value does: report a hash only if no value differs.
     differences = [each for each in differences if not each[1].partition(":")[0].endswith(_HASHES)] or differences
     if beyond := [each for each in differences if each[2] > TOLERANCE]:
         (file, place, _), others = beyond[0], dict.fromkeys(file for file, *_ in beyond)
@@ -528,7 +529,7 @@ def _elsewhere(settings: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
 
 
 def _hash_seed(settings: Mapping[str, Any]) -> str:
-    """Return a line on the hash seed if it may be the cause of a difference; "" if it is equal and fixed."""
+    """Return a line on the hash seed if it may be the cause of a difference; "" if it is fixed and equal."""
     before, here = settings.get("hash_seed"), hash_seed()
     if before is not None and before == here:
         return ""

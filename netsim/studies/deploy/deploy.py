@@ -1,4 +1,4 @@
-"""A study in several processes: simulated, played in parts, the parts merged and compared with the simulation."""
+"""A study in several processes: simulated, played in parts, merged, and compared with the simulation."""
 
 import asyncio
 import copy
@@ -76,7 +76,7 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
     """Play a process's part of each run, report the numbers of runs and rows, and end the process."""
     plan = Plan.read(folder)
     host = plan.host(name)
-    # A scheduler sends SIGTERM to a process alone: handled like Ctrl-C, its part stays valid, and records the reason.
+    # A scheduler may send SIGTERM to this process only. Handled like Ctrl-C, it leaves a valid part with the reason.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     numbers = itertools.count()
 
@@ -86,12 +86,13 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
         def play_part(agents: Agents) -> None:
             transport = plan.transport(host, network.graph, network.round_period, folder / PARTS)
             transport.first_run = number
-            with suppress(Missed):  # the process restarted, and the others are ahead
+            with suppress(Missed):  # this process restarted while the others went on
                 mine = network.result_of(agents, result.probes, partial(report, number))
                 _run(network, settings, mine, transport)
 
         is_last = number + 1 == plan.runs
-        # The study continues with the results of a simulation, which needs the agents in their present state.
+        # The study continues with the results of a simulation, which needs the agents unchanged: play on a copy or in a
+        # fork.
         if not is_last and not hasattr(os, "fork"):
             play_part(copy.deepcopy(result.agents))
         elif is_last or forked():
@@ -99,13 +100,13 @@ def participate(folder: Path, name: str, report: Callable[[int, int], None]) -> 
             raise Ended(0)
         return _run(network, settings, result)
 
-    # With a trace, agents' states are recorded, too.
+    # With a trace, the states of agents are recorded as well.
     _play(plan, play, trace=plan.trace)
     raise NetsimError(f"study = {plan.study!r}: must make {plan.runs} runs, as planned; it made fewer")
 
 
 def _play(plan: Plan, backend: Backend, **more: Any) -> Study:
-    """Play a study whose networks a backend runs; raise NetsimError, in one line, if it ends early."""
+    """Play a study whose networks are run by a backend; raise NetsimError, in one line, if the study ends early."""
     definition, parameters = plan.find()
     study = definition.prepare(**more, **parameters)
     context = copy_context()
@@ -113,7 +114,7 @@ def _play(plan: Plan, backend: Backend, **more: Any) -> Study:
     try:
         context.run(definition.play, study)
     except BaseException as error:
-        # A sys.exit ends it early, too.
+        # BaseException, because sys.exit also ends a study early.
         if isinstance(error, Ended) or catalogue.interrupted(error):
             raise
         raise NetsimError(catalogue.why(definition, error)) from error
@@ -128,7 +129,7 @@ def _run(network: Network, settings: Settings, result: Run, transport: Transport
 
 
 def _simulated(plan: Plan, reporter: Reporter) -> list[Run]:
-    """Simulate the study, to find whether it can be deployed, the number of its runs, and the expected results."""
+    """Simulate the study to check that it can be deployed; return its runs, which have the expected results."""
     runs: list[Run] = []
 
     def simulate(network: Network, settings: Settings, result: Run) -> Run:
@@ -161,7 +162,7 @@ def _run_processes(plan: Plan, folder: Path, simulated: list[Run], reporter: Rep
 
 
 def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporter) -> tuple[Study, bool]:
-    """Return the study of the processes' results, with notes on differences, and whether all ended well."""
+    """Return the study with the processes' results and notes on differences, and whether all processes ended well."""
     found: list[MergedRun] = []
 
     def merge(network: Network, settings: Settings, result: Run) -> Run:
@@ -169,7 +170,7 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
         return found[-1].run
 
     try:
-        # Merging is quick, and needs no progress.
+        # Show no progress, because merging is quick.
         study = _play(plan, merge, trace=plan.trace, reporter=Reporter(reporter.quiet, bars=False))
     except NetsimError as error:
         for before, made in zip(simulated, found, strict=False):
@@ -180,7 +181,7 @@ def _collected(plan: Plan, folder: Path, simulated: list[Run], reporter: Reporte
                 ) from error
         raise
     named = {id(run): name for name, run in study.runs.items()}
-    # A study may run networks besides its named ones.
+    # A study may run unnamed networks besides its named runs.
     names = [named.get(id(made.run), f"run {number}") for number, made in enumerate(found, start=1)]
     study.origin["command"] = shlex.join(["netsim", *sys.argv[1:]])
     study.origin["deployment"] = {**vars(plan.settings), "hosts": {host.name: host.address for host in plan.hosts}}

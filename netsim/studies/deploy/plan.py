@@ -33,8 +33,8 @@ _MOST_PROCESSES = 1000
 class Host:
     """A process of a deployment.
 
-    It has a name, used to start it; an address to reach it ("host:port" over UDP, a name over MQTT); and the names of
-    its agents, as text, or None for a share of the agents that no process names.
+    A process has a name, used to start it; an address ("host:port" over UDP, a name over MQTT); and the names of its
+    agents, as text. None for the agents gives it a share of those that no process names.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Host:
     agents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        # Files are named after the process.
+        # The name is also used in file names.
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", self.name):
             raise check.refuse("hosts", self.name, "names of at most 64 letters, digits, '_', '.' and '-'")
 
@@ -65,7 +65,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Plan:
-    """A deployment: a study by name or file, with the file's hash; its number of runs; a key for datagrams."""
+    """A deployment: a study by name or file, the file's hash, the number of its runs, and a key for datagrams."""
 
     study: str
     parameters: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Plan:
     @classmethod
     def of(cls, definition: StudyDefinition, parameters: Mapping[str, Any], **more: Any) -> "Plan":
         """Return the plan of a study with these parameters."""
-        # The absolute path is the same file from any folder.
+        # Store the absolute path, which is valid in any working folder.
         name = str(Path(definition.name).resolve()) if definition.sha256 else definition.name
         return cls(name, dict(parameters), sha256=definition.sha256, **more)
 
@@ -90,7 +90,7 @@ class Plan:
         return transport_of(settings.carrier).is_local([host.address for host in self.hosts], settings.broker)
 
     def find(self) -> tuple[StudyDefinition, dict[str, Any]]:
-        """Return the study and its parameters; raises BadInput if it is not the study that was planned."""
+        """Return the study and its parameters; raises BadInput if the study's file has changed since it was planned."""
         definition = catalogue.find_study(self.study)
         if definition.sha256 != self.sha256:
             raise BadInput(f"study = {self.study!r}: must be the file of the deployment; it has changed since")
@@ -118,7 +118,7 @@ class Plan:
         return mine
 
     def transport(self, host: Host, agents: Iterable[Any], period: float, folder: Path) -> Transport:
-        """Return the transport of a process in a network of these agents and this round period (s)."""
+        """Return the transport of a process, for a network with these agents and this round period (s)."""
         places = self.places(agents)
         peers = {place: names for place, names in places.items() if place != host.address}
         return self._carrier(host, peers, pace=period / self.settings.round_time, folder=folder)
@@ -126,12 +126,12 @@ class Plan:
     def _carrier(self, host: Host, peers: Mapping[str, Iterable[Any]], **more: Any) -> Transport:
         settings = self.settings
         more |= {"key": self.key, "patience": settings.patience, "silence": settings.silence}
-        # Each deployment on a broker has separate topics.
+        # Deployments on the same broker use separate topics.
         topic = f"netsim/{hashlib.blake2b(self.key, digest_size=8).hexdigest()}"
         return transport_of(settings.carrier).of_deployment(host.address, peers, settings.broker, topic, **more)
 
     async def try_out(self) -> None:
-        """Open each process's transport from here; raises NetsimError if one cannot be reached."""
+        """Open and close each process's transport on this machine; raises NetsimError if one cannot be opened."""
         addresses = [host.address for host in self.hosts]
         for host in self.hosts:
             transport = self._carrier(host, {address: () for address in addresses if address != host.address})
@@ -141,7 +141,7 @@ class Plan:
     # --- as a folder --------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> None:
-        """Write the plan, and the key, which no other user may read, into an existing folder."""
+        """Write the plan into an existing folder, and the key, with permissions for the owner only."""
         content = {"netsim": __version__, **dataclasses.asdict(self)}
         del content["key"]
         key = folder / KEY
@@ -151,7 +151,7 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
-        """Return the plan in a folder; raises BadInput if there is none, or one of another version."""
+        """Return the plan in a folder; raises BadInput if there is none, or if it is from another version."""
         _must_be_private(folder / KEY)
         try:
             content = json.loads((folder / PLAN).read_text(encoding="utf-8"))
@@ -181,13 +181,13 @@ def _host(content: Mapping[str, Any]) -> Host:
 
 
 def _shares(agents: Sequence[Any], count: int) -> list[list[Any]]:
-    """Return agents in ``count`` consecutive parts, as even as possible."""
+    """Return the agents in ``count`` consecutive parts, as even as possible."""
     bounds = [round(i * len(agents) / count) for i in range(count + 1)] if count else []
     return [list(agents[low:high]) for low, high in itertools.pairwise(bounds)]
 
 
 def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
-    """Return a number of processes on this machine."""
+    """Return ``processes`` processes on this machine."""
     count = check.integer("processes", processes, low=2)
     if count > _MOST_PROCESSES:
         raise check.refuse("processes", processes, f"at most {_MOST_PROCESSES}")
@@ -196,7 +196,7 @@ def local_hosts(processes: int, carrier: str) -> tuple[Host, ...]:
 
 
 def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
-    """Return the processes, and the broker, in a TOML file; raises BadInput for an invalid file."""
+    """Return the processes and the connection's settings in a TOML file; raises BadInput for an invalid file."""
     path = Path(file)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

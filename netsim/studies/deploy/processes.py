@@ -1,4 +1,4 @@
-"""The processes of a deployment on this machine: started, watched, and ended with their parent."""
+"""The processes of a deployment on this machine: start them, watch them, and end them with their parent."""
 
 import ctypes
 import os
@@ -16,17 +16,17 @@ from netsim.errors import NetsimError
 from netsim.studies.deploy.plan import Host, Plan
 from netsim.studies.sweeps.workers import end_with
 
-# Real seconds: between two polls, and from SIGTERM to SIGKILL.
+# Real seconds between two polls, and from SIGTERM to SIGKILL.
 _PAUSE, _GRACE = 0.1, 5.0
-# Bytes below which a disk is full.
+# Free bytes below which a disk counts as full.
 _ROOM = 1 << 14
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG on Linux
 
 
 class Processes:
     """The processes of a deployment, each `netsim node` on this machine; leaving the context ends them.
 
-    It reports the number of each run, from 0, and each row that the first process has written.
+    For each row that the first process writes, ``report`` is called with the numbers of the run (from 0) and the row.
     """
 
     def __init__(self, plan: Plan, folder: Path, report: Callable[[int, int], None]) -> None:
@@ -55,9 +55,9 @@ class Processes:
                 process.stdout.close()
 
     def wait(self) -> None:
-        """Wait for all processes; raises NetsimError, with its last line, if one fails or does not end.
+        """Wait for all processes; raises NetsimError with a process's last line if it fails, or if all were killed.
 
-        A process that continues long after another has ended, as a stopped one does, is killed.
+        A process that continues long after another has ended, for instance because it is stopped, is killed.
         """
         give_up = float("inf")
         while True:
@@ -73,7 +73,7 @@ class Processes:
                 for process in self._running.values():
                     process.kill()
             time.sleep(_PAUSE)
-        # A status below zero: ended by a signal.
+        # A negative status: ended by a signal.
         if 0 not in statuses.values():
             raise NetsimError(
                 f"process {next(iter(statuses))}: was killed, as all others were; there is nothing to gather"
@@ -90,7 +90,7 @@ class Processes:
                 stdout=subprocess.PIPE if tells else subprocess.DEVNULL,
                 stderr=log,
                 text=True,
-                # Ctrl-C is handled by the parent, which then ends the processes.
+                # In a new session Ctrl-C reaches only the parent, which then ends the processes.
                 start_new_session=True,
             )
 
@@ -108,19 +108,19 @@ class Processes:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
         if written := [line for line in lines if line.strip()]:
             return written[-1].removeprefix("netsim: ")
-        # The last line would have been written to that disk.
+        # The last line may be missing because this disk is full.
         full = shutil.disk_usage(self._folder).free < _ROOM
         return "ended without a word" + (f"; no space is left in {str(self._folder)!r} (TMPDIR)" if full else "")
 
 
 class Ended(SystemExit):
-    """This process has nothing left to do: it played its part, or a fork of it failed and printed the reason."""
+    """This process has nothing left to do: it played its part, or its fork failed and printed the reason."""
 
 
 def forked() -> bool:
-    """Fork this process; return True in the fork, and in this process, once the fork has ended well, False."""
+    """Fork this process: return True in the fork, and False in this process once the fork has ended well."""
     if sys.stdout is not None:
-        # Otherwise the fork would print buffered output again.
+        # Flush first: the fork would print buffered output again.
         sys.stdout.flush()
     parent, fork = os.getpid(), os.fork()
     if not fork:
@@ -141,7 +141,7 @@ def forked() -> bool:
 
 
 def die_with(parent: int) -> None:
-    """Make this process end as soon as its parent has, on Linux even while it is stopped."""
+    """End this process as soon as its parent has ended; on Linux even while this process is stopped."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -21,12 +21,12 @@ def same(simulated: Run, deployed: Run) -> bool:
 
 
 def where(simulated: Run, deployed: Run) -> str:
-    """Return where two runs' rows begin to differ, as "round 31 (train_mse)"; "" if they do not."""
+    """Return the first difference between two runs' rows, such as "round 31 (train_mse)"; "" if there is none."""
     old, new = simulated.rounds, deployed.rounds
     columns = [name for name in old.columns if name in new.columns]
     count = min(len(old), len(new))
     was, now = old[columns][:count], new[columns][:count]
-    # NaN equals NaN here.
+    # NaN counts as equal to NaN.
     differs = (was.to_numpy(dtype=object) != now.to_numpy(dtype=object)) & ~(was.isna() & now.isna()).to_numpy()
     rows, places = np.nonzero(differs)
     if len(rows):
@@ -37,13 +37,13 @@ def where(simulated: Run, deployed: Run) -> str:
 
 
 def losses(run: Run) -> Counter[str]:
-    """Return the numbers of late link messages, and of those missing between processes."""
+    """Return the numbers of link messages that came late, and of those missing between processes."""
     counts = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))
     return Counter({name: counts.get(name, 0) for name in _ENDS})
 
 
 def notes(names: Sequence[str], simulated: Sequence[Run], found: Sequence[MergedRun]) -> list[str]:
-    """Return notes on a deployment's runs: equal to the simulation, or where they differ, with known causes."""
+    """Return notes on a deployment's runs: that they equal the simulation, or where they differ, with known causes."""
     lines = []
     for name, expected, made in zip(names, simulated, found, strict=True):
         if same(expected, made.run):
@@ -108,7 +108,7 @@ def _row(name: str, part: RunPart) -> dict[str, Any]:
 
 
 def _clock(part: RunPart) -> tuple[float, float]:
-    """Return the offset (s) of the first process's clock from a part's, and the round trip (s) of its measurement."""
+    """Return the first process's clock minus this part's (s), and the round trip (s) of that measurement."""
     first = part.begin["hosts"][0]
     if part.host == first:
         return 0.0, 0.0

@@ -48,8 +48,8 @@ class Measured:
     table : DataFrame or Path
         A row for each round (or sample), or the file that holds them.
     row : dict
-        ``outcome``, ``outcome_round``, ``why``, ``judged_by`` (the column that the problem is about), ``optimum``, and
-        the last value of each column of the rounds.
+        ``outcome``, ``outcome_round``, ``why``, ``judged_by`` (the column of the error), ``optimum``, and the last
+        value of each column of the rounds.
     read : dict
         SHA-256 of each file that was read, by name.
     about : dict
@@ -66,7 +66,7 @@ class Measured:
 
     @property
     def rounds(self) -> "pd.DataFrame":
-        """The table, read on demand, because an experiment may have thousands."""
+        """The table of rounds, read on demand because an experiment may have thousands of tables."""
         import pandas as pd
 
         if not isinstance(self.table, Path):
@@ -95,15 +95,15 @@ class Cell:
     seeds : Seeds
     rounds : int or None
     until, sample : float or None
-        As of `netsim.Network.run`.
+        See `netsim.Network.run`.
     measure, after : tuple of callable
         Probes of the agents, and measures of the whole run.
     ending : Ending
-        The rule that determines from the error how the run ended.
+        The rule that classifies the run's outcome from its error.
     error : str or None
-        The column that is the error; default: the first that the problem measures.
+        The name of the error's column; default: the first column that the problem measures.
     method_name : str
-        The method's name in the experiment; its column may have another, of all its variants.
+        The method's name in the experiment. The column ``method`` may have a name shared by several variants.
     """
 
     columns: Mapping[str, Any]
@@ -133,12 +133,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The key, which names a job and its files."""
+        """The key, used as the name of the job and of its files."""
         return self.key
 
     @property
     def condition(self) -> tuple[str, ...]:
-        """The condition that tuning distinguishes: the method, and its setting."""
+        """The condition under which tuning chooses values: the method and its setting."""
         return condition_of(self.columns)
 
     def setup(self) -> Setup:
@@ -147,7 +147,7 @@ class Cell:
         Raises
         ------
         BadInput
-            If the parts do not fit together.
+            If the parts are incompatible.
         """
         setup = Setup(self.seeds, self.rounds or 0, ideal=getattr(self.network, "ideal", False))
         with recorded(reader_of(self.network)):
@@ -161,7 +161,7 @@ class Cell:
             raise check.refuse("rounds", None, "a whole number >= 1; there is no problem that has a length of its own")
         if setup.graph is None:
             raise BadInput("networks: must have a graph, because there is no problem that has one")
-        # Set later, because a task is kept for the runs of all methods.
+        # The method is set after the task is made, because one task serves the runs of all methods.
         setup = dataclasses.replace(setup, method=getattr(self.method, "function", self.method))
         with recorded(reader_of(self.network)):
             return dataclasses.replace(setup, network=self._network(setup))
@@ -190,17 +190,17 @@ class Cell:
         return setup.network.run(agents, self.probes(setup, agents), **how)
 
     def probes(self, setup: Setup, agents: Mapping[Any, Any]) -> list[Any]:
-        """Return the probes of a run: the problem's, and the measures, of which some begin with the run."""
+        """Return the problem's and the experiment's probes; a measure with ``of`` makes a probe for this run."""
         begun = [each.of(agents, setup.network, setup.rounds) if hasattr(each, "of") else each for each in self.measure]
         return [each for each in (getattr(setup.task, "measure", None), *begun) if each is not None]
 
     def measured(self) -> Measured:
-        """Run the cell and return its results; an error of the run is an outcome, not raised."""
+        """Run the cell and return its results; an exception in the run becomes an outcome."""
         import pandas as pd
 
         run: Run | None = None
         task, found, more, doubted = None, None, dict[str, Any](), list[str]()
-        # On agents' small matrices more BLAS threads only wait for each other, and may change rounding.
+        # Agents' matrices are small: more BLAS threads would wait for each other, and could change rounding.
         quiet = np.errstate(over="ignore", invalid="ignore")
         with limited_blas(1), quiet:
             try:
@@ -238,7 +238,7 @@ class Cell:
         return Measured(rounds, row, self._read(), versions, doubted)
 
     def _read(self) -> dict[str, str]:
-        """Return the files that the parts read, for this cell or earlier ones, because a part may cache content."""
+        """Return the files that the parts read for this cell or earlier ones, because a part may cache content."""
         return {
             name: sha
             for part in (self.problem, self.network, self.method)
@@ -256,7 +256,7 @@ class Cell:
 
 
 def line_of(error: BaseException) -> str:
-    """Return the reason of a part's failure: an error's text, with its class unless netsim raised it."""
+    """Return the reason why a part failed: the error's text, preceded by its class unless netsim raised it."""
     return one_line(error) if isinstance(error, BadInput | AgentError) else f"{type(error).__name__}: {one_line(error)}"
 
 
@@ -271,9 +271,10 @@ def _derived(setup: Setup) -> dict[str, Any]:
 
 
 def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> list[str]:
-    """Return an algorithm's notes on its parameters and on measures of a run.
+    """Return warnings about the algorithm's parameters and notes on the measures of a run.
 
-    The class of agents may have ``doubts(agents, network)``, and a measure ``lines(agents, network)``.
+    They come from ``doubts(agents, network)`` of the agents' class and ``lines(agents, network)`` of a measure, if
+    defined.
     """
     asks = getattr(type(next(iter(agents.values()), None)), "doubts", None)
     found = [] if asks is None else list(asks(agents, setup.network))
@@ -283,12 +284,12 @@ def doubts(setup: Setup, agents: Mapping[Any, Any], measures: Iterable[Any]) -> 
 
 
 def condition_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a cell's columns that tuning distinguishes: all but the seed."""
+    """Return the columns of a cell that define its condition in tuning: all but the seed."""
     return tuple(f"{name}={value}" for name, value in columns.items() if name != "seed")
 
 
 def is_of(name: str, method: Any, condition: Sequence[str]) -> bool:
-    """Return whether a condition is of the method that has this name in the experiment."""
+    """Return whether a condition belongs to the method with this name in the experiment."""
     return set(condition_of({METHOD: name, **method.label})).issubset(condition)
 
 
@@ -299,24 +300,24 @@ _optima: list[tuple[Any, dict[str, float]]] = []
 
 
 def _content_of(part: Any) -> Any:
-    """Return the content of a part; that of a part seen before is known."""
+    """Return the content of a part, computed once per part."""
     return _known_of(part)[1]
 
 
 def reader_of(part: Any) -> str:
-    """Return the name under which a part's files are recorded; equal parts have the same."""
+    """Return the name under which the files read by a part are recorded; equal parts have the same name."""
     return _known_of(part)[2]
 
 
 def _known_of(part: Any) -> tuple[Any, Any, str]:
-    """Return a part, its content, and the name of its reader."""
+    """Return (part, content, reader's name); the result is cached per part."""
     found = _contents.get(id(part))
     if found is None or found[0] is not part:
         if len(_contents) > 10_000:
             _contents.clear()
-        # A method's columns in tables change no result.
+        # A method's label only fills columns of tables, so it is excluded from the content.
         what = content({**vars(part), "label": type(part)} if isinstance(part, AnyMethod) else part)
-        # The part is kept alive, because another object could get its id.
+        # Keep the part alive: another object could get its id.
         found = _contents[id(part)] = part, what, digest(what)
     return found
 
@@ -329,7 +330,8 @@ def forget_contents() -> None:
 def task_of(problem: Problem, setup: Setup) -> Any:
     """Return the task of a run; methods that run consecutively on the same problem share it.
 
-    A task with an attribute ``ideal`` serves ideal and other links.
+    A task with an attribute ``ideal`` is shared by runs over ideal and other links; otherwise each kind has its own
+    task.
     """
     key = [_content_of(problem), content(setup.seeds), setup.rounds, content(setup.graph)]
     last, found = tasks.last()
@@ -352,8 +354,8 @@ def _optimum(task: Any) -> dict[str, float]:
 def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
     """Raise BadInput, which names the part, unless each method's agents can be made for each network and problem.
 
-    A combination fits if one of its cells has run, or if one can be made: with some seeds a problem may have nothing to
-    learn. ``missing`` are the keys of the cells that have not run.
+    ``missing`` are the keys of the cells that have not run. A combination is accepted if one of its cells has run or
+    can be made, because for some seeds a problem may have nothing to learn.
     """
     alike: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
@@ -367,7 +369,7 @@ def check_fits(cells: Sequence[Cell], missing: Container[str]) -> None:
 
 
 def _misfit(cell: Cell) -> BadInput | None:
-    """Return an error that names the method, or the problem and the network, that cannot be made."""
+    """Return an error that names the method, or the problem and network, that cannot be made; None if all can."""
     columns = cell.columns
     where = ", ".join(f"{name} {columns[name]}" for name in (PROBLEM, NETWORK) if name in columns)
     try:

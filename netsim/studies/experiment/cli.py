@@ -29,7 +29,7 @@ _METRIC = click.Option(["--metric"], type=str, help="The column of the summary. 
 
 
 def run_command(found: ExperimentFile) -> click.Command:
-    """Return the command that runs an experiment, with every combination of its flags' values."""
+    """Return the command that runs an experiment with every combination of its flags' values."""
 
     def call(out: str | None, jobs: int, metric: str | None, dask: str | None, **texts: Sequence[str]) -> None:
         run(
@@ -81,7 +81,7 @@ def run(
 
 @contextmanager
 def _resumable(folder: str) -> Iterator[None]:
-    """After an interruption inside the context, note that the same command continues."""
+    """Inside the context, tell an interrupted user that the same command continues the experiment."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
-"""Experiments on the command line: a file with an ``experiment``, or a function ``-> Experiment``, or TOML; its flags.
+"""Experiments on the command line: the files that define them, and their flags.
 
-The flags are the function's arguments, the experiment's short names, and ``--set PATH=VALUE`` for any path. Their types
-are those of the present values; help comes from the docstrings of the parts.
+A file is Python with an ``experiment`` or a function ``-> Experiment``, or it is TOML. The flags are the function's
+arguments, the experiment's short names, and ``--set PATH=VALUE`` for any path. A flag has the type of the present
+value, and its help comes from the docstring of its part.
 """
 
 import dataclasses
@@ -65,7 +66,7 @@ class ExperimentFile:
     title : str
         The first line of the function's docstring, or else of the file's.
     over : mapping or None
-        The ranges of tuning, which the file may have beside the experiment.
+        The tuning ranges, if the file defines ``over`` beside the experiment.
     modules : sequence of module
         The executed files.
     """
@@ -78,10 +79,10 @@ class ExperimentFile:
 
     @contextmanager
     def known(self) -> Iterator[None]:
-        """Let Python, and workers, find the file's classes inside the context."""
+        """Inside the context, let Python and workers find the classes that the file defines."""
         from joblib.externals.loky.cloudpickle_wrapper import dumps
 
-        # Some versions of joblib include a copy of cloudpickle.
+        # Some versions of joblib bundle their own cloudpickle, so take the module of the `dumps` in use.
         pickler: Any = sys.modules[dumps.__module__]
         with ExitStack() as entered:
             entered.enter_context(beside(self.file))
@@ -93,12 +94,12 @@ class ExperimentFile:
 
     @cached_property
     def usual(self) -> Experiment:
-        """The experiment with the defaults of all arguments."""
+        """The experiment made with the default of every argument."""
         return self.make()
 
     @cached_property
     def _arguments(self) -> tuple[dict[str, Parameter], Mapping[str, type]]:
-        """The flags of the function's arguments, and the arguments that are dataclasses with several flags."""
+        """Return the function's flags by name, and the dataclasses, by argument, whose fields are flags."""
         flags, groups = flags_of(self.file, self.make)
         return {each.name: each for each in flags}, dict(groups)
 
@@ -116,7 +117,7 @@ class ExperimentFile:
         return {**own, **{each.name: own.get(each.name, each) for each in others}}
 
     def with_flags(self, given: Texts) -> Experiment:
-        """Return the experiment with its flags' values; several values of a flag become a sweep.
+        """Return the experiment with the values of its flags; a flag with several values becomes a sweep.
 
         Raises
         ------
@@ -151,9 +152,10 @@ class ExperimentFile:
         return without_tuned(tuned, chosen)
 
     def apart(self, given: Texts) -> Iterator[tuple[dict[str, Any], Texts]]:
-        """Yield each combination of values of arguments with several: its values, and flags with one value each.
+        """Yield (values, flags) for each combination of the arguments that have several values.
 
-        Short names and paths keep all their values, because the experiment's grid tries them.
+        In the flags these arguments have one value each. Short names and paths keep all their values, because the
+        experiment's grid tries them.
         """
         own = self._arguments[0]
         several = {n: values for n, each in given.items() if n in own and len(values := values_of(own[n], each)) > 1}
@@ -167,14 +169,14 @@ class ExperimentFile:
         return {name: _single(each, given[name]) if name in given else each.default for name, each in own.items()}
 
     def _made(self, given: Texts) -> Experiment:
-        """Return the experiment that the function makes from the flags' arguments."""
+        """Return the experiment that the function makes from its arguments' values."""
         values = self._values(given)
         for name, group in self._arguments[1].items():
             values[name] = group(**{each.name: values.pop(each.name) for each in dataclasses.fields(group)})
         return self.make(**values)
 
     def present(self, made: Experiment, given: Texts) -> dict[str, Any]:
-        """Return the values of the function's arguments, of the short names and of the rounds, by flag."""
+        """Return the present values of the function's arguments, the short names and the rounds, by flag."""
         found = {ROUNDS: made.rounds, **self._values(given)}
         tried = {path for each in made.grid for path in each}
         found |= {name: plain(made.values(name)[0]) for name in made.names if name not in tried}
@@ -182,7 +184,7 @@ class ExperimentFile:
 
 
 def study_in(name: str) -> ExperimentFile:
-    """Return a study's experiment; raises BadInput if it is not an experiment's study."""
+    """Return the experiment of a study; raises BadInput if the study has none."""
     study = find_study(name)
     if (make := getattr(study.function, "make", None)) is None:
         raise BadInput(f"study = {name!r}: must be a file with an experiment, or a study that is one, as coke is")
@@ -202,7 +204,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
         with beside(file):
             read, title, over, modules = read_toml(file)
         return ExperimentFile(file, lambda: read, title, over, modules)
-    # A file is executed once only: a script may print.
+    # Execute a file only if it may define an experiment, and only once: a script may print.
     if path.suffix != ".py" or not path.is_file() or "experiment" not in path.read_text(errors="replace").lower():
         return None
     module = script.new_module(file)
@@ -215,7 +217,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
             return None  # `study_of` converts it to a study
         makers = [each for each in members if _makes_experiment(each)]
         if isinstance(made := vars(module).get("experiment"), Experiment):
-            # What the file reads as it starts belongs to no cell, but those who repeat it need it.
+            # Files read while the script starts belong to no cell, but are needed to repeat the experiment.
             whole = dataclasses.replace(made, files=[*made.files, *map(path_of, read_files)])
             makers = [lambda: whole]
         if len(makers) > 1:
@@ -228,7 +230,7 @@ def experiment_in(file: str) -> ExperimentFile | None:
 
 @contextmanager
 def beside(file: str) -> Iterator[None]:
-    """Let modules be imported from a file's folder inside the context, as when Python runs the file."""
+    """Inside the context, let modules be imported from a file's folder, as when Python runs the file."""
     folder = str(Path(file).resolve().parent)
     sys.path.insert(0, folder)
     try:
@@ -243,13 +245,13 @@ def _makes_experiment(member: Any) -> bool:
 
 
 def _flag(name: str, value: Any, description: str = "") -> Parameter:
-    """Return the flag of a path, left open by default; its type is that of the present value, a number for None."""
+    """Return the flag of a path, left open by default; its type is that of the present value, or float for None."""
     kinds = (float,) if value is None else (each for each in (bool, int, float, str) if isinstance(value, each))
     return Parameter(name, next(iter(kinds), object), True, value, description)
 
 
 def _single(flag: Parameter, texts: Sequence[str]) -> Any:
-    """Return the one value of a flag; raises BadInput if there are several."""
+    """Return the value of a flag; raises BadInput if several are given."""
     values = values_of(flag, texts)
     if len(values) > 1:
         raise check.refuse(flag.name, ",".join(texts), "one value")
@@ -257,7 +259,7 @@ def _single(flag: Parameter, texts: Sequence[str]) -> Any:
 
 
 def flag_of(experiment: Experiment, name: str) -> Parameter:
-    """Return the flag of a short name or path, with the description in its part's docstring, else the path."""
+    """Return the flag of a short name or path; its help is from its part's docstring, or else is the path."""
     path = experiment._of(name)[0]
     owner, _, last = experiment._long(path).rpartition(".")
     holders = paths.values_at(experiment._tree(), owner) if owner else []
@@ -266,20 +268,20 @@ def flag_of(experiment: Experiment, name: str) -> Parameter:
     return _flag(name, experiment.values(name)[0], next(filter(None, texts), path))
 
 
-# --- methods' parameters by the names that a command line gives them --------------------------------------------------
+# --- methods' parameters on the command line --------------------------------------------------------------------------
 #
-# COKE.rho, COKE.v, CHOCO.coder.bits: ``--set METHOD.PARAMETER=VALUE`` sets one, ``--over [METHOD.]PARAMETER=LOW:HIGH``
-# searches one. Paths of the experiment, as problem.features or method.eta, are taken in both places, too.
+# Names are COKE.rho, COKE.v, CHOCO.coder.bits. ``--set METHOD.PARAMETER=VALUE`` sets a parameter, and ``--over
+# [METHOD.]PARAMETER=LOW:HIGH`` searches it. Both flags also accept paths, such as problem.features or method.eta.
 
 
 def _asked(experiment: Experiment) -> Asked:
-    """Return the end of a run with `ASK`; its listing has a line ``METHOD.PARAMETER=VALUE`` for each parameter."""
+    """Return the exception for `ASK`, which ends a run and lists each parameter as ``METHOD.PARAMETER=VALUE``."""
     lines, known = [], _families(experiment)
     for method, own in known.items():
         lines += [] if own else [f"{method}: no parameters"]
         for name, at in own.items():
             value = _present(experiment, at)
-            # In the form that `--set` reads; a required parameter has no value so far.
+            # The form that `--set` reads; a required parameter, which has no value yet, is listed as none.
             text = str(value).lower() if value is None or isinstance(value, bool) else str(value)
             lines.append(f"{method}.{name}={text}")
     names = ", ".join(f"{method} ({', '.join(own) or 'none'})" for method, own in known.items())
@@ -289,7 +291,7 @@ def _asked(experiment: Experiment) -> Asked:
 def with_set_values(experiment: Experiment, text: str, *, has_site: bool = False) -> Experiment:
     """Return the experiment with the values of a text ``METHOD.PARAMETER=VALUE,…``; they override tuned ones.
 
-    Values for a study's site, if it has one, are left out.
+    With ``has_site``, values for ``site.PATH`` are skipped.
 
     Raises
     ------
@@ -309,7 +311,7 @@ def with_set_values(experiment: Experiment, text: str, *, has_site: bool = False
     for place, several in assigned([text], form).items():
         if has_site and place.startswith(_OF_SITE):
             continue
-        # A study whose one method has no name of its own, as convergecast, has values of its site only.
+        # A study whose only method has no name, such as convergecast, accepts values of its site only.
         if not all(_placed(place)) or not several[0] or not any(experiment.methods):
             raise check.refuse("set", f"{place}={several[0]}", form)
         if len(several) > 1:
@@ -332,16 +334,16 @@ def without_tuned(experiment: Experiment, places: Iterable[str]) -> Experiment:
 
 
 def with_names(experiment: Experiment, place: str) -> Experiment:
-    """Return the experiment with the short name ``METHOD.PARAMETER``, unless it is a path or a name already."""
+    """Return the experiment with ``METHOD.PARAMETER`` as a short name, unless it is already a path or a name."""
     if place in experiment.names or place.partition(".")[0] in _ROOTS or not all(_placed(place)):
         return experiment
     return dataclasses.replace(experiment, names={**experiment.names, place: _paths_of(experiment, "set", place)})
 
 
 def ranges_of(experiment: Experiment, over: Sequence[str]) -> dict[str, Between | None]:
-    """Return the ranges that texts ``[METHOD.]PARAMETER[=LOW:HIGH[:log]]`` give, by path.
+    """Return the tuning ranges by path, parsed from texts ``[METHOD.]PARAMETER[=LOW:HIGH[:log]]``.
 
-    A parameter without a method applies to every method that has it; one with a method takes precedence.
+    A parameter without a method applies to every method that has it; a text with a method takes precedence.
 
     Raises
     ------
@@ -376,7 +378,7 @@ def _families(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
 
 
 def _paths_of(experiment: Experiment, what: str, place: str) -> list[str]:
-    """Return the paths of ``[METHOD.]PARAMETER``, a short name or a path."""
+    """Return the paths that ``[METHOD.]PARAMETER``, a short name or a path denotes."""
     if place in experiment.names or place.partition(".")[0] in _ROOTS:
         return experiment._of(place)
     (method, name), known = _placed(place), _families(experiment)
@@ -390,10 +392,10 @@ def _paths_of(experiment: Experiment, what: str, place: str) -> list[str]:
 
 
 def settable(name: str, method: Any) -> dict[str, str]:
-    """Return the paths of a method's parameters that are numbers, switches or words, keyed by name.
+    """Return the paths of a method's parameters that are numbers, switches or strings, keyed by name.
 
-    Parameters of a censor or of duals have their own names, those of a coder ``coder.bits``. A coder that determines
-    the method's name is excluded, because another one would make the name wrong.
+    The parameters of a censor or of duals keep their names; those of a coder are prefixed, such as ``coder.bits``. A
+    coder that appears in the method's name is excluded, because another coder would make the name wrong.
     """
     found: dict[str, str] = {}
     names_coder = method.label.get("coder", "own") != "own" or re.search(r"\d-?bit", name) is not None
@@ -413,9 +415,9 @@ def _present(experiment: Experiment, at: Sequence[str]) -> Any:
 
 
 def assigned(texts: Sequence[str], form: str) -> dict[str, list[str]]:
-    """Return the texts of values by place, from texts ``PLACE=VALUE,VALUE,PLACE=…``.
+    """Return lists of values by place, parsed from texts ``PLACE=VALUE,VALUE,PLACE=…``.
 
-    Raises BadInput, which names the ``form``, if the text does not begin with a place.
+    Raises BadInput, which names the expected ``form``, if a text does not begin with a place.
     """
     found: dict[str, list[str]] = {}
     place = ""
@@ -432,8 +434,8 @@ def assigned(texts: Sequence[str], form: str) -> dict[str, list[str]]:
 def _placed(text: str) -> tuple[str, str]:
     """Return the method, or "", and the parameter of ``[METHOD.]PARAMETER``.
 
-    The parameter follows the last full stop, because a method's name may contain some. A coder's parameter includes the
-    words "coder." before it: ``COKE.coder.bits``, and ``CHOCO.coder.coder.bits`` for a coder inside a coder.
+    The parameter follows the last full stop, because a method's name may contain full stops. A coder's parameter
+    includes each prefix "coder.": ``COKE.coder.bits``, and ``CHOCO.coder.coder.bits`` for a coder inside a coder.
     """
     method, _, name = text.strip().rpartition(".")
     while method == _CODER or method.endswith(f".{_CODER}"):
@@ -442,7 +444,7 @@ def _placed(text: str) -> tuple[str, str]:
 
 
 def typed(name: str, text: str, now: Any) -> Any:
-    """Return a value converted to the present one's type; for None, to a number if possible."""
+    """Return a text converted to the type of the present value; if that is None, to a number if possible."""
     switch = {"true": True, "false": False}
     if isinstance(now, str):
         return text

@@ -1,11 +1,11 @@
 """The content of a result's inputs as JSON: code by text, arrays and files by bytes, parts by values.
 
-Content differs from parameters: two functions with equal parameters have different content. The code of a user's class
-or function is its text, with the text of everything it uses in its own file, and the whole of the user's other files
-that it uses. Code of netsim and of installed packages appears only by name here: a cell's key also includes netsim's
-source, and a cell records the packages' versions.
+Equal parameters do not mean equal content: two functions with equal parameters have different content. The content of a
+user's class or function is its text, the text of everything that it uses in the same file, and the user's other files
+that it uses, each as a whole. Code of netsim and of installed packages appears only by name here: a cell's key also
+includes netsim's source, and a cell records the packages' versions.
 
-The files that a cell reads are recorded, too, so that results from other data are not reused.
+The files that a cell reads are recorded as well, so that results computed from other data are not reused.
 """
 
 import dataclasses
@@ -37,16 +37,16 @@ from netsim.wire.coded import Coder
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
 _HELD = (*_PLAIN, float, tuple, list, dict, set, frozenset, np.ndarray, np.generic)
-_FROM_HEAP = 1 << 9  # the flag of a type that a class statement made, not C
+_FROM_HEAP = 1 << 9  # CPython's type flag: the class was made by Python, not in C
 
 
 def content(part: Any) -> Any:
-    """Return a part's content as JSON data; raises BadInput for a part with neither a value nor a text."""
+    """Return a part's content as JSON data; raises BadInput for a part that has neither a value nor source code."""
     return _Content().of(part)
 
 
 class _Content:
-    """The content of parts; a part within itself is named, not entered again."""
+    """Computes the content of parts; a part that contains itself is named once, which ends the recursion."""
 
     def __init__(self) -> None:
         self._inside: list[Any] = []
@@ -58,7 +58,7 @@ class _Content:
         self._inside.append(part)
         try:
             found = self._of(part)
-            # A user's subclass of list or dict may behave differently, so its class is content, too.
+            # A user's subclass of list or dict may behave differently, so its class belongs to the content.
             own = isinstance(part, Mapping | list | tuple | set | frozenset | np.ndarray | nx.Graph | float)
             return {"part": [self.of(type(part)), found]} if own and is_users(type(part)) else found
         finally:
@@ -75,11 +75,11 @@ class _Content:
             values = part.ravel().tolist() if part.dtype.hasobject else digest(np.ascontiguousarray(part).tobytes())
             return {"array": [str(part.dtype), list(part.shape), self.of(values)]}
         if isinstance(part, Path):
-            # A folder is only a place: files read there are recorded when they are read.
+            # A folder's path is no content: the files read in it are recorded when they are opened.
             found = [part.name, digest(part.read_bytes()) if part.is_file() else None]
             return {"folder": []} if part.is_dir() else {"file": found}
         if isinstance(part, nx.Graph):
-            # Agents sum what they hear in the order of their neighbours.
+            # The order of neighbours is content: agents sum received values in that order, which changes rounding.
             near = [list(part[node]) for node in part]
             held = self.of([list(part.nodes(data=True)), list(part.edges(data=True)), near])
             return {"graph": [type(part).__name__, self.of(part.graph), digest(held)]}
@@ -108,12 +108,13 @@ class _Content:
         if dataclasses.is_dataclass(part):
             names = [each.name for each in dataclasses.fields(part) if each.init]
             if is_users(type(part)):
-                # Attributes that are not fields: of a subclass that is no dataclass, or computed from an InitVar.
+                # Also include attributes that are not fields: those of a subclass that is no dataclass, or set from an
+                # InitVar.
                 own = getattr(part, "__dict__", {})
                 names += [each for each in own if not isinstance(getattr(type(part), each, None), cached_property)]
             return self.of({name: getattr(part, name) for name in names})
         if hasattr(part, "to_csv"):
-            # In a pandas table 1 and "1" look alike, so the dtypes are included.
+            # In CSV the number 1 and the text "1" are the same, so the dtypes are included.
             return digest(f"{part.to_csv()}{getattr(part, 'dtypes', None)}")
         try:
             reduced = part.__reduce_ex__(2)
@@ -133,13 +134,13 @@ class _Content:
             return {"again": self._code.index(what)}
         self._code.append(what)
         functions, text = _functions_of(what), _text_of(what)
-        # A class made in a function, or by `type`, may have bases and values that are not in its text.
+        # A class made in a function or by `type` may have bases and values that its source text does not show.
         bases, kinds = getattr(what, "__bases__", ()), _HELD if isinstance(what, type) else object
         held = {key: each for key, each in vars(what).items() if key[:2] != "__" and isinstance(each, kinds)}
         return [
-            name,  # without the module's name, because a file run as a script has another one
+            name,  # Exclude the module's name: a file run as a script is called __main__.
             text,
-            # One line may contain two lambdas, and one file two classes of one name.
+            # Source text alone is ambiguous: a line may contain two lambdas, and a file two classes of the same name.
             [[each.__name__, _text_of(each) or _bytes_of(each.__code__)] for each in functions],
             [self._around(each) for each in functions],
             [self.of(each) for each in (*bases, held)],
@@ -151,21 +152,21 @@ class _Content:
         """Return a function's closure values and defaults."""
         closed = []
         for cell in function.__closure__ or ():
-            with suppress(ValueError):  # a cell of the closure that is still empty
+            with suppress(ValueError):  # skip a closure cell that is still empty
                 closed.append(cell.cell_contents)
         return [self.of(closed), self.of(function.__defaults__), self.of(function.__kwdefaults__)]
 
     def _of_used(self, value: Any, by: Any) -> Any:
-        """Return the content of a global name's value; of a name from another user's file, the whole file."""
+        """Return the content of a global name's value; of code from another user's file, that whole file."""
         home = _home_of(value)
         if isinstance(value, type | types.FunctionType) and home not in (None, _home_of(by)) and is_users(value):
             return self.of(home)
         return self.of(value)
 
     def _of_module(self, module: types.ModuleType) -> list[Any]:
-        """Return the digests of a user's file and the user's other files that it uses, and the file's values."""
+        """Return digests of a user's file and the user's files that it uses, and its global numbers and strings."""
         files = [digest(_lines(str(file))) for file in _files(module, set())]
-        # Another file may have set values of the module, which are not in its text.
+        # Another file may have set global values of the module, which its text does not show.
         held = {
             key: each
             for key, each in vars(module).items()
@@ -175,15 +176,15 @@ class _Content:
 
 
 def _bytes_of(value: Any) -> Any:
-    """Return the behaviour of code, or of a constant in it, without line numbers."""
+    """Return code as its bytecode, names and constants, without line numbers; return a constant as text."""
     if isinstance(value, types.CodeType):
         return [digest(value.co_code), value.co_names, value.co_varnames, [*map(_bytes_of, value.co_consts)]]
-    # The order of a set of texts differs from process to process.
+    # The order of a set of strings differs between processes.
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def _functions_of(what: Any) -> list[types.FunctionType]:
-    """Return a function, or the functions of a class, without those that `dataclass` made."""
+    """Return a function as a list, or the functions of a class except those generated by `dataclass`."""
     if isinstance(what, types.FunctionType):
         return [what]
     found: list[types.FunctionType] = []
@@ -202,12 +203,12 @@ def _names_of(what: Any, functions: list[types.FunctionType], text: str) -> dict
     known = getattr(_home_of(what), "__dict__", None) or (functions[0].__globals__ if functions else {})
     codes = [each.__code__ for each in functions]
     with suppress(SyntaxError):
-        # The text includes decorators, bases and defaults; that of a lambda is part of a line.
+        # The text also contains decorators, bases and defaults. A lambda's text may be no statement: SyntaxError.
         codes.append(compile(text, "", "exec"))
     closed = {name for each in functions for name in each.__code__.co_freevars}
     names = {name for code in codes for name in _operands(code, "LOAD_GLOBAL", "LOAD_NAME")} - closed
     found = {name: known[name] for name in names if name in known and name[:2] != "__"}
-    # `experiment` itself, and other objects that contain the requested part, do not belong to it.
+    # Exclude `experiment` itself and other objects that contain the requested part.
     return {name: value for name, value in found.items() if not hasattr(value, "with_values")}
 
 
@@ -235,7 +236,7 @@ def _text_of(what: Any) -> str:
     if what.__name__ == "<lambda>":
         return ""
     with suppress(OSError, TypeError):
-        # For a function made by a decorator, take its own text, not that of the wrapped function.
+        # Take the text of a decorator's inner function itself; getsource would follow __wrapped__.
         return textwrap.dedent(inspect.getsource(getattr(what, "__code__", what)))
     return ""
 
@@ -243,7 +244,7 @@ def _text_of(what: Any) -> str:
 # --- the user's files -------------------------------------------------------------------------------------------------
 
 
-# The module, with its spec, that had executed a file when its text was stored.
+# By file, the module and its spec at the time when the file's text was stored.
 _executed: dict[str, tuple[types.ModuleType, Any]] = {}
 
 
@@ -270,7 +271,7 @@ def _home_of(value: Any) -> types.ModuleType | None:
     """Return the module that a value is, or is defined in."""
     if isinstance(value, types.ModuleType):
         return value
-    # A decorated function may bear the name of another's module.
+    # A decorated function may carry another module's name in __module__.
     own = value.__globals__ if isinstance(value, types.FunctionType) else None
     name = getattr(value, "__module__", None) if own is None else own.get("__name__")
     module = sys.modules.get(name) if isinstance(name, str) else None
@@ -278,22 +279,22 @@ def _home_of(value: Any) -> types.ModuleType | None:
 
 
 def is_users(what: Any) -> bool:
-    """Return whether a class or function is the user's: of no installed package, and not of netsim."""
+    """Return whether the user defined a class or function, in no installed package and not in netsim."""
     module = _home_of(what)
     if isinstance(what, types.FunctionType):
         file = what.__globals__.get("__file__")
         return _is_users_file(file) if file is not None else not what.__code__.co_filename.startswith("<frozen")
     if module is None:
-        return True  # of a file that is no longer a module
+        return True  # its file is no longer a module
     if isinstance(what, type) and module.__name__ == "builtins":
-        return bool(what.__flags__ & _FROM_HEAP)  # made by `exec`
+        return bool(what.__flags__ & _FROM_HEAP)  # True for a class made by `exec`
     file = getattr(module, "__file__", None)
-    # A REPL or a notebook has no file.
+    # In a REPL or a notebook, __main__ has no file.
     return _is_users_file(file) if file is not None else module.__name__ == "__main__"
 
 
 def files_of(parts: Iterable[Any]) -> list[Path]:
-    """Return the user's files that define the classes and functions of parts, and the files that these use."""
+    """Return the user's files that define the classes and functions of parts, and the user's files that these use."""
     found: dict[Path, None] = {}
     for part in parts:
         for each in (part, type(part), getattr(part, "kind", None), getattr(part, "function", None)):
@@ -309,7 +310,7 @@ def _files(module: Any, seen: set[str]) -> Iterator[Path]:
     seen.add(module.__name__)
     before = _executed.setdefault(file, (module, module.__spec__))
     if before[0] is not module or before[1] is not module.__spec__:
-        # The module was reloaded or executed again: the stored text is that of former code.
+        # The module was reloaded or executed again, so the stored text is outdated.
         _executed[file] = module, module.__spec__
         linecache.cache.pop(file, None)
     yield Path(file)
@@ -318,27 +319,27 @@ def _files(module: Any, seen: set[str]) -> Iterator[Path]:
 
 
 def snapshot(files: Iterable[Path]) -> None:
-    """Store the present text of files for `inspect.getsource`, because a file may be edited while its code is used."""
+    """Store the present text of files for `inspect.getsource`, because a file may be edited while its code runs."""
     for file in files:
         _lines(str(file))
 
 
 def _lines(file: str) -> str:
-    """Return the text of a file at the first request."""
+    """Return the text of a file as it was at the first request."""
     entry = linecache.cache.get(file)
     if entry is None or len(entry) == 1 or entry[1] is not None:
         try:
             text = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
-        # Without a time linecache never reads the entry again from the file.
+        # An entry without a modification time is never read from the file again.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         return text
     return "".join(entry[2])
 
 
 def digest(given: Any) -> str:
-    """Return a short digest of bytes, a text, or JSON data."""
+    """Return a short digest of bytes, of a string, or of JSON data."""
     data = given if isinstance(given, bytes) else json.dumps(given, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()[:20]
 
@@ -355,8 +356,8 @@ _known: dict[str, dict[str, str]] = {}
 def recorded(reader: str) -> Iterator[None]:
     """Record the SHA-256 of files opened for reading inside the context, keyed by name, for their reader.
 
-    A problem, or a function with a cache, reads a file once for many cells. So `known` has the files of all contexts of
-    a reader in this process, with their content when opened.
+    A problem, or a function with a cache, may read a file once for many cells. So `known` returns the files of all
+    contexts of a reader in this process, each with the digest of its content when it was opened.
     """
     _listen()
     found = _known.setdefault(reader, {})
@@ -376,7 +377,7 @@ def known(reader: str) -> dict[str, str]:
 
 @cache
 def _listen() -> None:
-    # Only an audit hook learns of all files: pandas, numpy and a user's `open` have nothing else in common.
+    # Only an audit hook sees every opened file: pandas, numpy and `open` share no other function.
     sys.addaudithook(_note)
 
 
@@ -391,7 +392,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     path = Path(os.fsdecode(name))
     if path.suffix in _CODE or not path.is_file() or is_library(path):
         return
-    # Compute the digest now, before the file can change; this opens it once more.
+    # Compute the digest now, before the file changes. This opens the file again, so recording is off meanwhile.
     token = _opened.set(None)
     try:
         with recording() as now:

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
 class Experiment:
     """Methods on problems over networks, under a grid of settings, with several seeds.
 
-    What the command line runs by name is a study: `netsim.studies.experiment.study.study_of` makes one of an
-    experiment, and a function ``def name(study, *, ...)`` is one that is no experiment.
+    The command line runs studies by name: `netsim.studies.experiment.study.study_of` makes a study of an experiment,
+    and a function ``def name(study, *, ...)`` is a study without an experiment.
 
     Parameters
     ----------
@@ -97,17 +97,18 @@ class Experiment:
     after : sequence of callable
         Measures ``run -> {column: number}`` of a whole run.
     until, sample : float, optional
-        As of `netsim.Network.run`: the end (s) of a run, and the interval (s) between its rows.
+        The end (s) of a run, and the interval (s) between its rows, as for `netsim.Network.run`.
     names : mapping
-        Short names of paths, which columns and flags have: {"loss": "network.link.loss"}; of several paths a list.
+        Short names of paths, used for columns and flags: {"loss": "network.link.loss"}. A list gives several paths one
+        name.
     error : str, optional
-        The column that is the error: it says how runs ended, and is what results are about. Default: the first that
-        the problem measures.
+        The error's column, by which outcomes are classified and methods compared. Default: the first column that the
+        problem measures.
     goals : sequence of str
         Columns of `Results.runs` in which the methods compete: reports begin with the best method by each. Default: the
         error.
     ending : Ending
-        The rule that determines from the error how a run ended.
+        The rule that classifies a run's outcome from its error.
     files : sequence of path
         Other files that belong to the experiment; copies are kept with its results.
     settings : mapping
@@ -119,8 +120,8 @@ class Experiment:
     notes : sequence of str
         Notes on the parts for readers of the results.
     report : callable, optional
-        ``report(study, played)`` adds tables, figures and notes where the experiment is run as a study, one cell for
-        each method: ``played`` are these `Played`. A study that keeps its runs in a folder gives it `Results` instead.
+        ``report(study, played)`` adds tables, figures and notes when the experiment is run as a study. ``played`` is a
+        list of `Played`, one cell for each method, or `Results` if the study keeps its runs in a folder.
     only : callable, optional
         ``only(columns)`` returns whether a combination is run, given the columns of its row in tables. Default: all
         are.
@@ -128,8 +129,7 @@ class Experiment:
     Raises
     ------
     BadInput
-        For a part that is none, a path that leads nowhere, a seed that is there twice or was spent, or a name that is
-        reserved.
+        For an object that is no such part, a path that does not exist, a duplicate or spent seed, or a reserved name.
     """
 
     methods: Any
@@ -166,7 +166,7 @@ class Experiment:
             names={name: [each] if isinstance(each, str) else list(each) for name, each in self.names.items()},
             seeds=[_seeds_of(each) for each in _listed("seeds", self.seeds)],
         )
-        # A measure may be an object whose method `of` makes the function for each run.
+        # A measure may be an object whose method `of` makes the probe of each run.
         plain = self.measure
         if isinstance(plain, Iterable):
             plain = [getattr(each, "of", each) for each in plain]
@@ -223,13 +223,13 @@ class Experiment:
         return pd.DataFrame(rows, columns=["name", "path", "value"])
 
     def _long(self, path: str) -> str:
-        """Return a path in full: ``method`` stands for all methods, ``network`` for all networks."""
+        """Return a path in full: ``method`` expands to all methods, ``network`` to all networks."""
         first, _, rest = path.partition(".")
         each = "" if set(self.networks) == {""} else f"{paths.ANY}."
         return {METHOD: f"methods.{paths.ANY}.{rest}", NETWORK: f"networks.{each}{rest}"}.get(first, path)
 
     def _of(self, name: str) -> list[str]:
-        """Return the paths that a short name or a path stands for."""
+        """Return the paths that a short name or a path denotes."""
         return list(self.names.get(name, [name]))
 
     def values(self, name: str) -> list[Any]:
@@ -242,7 +242,7 @@ class Experiment:
         Raises
         ------
         BadInput
-            For a path that leads nowhere, with the nearest; or a value that its part refuses.
+            For a path that does not exist (the message names the nearest path), or a value that the part refuses.
         """
         tree = self._tree()
         for name, given in values.items():
@@ -253,11 +253,14 @@ class Experiment:
     # --- cells --------------------------------------------------------------------------------------------------------
 
     def cells(self, seeds: Iterable[int | Seeds] | None = None) -> Iterator[Cell]:
-        """Yield the runs: settings, problems and networks outside, then seeds, then methods, which share a problem."""
+        """Yield the cells in nested order: settings, problems and networks, then seeds, then methods.
+
+        Methods come last because they share a problem.
+        """
         how = self.until, self.sample, tuple(self.measure), tuple(self.after), self.ending, self.error
         chosen = self._all_seeds if seeds is None else [_seeds_of(each) for each in seeds]
         forget_contents()
-        # Without its grid, so that a new experiment is cheap to make.
+        # Drop the grid, so that the new experiment of each setting is cheap to make.
         single = dataclasses.replace(self, grid=Grid([{}]))
         for values in self.grid:
             here = single.with_values(values) if values else self
@@ -274,7 +277,7 @@ class Experiment:
                     yield Cell(columns, task, links, tuned[name], seed, here.rounds, *how, name)
 
     def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
-        """Return a method with the values chosen for its condition; a tuned method must have been tuned for it."""
+        """Return a method with the values tuned for its condition; raises BadInput if only others were tuned."""
         key = condition_of(columns)
         if key not in self.settings and any(is_of(name, method, each) for each in self.settings):
             raise BadInput(f"settings: must have been tuned for {', '.join(key)}, too")
@@ -371,8 +374,8 @@ class Experiment:
     ) -> Results:
         """Run some cells of the experiment as `run` does.
 
-        ``file`` is the file that defines the experiment, and ``flags`` are those of its command line. A ``metric`` that
-        is not a column is refused as soon as a run of each problem has ended.
+        ``file`` is the file that defines the experiment, and ``flags`` are its flags on the command line. A ``metric``
+        that is no column is refused as soon as a run of each problem has ended.
         """
         check.integer("jobs", jobs, low=1)
         if dask is not None and jobs != 1:
@@ -388,7 +391,7 @@ class Experiment:
             notes = [
                 f"{', '.join(each)} changed: what ran with the former data ran again." for each in changed.values()
             ]
-            # A run may have failed because of a missing file or package that is available now.
+            # Run failed cells again: a missing file or package may be available now.
             again = {key for key, found in there.items() if key in changed or found.row["outcome"] == FAILED}
             missing = {cell.key: cell for cell in cells if cell.key not in there or cell.key in again}
             check_fits(cells, missing)
@@ -412,7 +415,7 @@ class Experiment:
                 found = kept or Measured.failed(
                     whys.get(key, f"{paths.listed(cell.columns)}: its results are not there")
                 )
-                # Read the tables now if the folder is temporary, because it is removed when this block ends.
+                # Without ``out`` the folder is temporary: read the tables before this block ends and removes it.
                 there[key] = dataclasses.replace(found, table=found.rounds) if out is None else found
             if late := sorted({name for key in missing for name in changed_files(there[key].read)}):
                 notes.append(f"{', '.join(late)} changed after it was read: run again, in a new process.")
@@ -430,7 +433,7 @@ class Experiment:
     def _check_metric(
         self, metric: str | None, ended: dict[Any, tuple[Cell, Measured]], cell: Cell, folder: Path
     ) -> None:
-        """Raise BadInput for a metric that is no column; runs of each problem that have ``ended`` have all columns."""
+        """Raise BadInput if a metric is no column, once a run of each problem has ended and shows all columns."""
         problem = cell.columns.get(PROBLEM)
         if metric is None or problem in ended:
             return
@@ -471,11 +474,11 @@ class Experiment:
     def _files(self, file: Path | None) -> list[Path]:
         """Return the user's files, first the one that defines the experiment."""
         own = files_of(self._parts())
-        # If there are several files, the script that Python runs most likely defines the experiment.
+        # Among several files, the script that Python runs most likely defines the experiment.
         return [file, *own] if file is not None else sorted(own, key=lambda each: each.resolve() != _main().resolve())
 
     def _keep(self, folder: Path, results: Results, file: Path | None = None) -> None:
-        """Write the files of the whole experiment: tables, inputs, and the parts' record."""
+        """Write the files of the experiment as a whole: tables, inputs, and the record of the parts."""
         files = dict.fromkeys([*map(Path, self.files), *self._files(file)])
         results.notes.extend(keep_inputs(folder, files, results.about["files"]))
         with refusals(folder):
@@ -489,7 +492,7 @@ class Experiment:
     def old(self, out: str | Path) -> "pd.DataFrame":
         """Return a folder's cells that no longer belong to this experiment: keys and columns.
 
-        Their code, data or values have changed. `remove_old` removes them.
+        Their code, data or values have changed since. `remove_old` removes these cells.
         """
         import pandas as pd
 
@@ -524,9 +527,9 @@ class Experiment:
         Parameters
         ----------
         over : mapping
-            Paths of methods, as ``method.eta`` (of every method that has it) or ``methods.COKE.coder.bits``, and for
-            each a `Between`, a `OneOf`, or None: the range that the algorithm's theorems have on the search's problems
-            (`netsim.agents.theory.admissible`). Then one of the candidates has what they choose.
+            Paths of methods, such as ``method.eta`` (every method that has it) or ``methods.COKE.coder.bits``, and for
+            each a `Between`, a `OneOf`, or None. None takes the range that the algorithm's theorems admit on the
+            search's problems (`netsim.agents.theory.admissible`), and adds a candidate with the theorems' value.
         out : str or Path, optional
             The folder of the runs; stored runs are not repeated.
         seeds : sequence of int
@@ -536,13 +539,13 @@ class Experiment:
         candidates : int
             The number of values tried for each method, its present values included.
         finalists : int
-            How many of them are validated.
+            The number of candidates that are validated.
         metric : str, optional
-            The column whose last value is minimised, or COLUMN@ERROR=VALUE: its value in the round from which on an
-            error stays at or below VALUE, or +P%, above the least possible one; a run that never reaches VALUE counts
-            as diverged. Default: the problem's error.
+            The column whose last value is minimised. COLUMN@ERROR=VALUE minimises the column's value in the round from
+            which on the error stays at or below VALUE; +P% in place of VALUE means P % above the least possible error.
+            A run that never reaches the target counts as diverged. Default: the problem's error.
         of : {"median", "mean"}
-            The statistic over the seeds on which candidates survive.
+            The statistic that scores a candidate over the seeds on which it survives.
         jobs : int
             Number of processes.
         reporter : Reporter, optional
@@ -551,8 +554,8 @@ class Experiment:
         Raises
         ------
         BadInput
-            For a path that no method has, a range that is none or that no theorem has, or seeds that are also the
-            experiment's, or both search and validation.
+            For a path that no method has, an invalid range, None where no theorem gives a range, seeds that are also
+            the experiment's, or seeds in both search and validation.
         """
         from netsim.studies.experiment.tuning import Search
 
@@ -585,12 +588,12 @@ def _ordered(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def _main() -> Path:
-    """Return the script that Python runs; None in a notebook."""
+    """Return the path of the script that Python runs; an empty path in a notebook."""
     return Path(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def _named(what: str, given: Any, of: Callable[[Any], Any], alone: str = "") -> dict[str, Any]:
-    """Return parts by name; a single part without a name is called ``alone``."""
+    """Return parts by name; a single part gets the name ``alone``."""
     if not isinstance(given, Mapping):
         return {alone: of(given)}
     if not given:
@@ -623,6 +626,6 @@ def _listed(name: str, seeds: Any) -> list[Any]:
 
 
 def _matches(pattern: str, path: str) -> bool:
-    """Return whether a path matches one with `paths.ANY`."""
+    """Return whether a path matches a pattern that may contain `paths.ANY`."""
     mine, asked = pattern.split("."), path.split(".")
     return len(mine) == len(asked) and all(a in (paths.ANY, b) for a, b in zip(mine, asked, strict=True))

@@ -1,4 +1,4 @@
-"""The folder of an experiment: ``runs/<key>/`` for each cell, put in place by one rename and found by its key."""
+"""The folder of an experiment: each cell is in ``runs/<key>/``, moved into place by one rename."""
 
 import copyreg
 import json
@@ -32,7 +32,7 @@ MOST_BYTES = 64 * 10**6
 """A file that a run read is copied into ``inputs/`` if it is no larger."""
 
 _RUNNING = ".running-"
-_OF_KEYS = 20  # characters of a key
+_OF_KEYS = 20  # number of characters in a key
 
 
 def check_folder(folder: Path, name: str = "out") -> None:
@@ -44,7 +44,7 @@ def check_folder(folder: Path, name: str = "out") -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[Path]:
-    """Lock a folder for this process, remove leftovers of killed runs, and yield the place where cells run.
+    """Lock a folder for this process, remove the leftovers of killed runs, and yield the folder for running cells.
 
     Raises BadInput if the folder has other files, cannot be written or is in use by another experiment.
     """
@@ -63,7 +63,7 @@ def keys_in(folder: Path) -> list[str]:
 
 
 def read(folder: Path, key: str) -> Measured | None:
-    """Return the digest of a cell's results, recorded under its key."""
+    """Return a cell's stored results; None if they are missing, or if their digest shows damage."""
     place = folder / RUNS / key
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((place / "run.json").read_text(encoding="utf-8"))
@@ -75,12 +75,12 @@ def read(folder: Path, key: str) -> Measured | None:
 
 
 def _sum(key: str, kept: Mapping[str, Any], data: bytes) -> str:
-    """Return the columns and the content of a cell as it ran; no columns if its file is damaged."""
+    """Return the digest of a cell's results, which is bound to the cell's key."""
     return digest([key, kept, digest(data)])
 
 
 def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
-    """Return a value as JSON data; a number that JSON lacks (NaN, ∞) as its text."""
+    """Return the columns and the content of a cell as it ran; no columns and None if its file is damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((folder / RUNS / key / "run.json").read_text(encoding="utf-8"))
         return dict(kept["columns"]), kept["content"]
@@ -88,13 +88,13 @@ def columns_of(folder: Path, key: str) -> tuple[dict[str, Any], Any]:
 
 
 def as_kept(value: Any) -> Any:
-    """Return a value as JSON has it; a number that JSON lacks (NaN, ∞) as its text."""
+    """Return a value as JSON data; a float that JSON lacks (NaN, ∞) becomes {"number": text}."""
     number = plain(value)
     return {"number": repr(number)} if isinstance(number, float) and not math.isfinite(number) else json_value(number)
 
 
 def keep_inputs(folder: Path, files: Iterable[Path], read_files: Mapping[str, str]) -> list[str]:
-    """Copy the user's files and the data read into ``inputs/``; return a note on each that is not there."""
+    """Copy the user's files and the data files into ``inputs/``; return a note on each file that is left out."""
     left_out: list[str] = []
     kept: dict[str, Path] = {}
     for path in filter(Path.is_file, dict.fromkeys(each.resolve() for each in [*files, *map(path_of, read_files)])):
@@ -130,12 +130,12 @@ def _cached(function: Any, how: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class CellRun:
-    """The common settings of all cells of an experiment, as a worker gets them.
+    """The settings that all cells of an experiment share, as sent to a worker.
 
     Attributes
     ----------
     folder, running : Path
-        The experiment's folder, and where cells that run are noted.
+        The experiment's folder, and the folder of the cells that are running.
     limits : Limits
         The time and the memory that a cell may take.
     """
@@ -164,9 +164,9 @@ class CellRun:
         return why
 
     def keep(self, cell: Cell, found: Measured) -> str | None:
-        """Write a cell's results into ``running``, and rename them into place; return the reason of a failure.
+        """Write a cell's results into ``running``, then rename that folder into place; return the reason of a failure.
 
-        Raises Unsaved if that cannot be done.
+        Raises Unsaved if writing or renaming fails.
         """
         try:
             place = Path(tempfile.mkdtemp(dir=self.running))
@@ -183,7 +183,7 @@ class CellRun:
             kept["sha256"] = _sum(cell.key, kept, data)
             (place / "run.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
             target = self.folder / RUNS / cell.key
-            # An existing folder there is damaged, or was written by another process that ran the same cell.
+            # An existing target is damaged, or another process ran the same cell meanwhile.
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target, ignore_errors=True)
             else:
@@ -194,11 +194,14 @@ class CellRun:
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None
 
     def lose(self, name: str) -> str:
-        """Return that a cell's process was killed each time; this is not stored, so the next command runs it again."""
+        """Return the message that a cell's process was killed each time.
+
+        It is not stored, so the next command runs the cell again.
+        """
         return KILLED
 
     def begun(self) -> set[str]:
-        """Return the keys of the cells that have begun and not ended."""
+        """Return the keys of the cells that have begun but not ended."""
         return {path.name.removesuffix("~") for path in self.running.glob("*~")}
 
     def forget(self, name: str) -> None:

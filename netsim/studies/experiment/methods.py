@@ -32,13 +32,16 @@ class AnyMethod(Protocol):
 
 @runtime_checkable
 class Derived(Protocol):
-    """A placeholder for parameters that depend on all agents of a run; an agent knows only its own cost.
+    """A placeholder for parameters that depend on all agents of a run, because an agent knows only its own cost.
 
     Equal placeholders of a method are evaluated once for all their parameters, before the run's agents are made.
     """
 
     def derive(self, agents: Mapping[Any, Agent], setup: Setup) -> Mapping[str, Any]:
-        """Return parameters by name. The agents for this have defaults, or 1.0 where a class has none."""
+        """Return parameters by name, derived from provisional agents.
+
+        In these agents the derived parameters have their defaults, or 1.0 if a class has none.
+        """
         ...
 
 
@@ -49,15 +52,15 @@ class Method:
     ----------
     kind : type
         The agents' class, called as ``kind(cost, rounds, **given)`` if there is a problem, else as ``kind(**given)``.
-        Where they are required and not given, the run gives ``rounds``, and of the problem ``weights``: a node's
-        Metropolis weights by neighbour. A static method ``graph_of(graph)`` returns the graph over which the agents
-        run, if that is not the problem's.
+        Required arguments that are not given are filled in: ``rounds`` from the run, and ``weights`` from the problem
+        (a node's Metropolis weights by neighbour). A static method ``graph_of(graph)`` returns the graph over which the
+        agents run, if that is not the problem's.
     label : mapping, optional
-        Values of columns that tell variants of a method apart in tables.
+        Values of columns that distinguish variants of a method in tables.
     **given
-        The other arguments: numbers, coders, censors, duals; and the cost or the rounds, in place of the run's. A
-        function is called with (setup, node), for each node. One that is `Derived`, as `netsim.agents.theory.Chosen`,
-        is replaced by its value for the run.
+        The other arguments: numbers, coders, censors, duals; a cost or rounds given here replace the run's. A function
+        is called with (setup, node) for each node. A `Derived` argument, such as `netsim.agents.theory.Chosen`, is
+        replaced by its value for the run.
 
     Raises
     ------
@@ -72,7 +75,7 @@ class Method:
         paths.check_arguments(f"parameter of {kind.__name__}", kind, given)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments by name, with their values, without those from the run and required ones."""
+        """Return the arguments by name with their values, without those from the run and those without a value."""
         given = self.given
         names = paths.signature_of(self.kind).parameters
         known = {name: given[name] if name in given else default_of(self.kind, name) for name in names} | given
@@ -96,12 +99,13 @@ class Method:
         Raises
         ------
         BadInput
-            If the class requires an argument that neither the run nor ``given`` has, or a `Derived` value is undefined.
+            If an argument that the class requires is neither given nor known from the run, or a `Derived` value is
+            undefined.
         """
         return self._derived(setup)._made(setup, nodes)
 
     def _derived(self, setup: Setup) -> "Method":
-        """Return the method with its `Derived` values replaced by those of a run."""
+        """Return the method with its `Derived` parameters replaced by their values for a run."""
         several = {name: value for name, value in self.given.items() if isinstance(value, Derived)}
         if not several:
             return self
@@ -118,7 +122,7 @@ class Method:
 
     def _made(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
         assert setup.graph is not None
-        # Looked up once, not for every node: inspection takes longer than making an agent.
+        # Inspect the signature once, not for every node: inspection takes longer than making an agent.
         signature = paths.signature_of(self.kind)
         required = [
             name
@@ -150,7 +154,7 @@ class Method:
 
 
 def _of_node(value: Any, setup: Setup, node: Any) -> Any:
-    """Return the value of an argument for a node: coders with a memory need one per agent."""
+    """Return the value of an argument for a node; a coder with a memory is copied, because each agent needs its own."""
     if isinstance(value, Coder):
         return value.fresh()
     return value(setup, node) if inspect.isfunction(value) or isinstance(value, paths.Given) else value
@@ -159,13 +163,14 @@ def _of_node(value: Any, setup: Setup, node: Any) -> Any:
 def default_of(kind: type, name: str) -> Any:
     """Return the default of a class's argument for a new agent; `inspect.Parameter.empty` if it is required."""
     for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
-        # In a worker the class is a copy, and `dataclasses.MISSING` in its fields differs from the one here.
+        # A worker unpickles a copy of the class, whose `dataclasses.MISSING` is another object: test `callable`
+        # instead.
         if each.name == name and callable(each.default_factory):
             return each.default_factory()
     argument = paths.signature_of(kind).parameters[name]
     if argument.kind in (argument.VAR_KEYWORD, argument.VAR_POSITIONAL):
         return argument.empty
-    # A number or schedule is declared by a descriptor, which has the default.
+    # An argument declared by a descriptor, such as a number or schedule, has its default in the descriptor.
     if isinstance(argument.default, property):
         found = getattr(argument.default, "default", None)
         return argument.empty if found is None else found
@@ -180,7 +185,7 @@ class Made(paths.FromFunction):
     ----------
     function : callable
     label : mapping
-        As of `Method`.
+        As for `Method`.
     """
 
     label: Mapping[str, str] = field(default_factory=dict)
@@ -198,7 +203,10 @@ class Made(paths.FromFunction):
 
 
 def method_of(given: Any) -> AnyMethod:
-    """Return a method, or one made from a class of agents or a function of a `Setup`; raises BadInput otherwise."""
+    """Return an argument as a method: a class of agents or a function of a `Setup` is wrapped.
+
+    Raises BadInput for any other type.
+    """
     if inspect.isclass(given) and issubclass(given, Agent):
         return Method(given)
     if isinstance(given, AnyMethod) and not inspect.isclass(given):
@@ -211,8 +219,8 @@ def method_of(given: Any) -> AnyMethod:
 def product(method: Any, **several: Mapping[str, Any]) -> dict[str, Any]:
     """Return variants of a method: every combination of named values of its parameters.
 
-    ``product(Method(COKE, rho=0.1), coder={"float64": Exact(), "4-bit": Uniform(4)})``. A variant is named by its
-    values' names, without empty ones; each parameter is a column of the results.
+    ``product(Method(COKE, rho=0.1), coder={"float64": Exact(), "4-bit": Uniform(4)})``. A variant's name joins the
+    names of its values, without empty names; each parameter becomes a column of the results.
 
     Raises
     ------

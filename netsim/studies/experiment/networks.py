@@ -25,7 +25,7 @@ class AnyNetwork(Protocol):
     """Makes the network of a run."""
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
-        """Return the network's graph, or None if the problem has it."""
+        """Return the network's graph, or None if the network uses the problem's graph."""
         network = self.network(setup)
         if not network.scenery:
             return network.graph
@@ -41,8 +41,8 @@ class AnyNetwork(Protocol):
 class Links:
     """A network of an experiment: links on a graph, made anew for each run.
 
-    Motes at their places are a `netsim.Deployment`, measured links a `netsim.links.LinkedGraph`; a network that is made
-    is a `netsim.Network`.
+    For motes at positions use a `netsim.Deployment`, for measured links a `netsim.links.LinkedGraph`. The network of a
+    run is a `netsim.Network`.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Links:
         The graph, or a function of the graph's seed that returns one. Default: the problem's. Keyword arguments of
         functions have paths, like the fields of dataclasses.
     medium, round_period, compute, faults, uplink, downlink, sharing
-        As of `netsim.Network`.
+        As for `netsim.Network`.
     """
 
     link: Link | Callable[[Ends], Link] = field(default_factory=Link)
@@ -72,17 +72,17 @@ class Links:
             raise check.refuse("graph", self.graph, "a networkx.Graph, or a function of the seed")
         if not isinstance(self.medium, Radio):
             check.one_of("medium", self.medium, ("wires", "radio"))
-        # What a file says, not its name, is what results depend on.
+        # Results depend on the limits in a file, not on its name, so the file is read here.
         check.put(self, uplink=limits_of("uplink", self.uplink), downlink=limits_of("downlink", self.downlink))
 
     @property
     def ideal(self) -> bool:
-        """Whether every frame arrives at once."""
+        """Whether every frame arrives without loss or delay."""
         limited = self.uplink is not None or self.downlink is not None
         return self.link == Link() and self.medium in ("wires", "radio") and not self.faults and not limited
 
     def topology(self, setup: Setup) -> "nx.Graph[Any] | None":
-        """Return the graph, or None if the problem has it."""
+        """Return the graph, or None if the links use the problem's graph."""
         if not callable(self.graph):
             return self.graph
         draw: Callable[..., nx.Graph[Any]] = self.graph
@@ -100,7 +100,7 @@ class Links:
             for (sender, receiver), each in own.items():
                 if not isinstance(each, Link):
                     raise BadInput(f"{brief(link)}: must return a netsim.Link for {sender!r} → {receiver!r}")
-            # The transmitter's settings (rate, queue) must be those of the network's link on a shared medium.
+            # On a shared medium the transmitter's rate and queue must be those of the network's link.
             link = next(iter(own.values()), Link())
         return Network(
             graph,
@@ -130,7 +130,7 @@ class FromMeasured(AnyNetwork):
 
 @dataclass(frozen=True)
 class Site(AnyNetwork):
-    """A network of motes at their places."""
+    """A network of motes at given positions."""
 
     deployment: Deployment
 
@@ -143,7 +143,7 @@ class Site(AnyNetwork):
 class MadeNetwork(paths.FromFunction, AnyNetwork):
     """A function that makes a network: ``function(setup, **parameters) -> Network``, called before the problem is made.
 
-    It may return a `Deployment` instead.
+    It may also return a `Deployment`.
     """
 
     def network(self, setup: Setup) -> Network:
@@ -157,9 +157,9 @@ class MadeNetwork(paths.FromFunction, AnyNetwork):
 
 
 def network_of(given: Any) -> AnyNetwork:
-    """Return a network, or one made from a `Link`, a graph, measured links, a `Deployment`, or a function.
+    """Return an argument as a network: a `Link`, a graph, measured links, a `Deployment` or a function is wrapped.
 
-    Raises BadInput for other types.
+    Raises BadInput for any other type.
     """
     if isinstance(given, Link):
         return Links(link=given)

@@ -30,11 +30,11 @@ ANY = "*"
 
 _FUNCTIONS = (types.FunctionType, partial)
 _DEEPEST = 8
-_LONGEST = 60  # characters of a value in a table
+_LONGEST = 60  # most characters of a value in a table
 
 
 class Given(partial[Any]):
-    """A function with values of some of its keyword arguments."""
+    """A function bound to values of some of its keyword arguments."""
 
     def __repr__(self) -> str:
         return brief(self)
@@ -42,7 +42,7 @@ class Given(partial[Any]):
 
 @dataclass(frozen=True)
 class FromFunction:
-    """Base class of parts made by a function; its keyword arguments are their parameters."""
+    """Base class of parts made by a function, whose keyword arguments are the part's parameters."""
 
     function: Callable[..., Any]
 
@@ -73,12 +73,12 @@ def parameters(part: Any) -> dict[str, Any]:
 
 
 def _keyword_arguments(function: Any) -> dict[str, Any]:
-    """Return a function's arguments that have defaults, updated with the given ones."""
+    """Return a function's arguments that have defaults, with the given values in place of their defaults."""
     known: Sequence[inspect.Parameter] = ()
     with suppress(ValueError):  # some functions in C have no signature
         known = [each for each in inspect.signature(function).parameters.values() if each.kind.name[:3] != "VAR"]
     usual = {each.name: each.default for each in known if each.default is not each.empty}
-    # A function without required arguments gets the seed by name (`Links`).
+    # A function without required arguments gets its seed by name from `Links`, so `seed` is no parameter.
     return {name: value for name, value in usual.items() if name != "seed" or len(usual) < len(known)}
 
 
@@ -94,7 +94,7 @@ def signature_of(called: Callable[..., Any]) -> inspect.Signature:
 
 
 def check_arguments(what: str, called: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise BadInput, naming ``what``, for the name of an argument that a class or function lacks."""
+    """Raise BadInput, naming ``what``, if a class or function lacks one of the given arguments."""
     known = signature_of(called).parameters
     if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
         for name in given:
@@ -115,7 +115,7 @@ def with_parameter(part: Any, name: str, value: Any) -> Any:
 
 
 def places(part: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield each path below a part with its value; a parameter comes before its own parameters."""
+    """Yield each path below a part with its value; a parameter comes before the parameters inside it."""
     if depth > _DEEPEST or isinstance(part, nx.Graph | np.ndarray):
         return
     for name, value in parameters(part).items():
@@ -126,7 +126,7 @@ def places(part: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, A
 def values_at(part: Any, path: str, written: str | None = None) -> list[Any]:
     """Return the values at a path, one for each part that `ANY` matches.
 
-    If there is no value, raises BadInput with the path as ``written`` by the user and the nearest existing path.
+    Raises BadInput if there is no value, naming the path as ``written`` by the user and the nearest existing path.
     """
     found = list(_values(part, path))
     if not found:
@@ -144,7 +144,7 @@ def _values(part: Any, path: str) -> Iterator[Any]:
 
 
 def _steps(own: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters named by a path's first word, and the rest; a name may contain full stops."""
+    """Yield (parameter, rest) for each parameter that the path may begin with; a name may contain full stops."""
     if path == ANY or path.startswith(f"{ANY}."):
         yield from ((name, path[len(ANY) + 1 :]) for name in own)
         return
@@ -155,7 +155,7 @@ def _steps(own: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def changed(part: Any, path: str, value: Any, written: str | None = None) -> Any:
-    """Return a part with another value at a path; raises BadInput, as `values_at` does, if it does not exist."""
+    """Return a part with another value at a path; like `values_at`, raises BadInput if the path does not exist."""
     found, count = _changed(part, path, value)
     if not count:
         raise _nowhere(part, path, written or path)
@@ -163,7 +163,7 @@ def changed(part: Any, path: str, value: Any, written: str | None = None) -> Any
 
 
 def _changed(part: Any, path: str, value: Any) -> tuple[Any, int]:
-    """Return the changed part, and the number of changed places."""
+    """Return the changed part, and the number of values that were changed."""
     own, count = parameters(part), 0
     for name, rest in _steps(own, path):
         inner, found = _changed(own[name], rest, value) if rest else (value, 1)
@@ -175,7 +175,7 @@ def _changed(part: Any, path: str, value: Any) -> tuple[Any, int]:
 def _nowhere(part: Any, path: str, written: str) -> BadInput:
     known = [place for place, _ in places(part)]
     if written != path:
-        # Its first word matches several parts.
+        # The path's first step matches several parts.
         first, _, rest = written.partition(".")
         known = [
             f"{first}.{place}" for each in _values(part, path.removesuffix(f".{rest}")) for place, _ in places(each)
@@ -225,7 +225,7 @@ class Grid(list[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A value, and the name by which tables show it."""
+    """A value with the name that tables show."""
 
     name: str
     value: Any
@@ -241,7 +241,7 @@ def vary(path: str, values: Iterable[Any] | Mapping[str, Any]) -> Grid:
     path : str
         A path of an experiment, or one of its short names.
     values : iterable or mapping
-        The values; of a mapping, by the names that tables show.
+        The values; the keys of a mapping are the names that tables show.
     """
     check.instance("path", path, str, "a path of an experiment, or one of its short names")
     check.instance("values", values, Iterable, "an iterable, or a mapping of names to values")
@@ -256,12 +256,12 @@ def value_of(given: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a numpy number, switch or word as Python's; anything else unchanged."""
+    """Return a numpy number, boolean or string as Python's type; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def shown(value: Any) -> Any:
-    """Return a value as a column of tables has it."""
+    """Return a value as shown in a column of a table."""
     if isinstance(value, NamedValue):
         return value.name
     return value if isinstance(value, int | float | str | None) else brief(value)

@@ -25,8 +25,8 @@ class Task:
     Parameters
     ----------
     costs : sequence
-        The cost of each node, in the order of the graph's nodes. A cost with a method ``fresh()`` is created anew for
-        each method, because it contains random draws.
+        The cost of each node, in the order of the graph's nodes. A cost that contains random draws has a method
+        ``fresh()``, which makes a new cost for each method.
     graph : networkx.Graph
         The network's graph.
     measure : callable
@@ -54,7 +54,7 @@ class Task:
         self.error = ""
 
     def fresh(self) -> "Task":
-        """Return the task for another method; changes to its costs do not affect other methods."""
+        """Return a copy of the task for another method, so that changes to its costs do not affect other methods."""
         made = copy.copy(self)
         made.costs = copy.deepcopy(self.costs)
         return made
@@ -86,7 +86,7 @@ class Task:
         return found
 
     def optimum(self) -> dict[str, float]:
-        """Return the least possible value of each column for which it is known."""
+        """Return the least possible value of each column whose optimum is known."""
         return {}
 
 
@@ -94,16 +94,16 @@ class Problem:
     """Base class of problems with parameters: a dataclass of their settings.
 
     `make` returns the `Task` of a run, or any object with ``graph``, ``cost(node)``, ``weights(node)``, ``measure`` (a
-    probe), ``error`` and ``optimum()``. If it has ``fresh()``, each run gets that method's result; with ``rounds``, an
-    experiment may leave the rounds open; ``after`` are further measures of a whole `Run`.
+    probe), ``error`` and ``optimum()``. Optional attributes of that object: ``fresh()`` returns the object for each
+    run; ``rounds`` is the default length; ``after`` are further measures of a whole `Run`.
     """
 
     def whole(self) -> "Problem":
-        """Return the problem with the values of all parameters that were left open."""
+        """Return the problem with default values for the parameters that were left open."""
         return self
 
     def make(self, setup: Setup) -> Any:
-        """Return the task of a run; ``setup.graph`` is the network's graph if it has its own, else None."""
+        """Return the task of a run; ``setup.graph`` is the graph if the network has one, else None."""
         raise NotImplementedError
 
 
@@ -116,8 +116,8 @@ class Drawn(paths.FromFunction, Problem):
     function : callable
         Takes the seed of the data. If it has an argument ``graph``, it gets the network's graph.
     edges : int, optional
-        The number of edges of the random graph, drawn if neither the function nor the network has a graph; default: two
-        for each agent.
+        The number of edges of the random graph, which is drawn if neither the function nor the network has a graph.
+        Default: two for each agent.
     """
 
     edges: int | None = None
@@ -149,7 +149,10 @@ class Drawn(paths.FromFunction, Problem):
 
 
 def problem_of(given: Any) -> Problem | None:
-    """Return a problem, or one made from a function of the seed; None for None. Raises BadInput for others."""
+    """Return an argument as a problem: a function of the seed is wrapped, a problem or None is returned as it is.
+
+    Raises BadInput for any other type.
+    """
     if given is None or isinstance(given, Problem):
         return given
     if inspect.isfunction(given) or (isinstance(given, partial) and inspect.isfunction(given.func) and not given.args):

@@ -61,7 +61,7 @@ def of_file(file: Path) -> dict[str, Any]:
 
 
 def _conditions(results: Results) -> list[dict[str, Any]]:
-    """Return the different methods under each condition, beside its problem and network."""
+    """Return each condition once, with its parameters and its described methods, problem and network."""
     links, firsts, conditions = Links(), dict[Any, Cell](), list[dict[str, Any]]()
     for cell, _ in results.cells:
         firsts.setdefault((*cell.condition, cell.method_name), cell)
@@ -72,7 +72,7 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
         methods = {str(cell.columns[METHOD]): _described(cell.method, None)}
         conditions.append({"parameters": columns, "methods": methods, "problems": problem, "networks": networks})
     for kind, usual in (("methods", {}), ("problems", {}), ("networks", _described(links, links))):
-        # Values that are the defaults under all conditions are omitted.
+        # Omit values that are the defaults under all conditions.
         told = {
             (name, key)
             for each in conditions
@@ -89,7 +89,7 @@ def _conditions(results: Results) -> list[dict[str, Any]]:
 
 
 def _described(part: Any, usual: Any) -> dict[str, str]:
-    """Return a part's type and parameters, and those of parameters whose class is the default's."""
+    """Return a part's parameters, and its class or function unless that is the default's class."""
     kind = getattr(part, "kind", None) or getattr(part, "function", None) or type(part)
     kind = kind.func if isinstance(kind, partial) else kind
     named = {} if kind is type(usual) else {"class" if isinstance(kind, type) else "function": paths.brief(kind)}
@@ -102,5 +102,5 @@ def _parameters(part: Any, usual: Any, prefix: str = "") -> Iterator[tuple[str, 
         if type(value) is type(other) and paths.parameters(value):
             yield from _parameters(value, other, f"{prefix}{name}.")
         else:
-            # A paper has no use for the paths of a machine.
+            # Show a file by its name: a paper has no use for the paths of a machine.
             yield f"{prefix}{name}", value.name if isinstance(value, Path) else paths.brief(value)

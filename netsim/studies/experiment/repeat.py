@@ -49,9 +49,9 @@ def pack(folder: str | Path, out: str | Path) -> Path:
 
 @contextmanager
 def opened(place: Path) -> Iterator[Path]:
-    """Yield the folder of an experiment; that of a packed one is temporary.
+    """Yield an experiment's folder; a packed folder is unpacked into a temporary one.
 
-    Raises BadInput for a file that is no zip file, or has paths outside.
+    Raises BadInput for a file that is no zip file, or that contains paths outside the folder.
     """
     if place.is_dir():
         yield place
@@ -78,11 +78,13 @@ class Repeated:
     Attributes
     ----------
     same, different : list of str
-        Cells by their columns: whose results are the same to the last digit, and with what differs.
+        Names of cells: those whose results agree to the last digit, and those whose results differ, with the
+        difference.
     unknown : dict
-        The cells that the file does not make, of values that a script gave or of code that has changed, by the reason.
+        Names of stored cells that the file does not make, listed by reason: a script gave their values, or code has
+        changed.
     tables : list of str
-        What is wrong with the table of all runs.
+        Errors in the table of all runs.
     notes : list of str
         Versions and inputs that differ.
     """
@@ -97,7 +99,7 @@ class Repeated:
         return bool(self.same) and not (self.different or self.unknown or self.tables)
 
     def lines(self) -> Iterator[str]:
-        """Yield what to print."""
+        """Yield the lines to print."""
         counts = len(self.same), len(self.different), sum(map(len, self.unknown.values()))
         yield "{} cells are the same, {} differ, {} cannot be repeated".format(*counts)
         yield from (f"differs: {each}" for each in self.different)
@@ -116,14 +118,14 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
     place : str or Path
         The folder, or a file that `pack` wrote.
     trust : bool
-        Whether the Python files in it may be executed.
+        Whether the Python files in the folder may be executed.
     reporter : Reporter, optional
         Shows progress.
 
     Raises
     ------
     BadInput
-        Without ``trust``, because the folder's files run code; or for a folder or file that is none of an experiment.
+        Without ``trust``, because the folder's files are executed; or if the folder or file is not an experiment's.
     """
     show = reporter or Reporter(quiet=True)
     with opened(Path(place).resolve()) as folder:
@@ -136,7 +138,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
                 f"{place}: holds files that run code ({INPUTS}/{file.name}); read them, then give --trust to run them"
             )
         with tempfile.TemporaryDirectory(prefix="netsim-repeat-") as name:
-            # Data are looked up beside the file, with their content at the original run.
+            # The runs look up data beside the file, so that they read the copies made at the original run.
             copy = Path(shutil.copytree(folder / INPUTS, Path(name) / INPUTS))
             with _data_in(copy):
                 found = experiment_in(str(copy / file.name))
@@ -153,7 +155,7 @@ def repeat(place: str | Path, *, trust: bool = False, reporter: Reporter | None 
 
 @contextmanager
 def _data_in(folder: Path) -> Iterator[None]:
-    """Let files be found in a folder: by relative paths, and as data sets of NETSIM_DATA."""
+    """Inside the context, find files in a folder: by relative paths, and as data sets of NETSIM_DATA."""
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = str(folder)
     try:
@@ -174,7 +176,8 @@ def _about(folder: Path) -> Mapping[str, Any]:
 
 def _compared(made: Experiment, folder: Path, about: Mapping[str, Any], show: Reporter) -> Repeated:
     found, notes = Repeated(), dict.fromkeys(_changed_inputs(folder, about))
-    # By content, not by key: it is worth to know whether another netsim gives the same.
+    # Match cells by content, not by key: the key contains netsim's source, and another netsim's results are of
+    # interest.
     cells = {digest(cell.content): cell for cell in made.cells()}
     named = {_name_of(cell.columns): cell for cell in cells.values()}
     there = keys_in(folder)
@@ -211,12 +214,12 @@ def _compared(made: Experiment, folder: Path, about: Mapping[str, Any], show: Re
 
 
 def _name_of(columns: Mapping[str, Any]) -> str:
-    """Return a cell's name, the same of its columns as they ran and as its file has them."""
+    """Return a cell's name, which is the same for its stored columns and for those that its file makes."""
     return paths.listed({name: as_kept(value) for name, value in columns.items()})
 
 
 def _changed_inputs(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note on each file of ``inputs/`` whose SHA-256 is not that of the file that the runs read."""
+    """Yield a note on each file of ``inputs/`` whose SHA-256 differs from that of the file that the runs read."""
     known: dict[str, set[str]] = {str(about.get("file")): {str(about.get("file_sha256"))}}
     for name, sha in dict(about.get("files", {})).items():
         known.setdefault(PurePosixPath(name).name, set()).add(sha)
@@ -226,7 +229,7 @@ def _changed_inputs(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _why_another(before: Any, cell: Cell | None) -> str:
-    """Return in which part a cell that ran differs from the cell of that name that the file makes."""
+    """Return which parts of a stored cell differ from those of the cell of the same name that the file makes."""
     if cell is None or not isinstance(before, dict):
         return "because the file makes no such cell"
     now = json.loads(json.dumps(cell.content))
@@ -238,7 +241,7 @@ def _why_another(before: Any, cell: Cell | None) -> str:
 
 
 def _first_difference(before: Any, now: Any) -> str:
-    """Return where two contents differ: the code or the file by its name, or two plain values; "" if it is neither."""
+    """Return the first difference between two contents: a file or code by name, or two plain values; else ""."""
     if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
         for key in before:
             if before[key] == now[key]:
@@ -250,13 +253,13 @@ def _first_difference(before: Any, now: Any) -> str:
             return _first_difference(before[key], now[key])
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return next((_first_difference(*both) for both in zip(before, now, strict=True) if both[0] != both[1]), "")
-    # A digest, as of a graph, says nothing to a reader.
+    # Omit a digest, such as a graph's: it tells a reader nothing.
     plain = all(isinstance(each, str | int | float | None) and not _DIGEST.match(str(each)) for each in (before, now))
     return f"{brief(before)} became {brief(now)}" if plain else ""
 
 
 def _wrong_table(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with ``runs.csv``, whose rows must be those of the cells."""
+    """Yield the errors in ``runs.csv``, whose rows must be those of the cells."""
     import pandas as pd
 
     cells = about.get("cells", {})
@@ -270,7 +273,7 @@ def _wrong_table(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
     if missing := [name for name in names if name not in table]:
         yield f"{TABLE} has no column {missing[0]}"
         return
-    # Cells of equal content are one run with several rows, so that a row is known by its measures only.
+    # If equal cells share one run, the table has more rows than cells: then compare rows by their measures only.
     labels = [str(name) for name in table if name not in names] if len(table) == len(cells) else []
     known = {
         (
@@ -285,7 +288,7 @@ def _wrong_table(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plain(value: Any) -> str:
-    """Return a number of a table, however it is written, or another cell, as one text."""
+    """Return a table's entry as text; a number has the same text in any notation."""
     try:
         text = f"{float(value):.9g}"
     except (TypeError, ValueError):

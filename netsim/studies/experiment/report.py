@@ -1,4 +1,4 @@
-"""The report of an experiment: report.html, the page that a study's run folder has, too."""
+"""The report of an experiment: report.html, in the form of the page of a study's run folder."""
 
 import itertools
 import tempfile
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from netsim.studies.experiment.results import Results
 
-_MOST_PANELS = 9  # of a figure that is readable at a page's width
+_MOST_PANELS = 9  # the most panels in a figure that is readable at a page's width
 _MOST_FIGURES = 12
-_MOST_CELLS = 2000  # whose rounds are read in some seconds
-_FAR = 5.0  # ratio of values from which a logarithmic axis is used
+_MOST_CELLS = 2000  # the most cells whose rounds are read within seconds
+_FAR = 5.0  # ratio of values above which an axis is logarithmic
 _DECADES = 1e4
 _FACTORS = 50.0  # ratio of settings that were probably chosen by factors
 _COUNTED = {"round", "time_s", "outcome_round", "optimum", *totals_of(ALL_CAUSES)}
@@ -80,7 +80,7 @@ def report(results: "Results", reference: str | None, title: str) -> str:
 def _answer(results: "Results", outcomes: str) -> list[str]:
     """Return which method is best by each goal, or else by the error, and the intervals over the seeds.
 
-    How the runs ended is said, too: alone, if there is no goal and not one error, or if no method survives.
+    ``outcomes`` is added to the intervals; it is the whole answer if there is nothing to compare or no method survives.
     """
     goals = list(results.about.get("goals", []))
     if not goals and results.is_judged and len(list(results.with_one_error())) == 1:
@@ -99,7 +99,7 @@ def _answer(results: "Results", outcomes: str) -> list[str]:
 
 
 def _best(results: "Results", metric: str) -> tuple[str, str] | None:
-    """Return which method has the best median under most conditions, and the medians' intervals; None if all died."""
+    """Return a sentence on the method that is best under most conditions, and its interval; None if all died."""
     table = results.summary(metric)
     won = table[table["verdict"] == BEST]
     if won.empty:
@@ -122,7 +122,7 @@ def _best(results: "Results", metric: str) -> tuple[str, str] | None:
 
 
 def _tied_with(table: "pd.DataFrame", own: "pd.DataFrame", by: list[str]) -> list[str]:
-    """Return the methods that are tied with the best one under each condition that it won."""
+    """Return the methods that are tied with the best one under every condition that it won."""
     settings = [name for name in by if name != METHOD]
     here = table.merge(own[settings].drop_duplicates(), on=settings) if settings else table
     counts = here.loc[here["verdict"] == TIED, METHOD].value_counts()
@@ -134,7 +134,7 @@ def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, s
         if part.is_judged:
             table = part.summary()
             shown = table.loc[:, (table != 0).any()]
-            # A wide table is read from the left.
+            # Put the verdict first: a wide table is read from the left.
             shown.insert(len(part.by), "verdict", shown.pop("verdict"))
             yield "", f"{label(part.metric)}{of}: survivors, and the median of all runs", shown
             methods = part.runs[METHOD].unique()
@@ -150,10 +150,10 @@ def _tables(results: "Results", reference: str | None) -> "Iterator[tuple[str, s
 
 
 def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]":
-    """Yield captions with functions that draw the error, or else each measure, over each setting and the rounds."""
+    """Yield (caption, function that draws) for the error, or else each measure, over each setting and the rounds."""
     over = []
     if len(results.cells) <= _MOST_CELLS:
-        # Each figure needs the rounds of many runs, so they are read once.
+        # Read the rounds of all runs once, because each figure needs them.
         read = [(cell, replace(found, table=found.rounds)) for cell, found in results.cells]
         results, over = replace(results, cells=read), ["round"]
     numeric = set(results.runs.select_dtypes("number"))
@@ -166,7 +166,7 @@ def _figures(results: "Results") -> "Iterator[tuple[str, Callable[[], Figure]]]"
 
 
 def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, Callable[[], Figure]]]":
-    """Yield a figure, or one per value of a setting if it has too many panels."""
+    """Yield a figure, or one figure per value of a setting if there would be too many panels."""
     settings = [name for name in results.by if name not in (METHOD, x)]
     if settings and results.runs.groupby(settings, dropna=False).ngroups > _MOST_PANELS:
         for value in results.runs[settings[0]].unique():
@@ -179,7 +179,7 @@ def _split(results: "Results", y: str, x: str, of: str) -> "Iterator[tuple[str, 
 
 
 def _drawn(results: "Results", y: str, x: str) -> "Figure":
-    """Return a figure with a logarithmic axis if its values are far apart."""
+    """Return a figure; an axis is logarithmic if its values are far apart."""
     tables = [found.rounds for _, found in results.cells] if x == "round" else [results.runs]
     values = np.concatenate([table[y].to_numpy(dtype=np.float64) for table in tables if y in table])
     positive = values[(values > 0) & np.isfinite(values)]
@@ -188,7 +188,7 @@ def _drawn(results: "Results", y: str, x: str) -> "Figure":
     settings = results.runs[x].dropna().unique() if x != "round" else np.ones(1)
     for panel in figure.axes:
         if ratio > _DECADES:
-            # Minor ticks take half of the drawing time, and carry no information here.
+            # Minor ticks take half of the drawing time, and tell nothing on so long an axis.
             panel.minorticks_off()
         if settings.min() > 0 and settings.max() > _FACTORS * settings.min():
             panel.set_xscale("log")

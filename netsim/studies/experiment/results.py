@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEVEL = 0.05
-_MOST_LINES = 8  # of a panel, so that they can be told apart
+_MOST_LINES = 8  # most lines in a panel, so that they can be told apart
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class Results:
     cells : list of (Cell, Measured)
         Every run, in the experiment's order.
     labels : tuple of str
-        Columns that tell variants of a method apart.
+        Columns that distinguish variants of a method.
     folder : Path or None
         The folder of the runs.
     ran : int
-        How many of the cells ran now; the others were there.
+        The number of cells that ran now; the results of the others were stored before.
     notes : list of str
-        Warnings for the reader: cells of several versions, or data that was not copied.
+        Warnings for the reader, such as cells run with different versions, or data that was not copied.
     about : dict
-        The experiment, as in experiment.json (`netsim.studies.experiment.record`).
+        The description of the experiment that experiment.json contains (`netsim.studies.experiment.record`).
     """
 
     cells: list[tuple[Cell, Measured]]
@@ -92,19 +92,19 @@ class Results:
 
     @cached_property
     def _with_columns(self) -> list[tuple[dict[str, Any], Measured]]:
-        """The runs with their columns; ``given_`` is prefixed to columns that any run also has as measures."""
+        """The runs with their columns; a column that any run also has as a measure gets the prefix ``given_``."""
         measures = {name for _, found in self.cells for name in found.row}
         return [(free(cell.columns, measures), found) for cell, found in self.cells]
 
     @property
     def by(self) -> list[str]:
-        """The default columns of a summary: the method, and columns with several values, without seeds and labels."""
+        """The default columns of a summary: the method, and columns with several values, except seeds and labels."""
         settings = [name for name in self.keys if name not in (SEED, METHOD, *self.labels)]
         return [*(name for name in settings if self.runs[name].nunique(dropna=False) > 1), METHOD]
 
     @property
     def metric(self) -> str:
-        """The problem's error; raises BadInput if there is none, or several."""
+        """The name of the problem's error; raises BadInput if there is none, or several."""
         if len(self._errors) != 1:
             names = ", ".join(self._errors) or "none"
             raise BadInput(f"metric: must be given, a column of Results.runs; the problems' errors are {names}")
@@ -112,7 +112,7 @@ class Results:
 
     @cached_property
     def _errors(self) -> list[str]:
-        """The problems' errors, by which outcomes are judged."""
+        """The names of the problems' errors, by which outcomes are classified."""
         return [str(each) for each in dict.fromkeys(found.row.get("judged_by") for _, found in self.cells) if each]
 
     @property
@@ -121,7 +121,7 @@ class Results:
         return bool(self._errors)
 
     def with_one_error(self) -> "Iterator[tuple[str, Results]]":
-        """Yield ("", these results) or, if problems have different errors, each problem's name and results."""
+        """Yield ("", self); if problems have different errors, yield (name, results) for each problem instead."""
         if len(self._errors) < 2:
             yield "", self
             return
@@ -158,21 +158,20 @@ class Results:
         Parameters
         ----------
         metric : str, optional
-            A column of `runs`; default: the error that the problem is about.
+            A column of `runs`; default: the problem's error.
         by : sequence of str, optional
-            The columns by which groups differ; default: `by`.
+            The columns by which runs are grouped; default: `by`.
 
         Returns
         -------
         DataFrame
-            ``by``; ``survived``, as "5/6", and ``survival_low``, ``survival_high``, Clopper and Pearson's 95 %
-            interval of the share; how many ``converged``, ``stalled``, are ``unfinished``, ``diverged`` and ``failed``;
-            ``median_…``, with
-            ``median_low`` and ``median_high``, its 95 % interval (order statistics, of 6 runs or more); ``worst_…``;
-            ``mean_…`` where all survived; ``verdict``: "best" for the least median among the methods with most
-            survivors, "tied" for those of them that the sign test cannot tell from it (p after Holm of 0.05 or more,
-            corrected for the methods of one condition). The text
-            ``attrs["note"]`` says if there are too few seeds to tell any two methods apart.
+            The columns of ``by``; ``survived``, such as "5/6", with ``survival_low`` and ``survival_high``, Clopper and
+            Pearson's 95 % interval of the share; the numbers of runs that ``converged``, ``stalled``, ``diverged``,
+            ``failed`` or are ``unfinished``; ``median_…``, with ``median_low`` and ``median_high``, its 95 % interval
+            (order statistics, of 6 runs or more); ``worst_…``; ``mean_…`` where all survived; ``verdict``: "best" for
+            the method with the least median among those with most survivors, "tied" if the sign test cannot distinguish
+            a method of these from the best (p of 0.05 or more after Holm's correction for the methods of one
+            condition). The text ``attrs["note"]`` warns if there are too few seeds to distinguish any two methods.
 
         Raises
         ------
@@ -186,7 +185,7 @@ class Results:
         table = pd.DataFrame([key | _summary(part, metric) for key, part in _groups(self.runs, by)])
         if METHOD in by and len(table):
             others = [name for name in by if name != METHOD]
-            # Groups come in the order of their first rows, in both tables the same.
+            # Both tables yield their groups in the same order: that of their first rows.
             both = zip(_groups(table, others), _groups(self.runs, others), strict=True)
             verdicts = [part[METHOD].map(_verdicts(part, runs, metric)) for (_, part), (_, runs) in both]
             table["verdict"] = pd.concat(verdicts)
@@ -198,7 +197,7 @@ class Results:
         return self.by if by is None else [check.one_of("by", name, self.keys) for name in by]
 
     def _too_few(self) -> str:
-        """Return a text if the seeds are too few for the sign test; else ""."""
+        """Return a warning if there are too few seeds for the sign test; else ""."""
         seeds, methods = self.runs[SEED].nunique(), self.runs[METHOD].nunique()
         least = min(1.0, 2.0 ** (1 - seeds) * (methods - 1))
         if methods < 2 or least < _LEVEL:
@@ -218,14 +217,14 @@ class Results:
         reference : str
             The method with which the others are compared.
         metric : str, optional
-            As of `summary`.
+            As for `summary`.
 
         Returns
         -------
         DataFrame
             The columns of `by`; ``better``, ``worse``, ``equal``: numbers of seeds; ``p`` of the two-sided sign test,
-            and ``p_holm``, corrected for all rows of the table: who reads it may pick any of them. For fewer
-            hypotheses, take the results of fewer conditions (`only`). The text ``attrs["note"]`` says so.
+            and ``p_holm``, corrected for all rows of the table, because a reader may pick any row. To test fewer
+            hypotheses, take the results of fewer conditions (`only`). The text ``attrs["note"]`` explains the columns.
 
         Raises
         ------
@@ -265,7 +264,7 @@ class Results:
         return table[[*settings, METHOD, *rest]].rename(columns={METHOD: ALGORITHM})
 
     def _with_the_dead(self) -> "pd.DataFrame":
-        """Return the table of rounds with the outcome in each row: dead from the round of death on."""
+        """Return the table of rounds with a column of outcomes; a run is dead from the round of its death on."""
         import pandas as pd
 
         tables = [found.rounds for _, found in self.cells]
@@ -277,7 +276,7 @@ class Results:
                 left = longest[["round", "time_s"]].iloc[len(table) :]
                 table = pd.concat([table, left], ignore_index=True)
             since = found.row["outcome_round"]
-            # A failed run was alive in its recorded rounds.
+            # A failed run has no round of death: it was alive in its recorded rounds.
             alive = table["round"] < since if since == since else pd.Series(table.index < len(found.rounds))
             outcome = alive.map({True: "", False: found.row["outcome"]}) if died else ""
             parts.append(table.assign(**settings, outcome=outcome))
@@ -293,7 +292,7 @@ class Results:
         Parameters
         ----------
         y : str, optional
-            The measure; default: the error that the problem is about.
+            The measure; default: the problem's error.
         x : str
             A column of `rounds`, or one of the settings.
         of : {"mean", "median"}
@@ -328,7 +327,7 @@ class Results:
             For an unknown column, or a value that no run has there.
         """
         check.one_of("column", column, self.keys)
-        # Methods may have parameters that others lack.
+        # Methods may lack settings that other methods have.
         both = [
             (pair, settings[column])
             for pair, (settings, _) in zip(self.cells, self._with_columns, strict=True)
@@ -342,9 +341,9 @@ class Results:
     def report(self, path: str | Path | None = None, *, reference: str | None = None, title: str = "") -> Path:
         """Write the results as one page, which loads nothing, and return its path.
 
-        It has figures of the error over each numeric setting and over the rounds (without an error, of each measure),
-        `summary`, `versus`, `medians`, every dead run, notes, the parts and their values, the command to repeat it, the
-        paragraph for a methods section, and versions.
+        It has figures of the error (without an error, of each measure) over each numeric setting and over the rounds;
+        the tables `summary`, `versus` and `medians`; every dead run; notes, the parts and their values; the command to
+        repeat the experiment; the paragraph for a methods section; and versions.
 
         Parameters
         ----------
@@ -353,12 +352,13 @@ class Results:
         reference : str, optional
             The method with which the others are compared (`versus`). Default: the first.
         title : str, optional
-            The question. Default: the first line of the docstring of the experiment's file.
+            The title of the page. Default: the first line of the docstring of the experiment's file.
 
         Raises
         ------
         BadInput
-            Without a path, if the runs are kept in no folder; for an unknown method, or a file that cannot be written.
+            If there is neither a path nor a folder of the runs; for an unknown method, or a file that cannot be
+            written.
         """
         from netsim.studies.experiment.report import report
 
@@ -395,7 +395,7 @@ def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "Iterator[tuple[dict[st
 
 
 def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
-    """Return the summary of runs alike."""
+    """Return the summary of one group of runs."""
     dead = part["outcome"].isin(DEAD)
     alive, count = int((~dead).sum()), len(part)
     low, high = proportion(alive, count)
@@ -410,7 +410,7 @@ def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:
 
 
 def _verdicts(part: "pd.DataFrame", runs: "pd.DataFrame", metric: str) -> dict[str, str]:
-    """Return for each method whether it is the best, is indistinguishable from the best, or neither: ""."""
+    """Return each method's verdict: best, tied with the best, or ""."""
     neither = dict.fromkeys(part[METHOD], "")
     able = part[part["_alive"] == part["_alive"].max()]
     sign = 1.0 if columns.worst(metric) > 0 else -1.0
@@ -432,7 +432,7 @@ def _by_seed(runs: "pd.DataFrame", metric: str) -> "pd.DataFrame":
 
 def _signs(values: "pd.Series[float]", reference: "pd.Series[float]", metric: str) -> dict[str, Any]:
     """Return on how many seeds values are better and worse than a reference's, and the sign test's p."""
-    # Imported here, because scipy.stats takes longer to import than all else, also in each worker.
+    # Imported here because scipy.stats takes longer to import than everything else, also in each worker.
     from scipy.stats import binomtest
 
     both = values.notna() & reference.notna()

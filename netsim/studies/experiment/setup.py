@@ -1,4 +1,4 @@
-"""The information on a run that an experiment's parts get when they are made."""
+"""The data of a run that an experiment's parts receive when they are made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """The known parts of a run while others are made, in this order: graph, task, network, agents.
+    """The parts of a run made so far. Parts are made in this order: graph, task, network, agents.
 
     Attributes
     ----------
     seeds : Seeds
         Seeds of the data, the graph and the links.
     rounds : int
-        Length of the run in rounds; 0 if the problem determines it and is not yet created.
+        Length of the run in rounds; 0 while the problem, which determines it, is not made.
     graph : networkx.Graph or None
         The network's graph; None before it is known.
     task : Task or None
@@ -33,11 +33,11 @@ class Setup:
     network : Network or None
         The network; None before it is made.
     ideal : bool
-        Whether every frame arrives at once, so that all copies of a state are the same.
+        Whether every frame arrives without loss or delay, so that all copies of a state are the same.
     method : object or None
-        The method, as the experiment has it, for a network whose radio depends on it; None while the task is made.
+        The experiment's method, for a network whose radio depends on it; None while the task is made.
     derived : dict
-        Methods with the values that are derived for this run, by the method as it is given.
+        By each method with `Derived` parameters, that method with their values for this run.
     """
 
     seeds: Seeds
@@ -63,7 +63,7 @@ class Setup:
         return {} if self.graph is None else nx.get_node_attributes(self.graph, "pos")
 
     def rng(self, *name: Any) -> np.random.Generator:
-        """Return the random generator of a name: the same in all runs of this seed, whatever else is drawn."""
+        """Return the random generator of a name; a seed and a name give the same numbers, whatever else is drawn."""
         return generator(self.seeds.network[1], name, "experiment")
 
 

@@ -61,7 +61,7 @@ JOBS = Parameter("jobs", int, False, 2, "Number of processes.")
 
 @dataclass
 class Played:
-    """A cell run in a study, with its name, the setup of its parts, and its duration here (s)."""
+    """A cell that runs in a study: its name, the setup of its parts, and its duration in this process (s)."""
 
     name: str
     cell: Cell
@@ -84,10 +84,10 @@ class Played:
         return self.setup.task
 
 
-# A sweep needs the flags at each point, and computing them takes up to 45 ms.
+# Cached, because a sweep needs the flags at each point, and computing them takes up to 45 ms.
 @functools.cache
 def named_parameters(make: Callable[..., Experiment], folder: str | None = None) -> tuple[Parameter, ...]:
-    """Return the flags of an experiment's short names, each left open by default, and of its methods' values.
+    """Return the flags of an experiment's short names, each open by default, and those that set its methods' values.
 
     Parameters in the grid have no flag. With a default ``folder`` the flags of `run_kept` are included.
     """
@@ -115,7 +115,10 @@ Ran = Callable[[Study, Played, AgentError | None], None]
 
 
 def check_run(study: Study, played: Played, error: AgentError | None) -> None:
-    """Raise the error that ended a run, unless its models outgrew their coder; note that it ran over a star."""
+    """Raise the error that ended a run, unless the method's models outgrew their coder.
+
+    Note if the method runs over a star with a server.
+    """
     if error is not None and played.name not in study.lost:
         raise error
     if hasattr(played.kind, "graph_of") and hasattr(played.kind, "server"):
@@ -124,7 +127,7 @@ def check_run(study: Study, played: Played, error: AgentError | None) -> None:
 
 
 def tell_ran(study: Study, played: Played, error: AgentError | None) -> None:
-    """Do as `check_run`, and note the divergence of a method whose models outgrew their coder."""
+    """Do as `check_run`, and note that a method whose models outgrew their coder diverged."""
     check_run(study, played, error)
     if error is not None:
         given = played.task.steps_text(played.given) if hasattr(played.task, "steps_text") else ""
@@ -139,12 +142,12 @@ def study_of(
     folder: str | None = None,
     measures: Mapping[str, tuple[Any, str]] = MappingProxyType({}),
 ) -> Callable[..., None]:
-    """Return a function of a `Study` and flags that runs the experiment made by a function.
+    """Return a function of a `Study` and flags that runs the experiment made by ``make``.
 
-    Its flags are the function's, with dataclass arguments replaced by their fields, and `named_parameters`. With
-    ``folder``, the default of a flag, it runs all cells and stores them there (`run_kept`), else one for each method
-    (`play`, which gets ``prepare`` and ``ran``). ``measures`` maps switches to further measures, each with the switch's
-    description.
+    The flags are those of ``make``, with dataclass arguments replaced by their fields, and `named_parameters`. With
+    ``folder``, the default of the flag of that name, all cells run and are stored there (`run_kept`); without it one
+    cell runs for each method (`play`, which gets ``prepare`` and ``ran``). ``measures`` maps names of switches to
+    (measure, the switch's description).
     """
 
     @functools.wraps(make)
@@ -168,15 +171,15 @@ def study_of(
 def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None, ran: Ran = tell_ran) -> None:
     """Run the cells of an experiment in a study, method by method, and call its report.
 
-    The study's parameters ``settings`` and ``set`` give values to the methods; ``prepare`` may then choose others.
-    ``ran`` may leave out a method whose run raised; by default it does if models outgrew their coder.
+    The study's parameters ``settings`` and ``set`` give values to the methods; ``prepare`` may then change them. If a
+    run raised, ``ran`` may leave out its method; the default does so if the method's models outgrew their coder.
 
     Raises
     ------
     BadInput
         For an unknown method or parameter, or a method without rounds.
     AgentError
-        If an error ends all runs, or one that ``ran`` does not leave out.
+        If an error ends all runs, or if ``ran`` raises the error of a run.
     """
     experiment = _begun(study, experiment)
     if prepare is not None:
@@ -190,13 +193,13 @@ def play(study: Study, experiment: Experiment, *, prepare: Prepare | None = None
         ran(study, each, lost)
         error = lost or error
     if any(is_users(each.kind or type(each.cell.method)) for each in played):
-        # A user's method may have changed the costs.
+        # Discard the tasks: a user's method may have changed their costs.
         tasks.forget()
     if not study.runs and error is not None:
         raise error
     task = played[-1].task
     if task is not None:
-        # A task without it has no known optimum.
+        # A task without `optimum` has no known optimum.
         study.centralised, study.error = getattr(task, "optimum", dict)(), task.error
     if experiment.report is not None:
         experiment.report(study, played)
@@ -214,7 +217,7 @@ def run_kept(study: Study, experiment: Experiment) -> None:
     Raises
     ------
     BadInput
-        For a folder that holds something else; as `play` does; as `Experiment.run` does.
+        For a folder with other files, and in the cases of `play` and `Experiment.run`.
     NetsimError
         If all cells fail.
     """
@@ -235,9 +238,9 @@ def run_kept(study: Study, experiment: Experiment) -> None:
 
 
 def _begun(study: Study, experiment: Experiment) -> Experiment:
-    """Return the experiment with the values that a study gives its methods; record its notes."""
+    """Return the experiment with the values that the study's flags set, and note its notes in the study."""
     shown = {name: experiment.values(name) for name in _names_of(experiment)}
-    # If a short name's parts differ in value it stays open, because no single value would repeat the run.
+    # A short name whose paths differ in value stays open, because no single value would repeat the run.
     study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], PLAIN) and all(e == v[0] for e in v)})
     if (files := study.settings.get(SETTINGS.name)) and not experiment.tuning:
         names = [each.strip() for each in files.split(",")]
@@ -250,12 +253,12 @@ def _begun(study: Study, experiment: Experiment) -> Experiment:
 
 
 def gives_values(study: Study) -> bool:
-    """Return whether a study's flags set values of its methods, one by one or from a file."""
+    """Return whether a study's flags set values of its methods, directly or from a file."""
     return any(study.settings.get(each.name) for each in (SET, SETTINGS))
 
 
 def _tell_tuning(study: Study, experiment: Experiment) -> None:
-    """Note how the settings were chosen, and store it in settings.json, because the file may disappear."""
+    """Note how the settings were tuned, and record it in settings.json, because the tuning file may disappear."""
     about = {name: value for name, value in experiment.tuning.items() if name not in ("notes", "given")}
     study.origin["tuning"] = about
     searched = dict.fromkeys(f"{path} in {text}" for own in about["over"].values() for path, text in own.items())
@@ -265,7 +268,7 @@ def _tell_tuning(study: Study, experiment: Experiment) -> None:
 
 
 def _check_made(played: list[Played]) -> None:
-    """Raise BadInput, before anything runs, for an invalid argument of a method or a column that is also a label."""
+    """Before anything runs, raise BadInput for an invalid argument of a method, or a column that is also a label."""
     labels = {name for each in played for name in each.cell.method.label}
     columns = getattr(played[0].task, "columns", ())
     for column in columns if isinstance(columns, tuple) else ():
@@ -277,7 +280,7 @@ def _check_made(played: list[Played]) -> None:
 
 
 def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
-    """Return the cells with their names: the method, problem, network and the values of the setting, each once."""
+    """Return the cells with their names, which join the method, problem, network and setting, omitting repetitions."""
     shown = dict.fromkeys([METHOD, PROBLEM, NETWORK, *(path for setting in experiment.grid for path in setting)])
     order = {name: number for number, name in enumerate(experiment.methods)}
     found = []
@@ -289,7 +292,7 @@ def _named(experiment: Experiment) -> list[tuple[str, Cell]]:
 
 
 def learned(study: Study, problem: Problem, setup: Setup) -> Any:
-    """Return the task of a study's run; the study gets its notes, tables and settings.
+    """Return the task of a study's run, and add its notes, tables and settings to the study.
 
     Consecutive studies in one process, such as the points of a sweep, share the task.
     """
@@ -300,7 +303,7 @@ def learned(study: Study, problem: Problem, setup: Setup) -> Any:
 
 
 def _take_told(study: Study, task: Any, *parts: Any) -> None:
-    """Take over a task's notes from its construction, and the files that its parts read."""
+    """Add the notes, tables and settings from a task's construction to the study, and record the files read."""
     for part in parts:
         record(known(reader_of(part)))
     if (told := getattr(task, "told", None)) is not None:
@@ -337,13 +340,13 @@ def check_took_part(name: str, run: Run) -> Run:
     return run
 
 
-# --- what is told of a run --------------------------------------------------------------------------------------------
+# --- a run's parameters -----------------------------------------------------------------------------------------------
 
 
 def tell_parameters(study: Study, name: str, method: Method, agents: Mapping[Any, Any], given: int) -> None:
     """Print a method's parameters under the name of its run, and record them in the study's settings.json.
 
-    The first ``given`` arguments of its class, which come from the run, are left out.
+    The first ``given`` arguments of the method's class are omitted, because they come from the run.
     """
     used = _used(method, next(iter(agents.values())), given)
     study.origin.setdefault("methods", {})[name] = {"class": method.kind.__name__, **used}
@@ -352,14 +355,15 @@ def tell_parameters(study: Study, name: str, method: Method, agents: Mapping[Any
 
 
 def _used(method: Method, agent: Any, given: int) -> dict[str, Any]:
-    """Return an agent's parameters by name, except the first ``given``."""
+    """Return an agent's parameters by name, except the first ``given`` arguments of its class."""
     found, known = dict[str, Any](), Method(method.kind).parameters()
     for name, parameter in list(inspect.signature(method.kind).parameters.items())[given:]:
         if name == "weights" and name not in known:
             found[name] = "Metropolis"
         elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             value = method.given.get(name, known.get(name))
-            # Prefer the agent's attribute, which may be converted; it may be missing if stored under another name.
+            # Prefer the agent's attribute, whose value may be converted. It may be missing, if stored under another
+            # name.
             with suppress(Exception):
                 value = vars(agent).get("_schedules", {}).get(name, getattr(agent, name))
             found[name] = _text(value)
@@ -367,7 +371,7 @@ def _used(method: Method, agent: Any, given: int) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """Return a parameter's value as stored in settings.json, without memory addresses, which differ by process."""
+    """Return a parameter's value for settings.json, without memory addresses, which differ between processes."""
     value = plain(value)
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value

@@ -30,7 +30,7 @@ from netsim.util import check, toml
 KIND = "kind"
 _TABLE, _LIST = (dict, "a table"), (list, "a list")
 _NUMBER = ((int, float), "a number")
-# The type of each key's value, also as text.
+# By key, the types of its value, and their description for messages.
 _KEYS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("methods", "problem", "networks", "grid", "names", "ending", "over"), _TABLE),
     **dict.fromkeys(("measure", "after", "goals"), _LIST),
@@ -40,7 +40,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "error": (str, "a text"),
     "seeds": ((int, str, list), "a list of whole numbers, or a text as 0:10"),
 }
-# The kinds of tables without an explicit kind.
+# The kinds of tables that name no kind.
 _USUAL: dict[str, Any] = {"networks": Links, "ending": Ending, "seeds": Seeds}
 _NAME = "the full name of a class or function, as netsim.agents.DKLA"
 _NAMED = 'a list of values, or a table of named ones; a path is one name, in quotes: "method.eta" = [0.1, 0.2]'
@@ -48,9 +48,9 @@ _RANGE = 'a table of low, high and log, or a list to choose from; a path is one 
 
 
 def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
-    """Return the experiment of a TOML file, its title, its tuning ranges, and the modules of files beside it.
+    """Return a TOML file's experiment, title and tuning ranges, and the modules of the Python files that it uses.
 
-    A file beside it is executed if a kind names it.
+    A Python file in the same folder is executed if a ``kind`` names it.
 
     Raises
     ------
@@ -69,14 +69,17 @@ def read_toml(file: str) -> tuple[Experiment, str, Any, list[types.ModuleType]]:
 
 
 class _Reader:
-    """Makes the parts that tables describe; files in ``folder`` are modules as long as ``known`` is entered."""
+    """Makes the parts that tables describe.
+
+    A kind may name a Python file in ``folder``; its module stays importable until ``known`` is closed.
+    """
 
     def __init__(self, folder: Path, known: ExitStack) -> None:
         self.folder, self.known = folder, known
         self.modules: dict[str, types.ModuleType] = {}
 
     def value(self, name: str, given: Any) -> Any:
-        """Return the object for a key of the file, which must be known and have the right type."""
+        """Return the object for a key of the file; raises BadInput for an unknown key or a value of another type."""
         kinds, words = _KEYS[check.one_of("key", name, _KEYS)]
         if not isinstance(given, kinds) or isinstance(given, bool):
             raise check.refuse(name, given, words)
@@ -103,7 +106,7 @@ class _Reader:
         return given if name == "names" else self.built(given, name, _USUAL.get(name))
 
     def built(self, given: Any, where: str, usual: Any = None) -> Any:
-        """Return the object for a value; a table without a kind becomes the ``usual`` kind or a mapping."""
+        """Return the object for a value; a table without a kind is of the ``usual`` kind, or else a mapping."""
         if isinstance(given, list):
             return [self.built(each, f"{where}[{place}]", usual) for place, each in enumerate(given)]
         if not isinstance(given, dict):
@@ -142,7 +145,7 @@ class _Reader:
         return found
 
     def _kind(self, name: Any, where: str) -> Any:
-        """Return the class or function of a name: of a file beside the TOML, or of an installed package."""
+        """Return the named class or function, from a Python file beside the TOML file or from an installed package."""
         if not isinstance(name, str):
             raise check.refuse(where, name, _NAME)
         place, _, last = name.rpartition(".")
@@ -167,7 +170,7 @@ def _are_texts(values: list[Any]) -> bool:
 
 
 def _placed(where: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """Return a function's result; raise its errors as BadInput with the place in the file."""
+    """Return a function's result; its errors are raised as BadInput with the place in the file."""
     try:
         return function(*given, **named)
     except Exception as error:
@@ -175,7 +178,10 @@ def _placed(where: str, function: Callable[..., Any], *given: Any, **named: Any)
 
 
 def _called(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Return the result of a class or function; one that needs more, as a seed or a link's ends, is kept uncalled."""
+    """Call a class or function and return the result.
+
+    A function that needs more arguments, such as a seed or a link's ends, is returned uncalled, with those given.
+    """
     if inspect.isclass(kind) and issubclass(kind, Agent):
         return Method(kind, **given)
     paths.check_arguments(f"argument of {kind.__name__}", kind, given)
@@ -185,7 +191,7 @@ def _called(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _is_complete(function: Any, given: Mapping[str, Any]) -> bool:
-    """Return whether a function has all its arguments, including a seed if it takes one."""
+    """Return whether a function has all arguments that it requires, and the seed if it takes one."""
     known = inspect.signature(function)
     try:
         known.bind(**given)

@@ -1,11 +1,11 @@
-"""Tuning of an experiment: any path of its methods, by successive halving, validated on separate seeds.
+"""Tuning of an experiment: successive halving over paths of its methods, validated on separate seeds.
 
-Under each condition (method, problem, network, setting) candidate 0 is the method as given; the others take every level
-of each range once (a Latin hypercube). A rung adds seeds for the better half (Jamieson and Talwalkar 2016,
+Under each condition (method, problem, network, setting) candidate 0 is the method as given; the other candidates take
+every level of each range once (a Latin hypercube). A rung adds seeds for the better half (Jamieson and Talwalkar 2016,
 "Non-stochastic best arm identification and hyperparameter optimization", with seeds as the resource). The finalists run
-on validation seeds, which the search did not use: the best step is often the largest that survives, so a search on few
-seeds may choose one that fails on others. The finalist with most survivors is chosen; among equals, that with the least
-median. Tuned experiments refuse all these seeds.
+on validation seeds, which the search did not use: the best step size is often the largest that survives, so a search on
+few seeds may choose one that fails on other seeds. The finalist with most survivors is chosen; among equals, the
+finalist with the least median. Tuned experiments refuse all these seeds.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Key = tuple[str, ...]
 """A condition: what tuning tells apart."""
 
-# Settings of methods, seeds and values, in which a run may differ from the tuning.
+# Flags that may differ between a tuning and a run: methods, seeds, and values of methods.
 _MAY_DIFFER = ("algorithms", "methods", "method", "set", "settings", "seed")
 
 _FORM = "LOW:HIGH or LOW:HIGH:log, LOW < HIGH, with log LOW > 0"
@@ -63,7 +63,7 @@ class Between:
     Parameters
     ----------
     low, high : float
-        The ends, both among the values tried; of two whole numbers all values are whole.
+        The ends, which are both tried. If both are whole numbers, all values are whole.
     log : bool
         Whether the values are spaced by factors.
 
@@ -88,7 +88,7 @@ class Between:
         return f"{self.low:g}:{self.high:g}{':log' if self.log else ''}"
 
     def levels(self, count: int) -> list[Any]:
-        """Return ``count`` evenly spaced values including both ends, to six digits."""
+        """Return ``count`` evenly spaced values that include both ends, rounded to six digits or to whole numbers."""
         if count == 1:
             found = [math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2]
         else:
@@ -97,21 +97,21 @@ class Between:
         return [round(each) if whole else float(f"{each:.6g}") for each in found]
 
     def place(self, value: Any) -> float:
-        """Return a value's relative position, 0 at the low end and 1 at the high one; NaN if it is not a number."""
+        """Return a value's position in the range, 0 at the low end and 1 at the high one; NaN if it is no number."""
         if isinstance(value, bool) or not isinstance(value, Real) or (self.log and value <= 0):
             return math.nan
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, float(value)))
         return (at - low) / (high - low)
 
     def doubt(self, value: Any) -> str:
-        """Return the reason why a better value may lie outside; "" if the value is inside, or not a number."""
+        """Return why a better value may lie outside the range: the value is an end or outside; "" otherwise."""
         if value in (float(f"{self.low:.6g}"), float(f"{self.high:.6g}")):
             return "an end of its range"
         return "" if math.isnan(at := self.place(value)) or 0 < at < 1 else f"the method's own, outside of {self}"
 
 
 def range_of(text: str, place: str = "PATH") -> tuple[str, Between | None]:
-    """Return the path and the range in ``PATH[=LOW:HIGH[:log]]``; raises BadInput for another form."""
+    """Return the path and the range of ``PATH[=LOW:HIGH[:log]]``; raises BadInput for malformed text."""
     path, equals, given = (part.strip() for part in text.partition("="))
     if path and not equals and not path.endswith("."):
         return path, None
@@ -125,7 +125,7 @@ def range_of(text: str, place: str = "PATH") -> tuple[str, Between | None]:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Any objects to choose from: coders, censors, duals, numbers.
+    """A set of objects to choose from: coders, censors, duals, numbers.
 
     Raises BadInput if there are none.
     """
@@ -141,15 +141,15 @@ class OneOf:
         return f"{{{', '.join(map(paths.brief, self.values))}}}"
 
     def levels(self, count: int) -> list[Any]:
-        """Return ``count`` objects, each equally often."""
+        """Return ``count`` objects by cycling through the choices."""
         return [self.values[number % len(self.values)] for number in range(count)]
 
     def place(self, value: Any) -> float:
-        """Return NaN: objects have no distance."""
+        """Return NaN, because objects have no distance."""
         return math.nan
 
     def doubt(self, value: Any) -> str:
-        """Return "": a choice has no ends."""
+        """Return "", because a choice has no ends."""
         return ""
 
 
@@ -163,8 +163,8 @@ class Tuned:
         The experiment with the chosen values. It rejects the seeds used for tuning.
     chosen : DataFrame
         A row for each method under each condition: the chosen candidate, its values, its score in search and
-        validation, how many validation runs survived, and the nearest candidate that lost a run anywhere with its
-        distance: distances are relative to the width of each range, on a logarithmic scale if the search used one.
+        validation, how many validation runs survived, and the nearest candidate that lost a run in any stage, with its
+        distance. Distances are relative to the width of each range, on a logarithmic scale if the range has one.
     table : DataFrame
         A row for each trial: condition, candidate, stage, seed, outcome, score.
     notes : list of str
@@ -182,9 +182,9 @@ class Tuned:
 
 
 def save(file: str | Path, parts: Sequence[tuple[Mapping[str, Any], Tuned]], given: Mapping[str, Any]) -> None:
-    """Write the choices under several conditions, keyed by flags and their values, as `Tuned.save` does.
+    """Write the choices of several tunings, as `Tuned.save` does, each under the values of its flags.
 
-    ``given`` are the values of other flags: a run with different ones notes it.
+    ``given`` are the values of the flags that all tunings share: a run with other values notes the difference.
     """
     best = [
         {
@@ -208,13 +208,13 @@ class TunedFile:
     Attributes
     ----------
     file : str
-        Its path.
+        The file's path.
     best : list of (dict, dict)
-        A condition as texts by column, with the values that were chosen for it by path below the method.
+        For each condition (texts by column) the chosen values, by path below the method.
     spent : frozenset of int
-        The seeds on which they were chosen.
+        The seeds on which the values were chosen.
     tuning : dict
-        How they were chosen.
+        How the values were chosen.
     """
 
     file: str
@@ -236,14 +236,14 @@ class TunedFile:
             raise check.refuse("settings", str(file), "a tuned.json that netsim tune wrote") from None
 
     def of(self, here: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the values for a run's condition, given by its columns; None if it was tuned for others."""
+        """Return the values tuned for a run's condition, given by its columns; None if there are none."""
         for condition, values in self.best:
             if all(name in here and str(here[name]) == text for name, text in condition.items()):
                 return values
         return None
 
     def others(self, here: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the tuning's flags that have other values in a run, with both values."""
+        """Yield each flag whose value in the run differs from its value in the tuning, with both values."""
         apart = {*_MAY_DIFFER, *(name for condition, _ in self.best for name in condition)}
         for name, value in self.tuning.get("given", {}).items():
             if name not in apart and here.get(name) not in (None, value):
@@ -256,17 +256,17 @@ def settled(
     known: Callable[[Cell], Mapping[str, Any]],
     over: Mapping[str, Between | OneOf] | None = None,
 ) -> "Experiment":
-    """Return an experiment with the values of files from `Tuned.save`; it refuses the seeds spent on them.
+    """Return an experiment with the values in files from `Tuned.save`; it refuses the seeds spent on choosing them.
 
-    Each run takes the values of the first file that was tuned for its condition: the values ``known`` by name,
-    including its method, and otherwise the experiment's values. Objects, such as coders, are taken from the choices of
-    ``over``.
+    Each run takes the values of the first file that was tuned for its condition. The condition is compared by name with
+    the values that ``known`` returns for the cell, then with the experiment's values. Objects, such as coders, are
+    taken from the choices of ``over``.
 
     Raises
     ------
     BadInput
-        If a file is none, has an object that no choice has or a path that a method has not, or if none has the
-        condition of a method that was tuned.
+        If a file is not from `Tuned.save`, has an object that is no choice or a path that its method lacks, or if a
+        method was tuned but not for this condition.
     """
     several = [TunedFile.read(file) for file in files]
     clear = dataclasses.replace(experiment, settings={})
@@ -276,7 +276,7 @@ def settled(
     others: dict[str, dict[str, None]] = {}
     for cell in clear.cells(clear.seeds[:1]):
         key, here = cell.condition, _here(clear, known(cell), names)
-        # A study may use another study's names for its methods, and have its own files, too.
+        # A study may name its methods as another study does, and still have tuned files under its own names: try both.
         ways = [here, here | dict(cell.columns)]
         both = ((each, each.of(way)) for each in several for way in ways)
         found = next(((each, values) for each, values in both if values is not None), None)
@@ -303,7 +303,7 @@ def settled(
         experiment,
         settings=settings,
         spent=experiment.spent.union(*(each.spent for each in several)),
-        # With a copy among the inputs, the folder alone repeats the runs.
+        # With these files copied to the inputs, the folder alone repeats the runs.
         files=[*experiment.files, *files],
         tuning={**several[0].tuning, "file": ", ".join(each.tuning["file"] for each in several)},
         notes=[*experiment.notes, *notes],
@@ -311,7 +311,7 @@ def settled(
 
 
 def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the known values of a run; for other names, the experiment's plain values."""
+    """Return the values known of a run, and for the other names the experiment's plain values."""
     found = dict(known)
     for name in set(names) - found.keys():
         with suppress(BadInput):
@@ -322,9 +322,9 @@ def _here(experiment: "Experiment", known: Mapping[str, Any], names: Iterable[st
 
 
 def _given(experiment: "Experiment", over: Mapping[str, Any], cell: Cell, path: str, kept: Any, where: str) -> Any:
-    """Return a stored value for a method's path; an object is taken from a choice of ``over``.
+    """Return a stored value for a method's path; a stored object is looked up in the choices of ``over``.
 
-    Raises BadInput if the method lacks the path, or no choice has the object.
+    Raises BadInput if the method lacks the path, or no choice is the object.
     """
     if not list(paths._values(cell.method, path)):
         raise BadInput(f"{where}: must be of methods as they are now; {cell.method_name} has no {path}")
@@ -347,11 +347,11 @@ class _Trial:
     ----------
     number : int
     changes : dict
-        Its values by path; candidate 0 has none, because it is the method as it is.
+        The candidate's values by path; empty for candidate 0, which is the method as given.
     values : dict
-        Its values at all paths that are searched.
+        The candidate's values at all searched paths.
     scores : dict
-        By stage, a score for each run; ∞ if the run did not survive.
+        By stage, the score of each run; ∞ if the run did not survive.
     """
 
     number: int
@@ -367,17 +367,17 @@ class _Trial:
 
     @property
     def stage(self) -> str:
-        """The last stage in which it ran."""
+        """The last stage in which the candidate ran."""
         return VALIDATION if self.scores[VALIDATION] else SEARCH
 
     def survived(self, stage: str) -> tuple[int, int]:
-        """Return the number of a stage's surviving runs, and of all its runs."""
+        """Return the number of surviving runs of a stage, and the number of all its runs."""
         return int(np.isfinite(self.scores[stage]).sum()), len(self.scores[stage])
 
 
 @dataclass
 class Search:
-    """The search of `netsim.Experiment.tune`, with its trials so far."""
+    """The search of `netsim.Experiment.tune`, and its trials so far."""
 
     experiment: "Experiment"
     over: Mapping[str, Between | OneOf | None]
@@ -391,18 +391,18 @@ class Search:
 
     @property
     def target(self) -> Target | None:
-        """The target for reading the metric."""
+        """The target that the metric names after "@"; None if it has none."""
         _, at, reach = (self.metric or "").partition("@")
         return Target.of(reach) if at else None
 
     def found(self, seeds: list[int], validation: list[int], candidates: int, finalists: int) -> Tuned:
-        """Search, validate, and return the choice."""
+        """Search, validate, and return the tuned experiment."""
         import pandas as pd
 
         if not check.mapping("over", self.over):
             raise check.refuse("over", self.over, "one range at least")
         self._check_seeds(seeds, validation)
-        # The least possible value is known for the error by which runs are judged.
+        # A target is relative to the least possible value, which is known only for the error that classifies runs.
         error = self.target.column if self.target else self.experiment.error
         plain = dataclasses.replace(self.experiment, settings={}, spent=frozenset(), error=error)
         ranges, starts, notes = _admitted(list(plain.cells(seeds)), _ranges(plain, self.over))
@@ -469,7 +469,7 @@ class Search:
                 raise BadInput(f"{name} = {clash}: must be seeds on which nothing else runs")
 
     def _run(self, plain: "Experiment", left: Mapping[Key, list[_Trial]], seeds: Sequence[int], stage: str) -> None:
-        """Run candidates of all conditions together, so that no worker waits."""
+        """Run the candidates of all conditions in one batch, so that no worker waits."""
         wanted = [
             (trial, dataclasses.replace(cell, method=trial.method(cell.method)))
             for cell in plain.cells(seeds)
@@ -482,7 +482,7 @@ class Search:
         metric = self.metric = self.metric or column
         for trial, (cell, measured) in zip((trial for trial, _ in wanted), results.cells, strict=True):
             outcome, value = measured.row["outcome"], _value(measured, column, target)
-            # With a target, a run that reached it has a value.
+            # With a target a run counts if it reached the target, even if it died later.
             dead = (outcome in DEAD and target is None) or math.isnan(value)
             trial.scores[stage].append(math.inf if dead else value if columns.worst(column) > 0 else -value)
             self.failed += [measured.row["why"]] if outcome == FAILED else []
@@ -491,7 +491,7 @@ class Search:
             self.rows.append({**cell.columns, **about, **values})
 
     def _ranked(self, trials: Iterable[_Trial], stage: str) -> list[_Trial]:
-        """Return candidates: those with most survivors first, then those of the least score."""
+        """Return candidates sorted by most survivors, then by least score."""
 
         def rank(trial: _Trial) -> tuple[float, float, int]:
             scores = trial.scores[stage]
@@ -500,13 +500,13 @@ class Search:
         return sorted(trials, key=rank)
 
     def _score(self, scores: Sequence[float]) -> float:
-        """Return the mean or median of the runs that survived; ∞ if none did."""
+        """Return the mean or median score of the surviving runs; ∞ if none survived."""
         alive = [each for each in scores if math.isfinite(each)]
         return statistic(alive, of=self.statistic) if alive else math.inf
 
 
 def _nearest(winner: _Trial, trials: Sequence[_Trial], ranges: Mapping[str, Between | OneOf]) -> str:
-    """Return the candidate nearest to the winner that lost a run anywhere, and its distance; "" if none has one."""
+    """Return the candidate nearest to the winner that lost a run in any stage, and its distance; "" if none did."""
 
     def distance(trial: _Trial) -> float:
         both = (np.array([ranges[path].place(each.values[path]) for path in ranges]) for each in (trial, winner))
@@ -522,7 +522,7 @@ def _nearest(winner: _Trial, trials: Sequence[_Trial], ranges: Mapping[str, Betw
 
 
 def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Between | OneOf]) -> Iterator[str]:
-    """Yield notes on the candidate that was chosen; ``first`` is the best of the search."""
+    """Yield warnings about the chosen candidate; ``first`` is the best candidate of the search."""
     alive, count = winner.survived(winner.stage)
     if alive < count:
         low, high = proportion(alive, count)
@@ -539,14 +539,14 @@ def _doubts(what: str, winner: _Trial, first: _Trial, ranges: Mapping[str, Betwe
 
 @dataclass(frozen=True)
 class Rung:
-    """A step of halving: the number of remaining candidates, and their new seeds."""
+    """A step of successive halving: the number of remaining candidates, and the seeds added for them."""
 
     count: int
     seeds: tuple[int, ...]
 
 
 def rungs(count: int, seeds: Sequence[int]) -> list[Rung]:
-    """Return the steps of successive halving: all candidates on one seed, half of them on two, and so on to all."""
+    """Return the steps of successive halving: all candidates on one seed, half of them on two, and so on."""
     found: list[Rung] = []
     done = 0
     while done < len(seeds):
@@ -564,7 +564,7 @@ def check_apart(searched: Container[str], tried: Iterable[str]) -> None:
 
 
 def _kept(value: Any) -> Any:
-    """Return a value for tuned.json; an object, which no text restores, as a mapping."""
+    """Return a value as tuned.json has it; an object, which text cannot restore, becomes a mapping with its digest."""
     given = plain(value_of(value))
     if isinstance(given, int | float | str | None):
         return given
@@ -574,7 +574,7 @@ def _kept(value: Any) -> Any:
 def _ranges(
     experiment: "Experiment", over: Mapping[str, Between | OneOf | None]
 ) -> dict[str, dict[str, Between | OneOf | None]]:
-    """Return the ranges of each method by path below it; a range of one method replaces that of all methods."""
+    """Return the ranges of each method by path below it; a range for one method replaces a range for all methods."""
     found: dict[str, dict[str, Between | OneOf | None]] = {name: {} for name in experiment.methods}
     longs = [(experiment._long(path), name) for name in over for path in experiment._of(name)]
     for long, written in sorted(longs, key=lambda each: paths.ANY not in each[0]):
@@ -597,10 +597,10 @@ def _ranges(
 def _admitted(
     cells: Sequence[Cell], ranges: Mapping[str, Mapping[str, Between | OneOf | None]]
 ) -> tuple[dict[str, dict[str, Between | OneOf]], dict[Key, dict[str, Any]], list[str]]:
-    """Return the ranges with those that theorems have on all cells in place of None, what they choose, and notes.
+    """Return the ranges by method, the starting values by condition, and notes.
 
-    A class of agents may have ``admissible(agents, network, parameters)``: for each parameter a range and a value, or
-    None.
+    A range of None is replaced by the range that theorems admit on all cells. A class of agents may have
+    ``admissible(agents, network, parameters)``, which returns for each parameter a range and a value or None.
     """
     found: dict[tuple[str, str], list[Any]] = {}
     starts: dict[Key, dict[str, Any]] = {}
@@ -629,7 +629,7 @@ def _admitted(
             raise check.refuse(
                 "over", f"{name}.{path}", f"PATH={_FORM}; the ranges of the seeds have nothing in common"
             )
-        # An open end does not belong to the range, and a search by factors cannot begin at 0.
+        # Exclude open ends; a search by factors cannot begin at 0.
         searched = Between(low, high) if several[0].closed else Between(max(low, high / 100), 0.99 * high, log=True)
         filled[name][path] = searched
         promise = dataclasses.replace(several[0], low=low, high=high).promise()
@@ -640,9 +640,10 @@ def _admitted(
 def _candidates(
     method: str, ranges: Mapping[str, Between | OneOf], count: int, start: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """Return a method's candidates: its own values, starting values, then each level of each range once.
+    """Return a method's candidates: its own values, the starting values, then each level of each range once.
 
-    The first parameter increases; each other one's order is a fixed draw, the same under all conditions.
+    The levels of the first parameter increase; the order of each other parameter's levels is pseudorandom, but the same
+    under all conditions.
     """
     first = [{}, dict(start)] if start else [{}]
     count -= len(first)
@@ -657,7 +658,7 @@ def _candidates(
 
 
 def _value(measured: Measured, column: str, target: Target | None) -> float:
-    """Return a run's last value of a column, or its value in the round that reaches a target; else NaN."""
+    """Return a run's last value of a column, or its value in the round that reaches a target; NaN without one."""
     if target is None:
         return float(measured.row.get(column, math.nan))
     rounds = measured.rounds

@@ -1,4 +1,4 @@
-"""An interactive run: its settings as controls, faults by clicks, each in a new branch."""
+"""An interactive run: its settings are controls, and a click adds a fault in a new branch."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The controls of a study's parameters: sliders for numbers, choices, switches, and a seed with a die."""
+"""The controls of a study's parameters: sliders, choices, switches, and a seed with a die."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from netsim.studies.laboratory.tree import exact
 
 __all__ = ["controls"]
 
-# Patterns in a description: words for a number between 0 and 1, and a list of the texts allowed.
+# Patterns in a description: nouns for a number between 0 and 1, the least value, and a list of allowed texts.
 _SHARE = re.compile(r"\b(probability|share|fraction|likelihood)\b", re.IGNORECASE)
 _LEAST = re.compile(r"\bat least (\d+)\b")
 _CHOICE = re.compile(r'"([^" ]+)"')
@@ -24,7 +24,7 @@ _TIMES = 4
 def controls(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
     """Return each parameter's control for the page, as JSON data.
 
-    Each has ``name``, ``label``, ``help``, ``default``, ``optional`` and a ``sort``: "switch", "choice" (with
+    Each control has ``name``, ``label``, ``help``, ``default``, ``optional`` and a ``sort``: "switch", "choice" (with
     ``choices``), "text", "seed", "number", or "slider" (with ``low``, ``high`` and ``step``). A slider's range is a
     suggestion: any number can be typed.
     """
@@ -67,7 +67,7 @@ def _sort(parameter: Parameter) -> dict[str, Any]:
 
 
 def _range(parameter: Parameter, default: float, whole: bool) -> dict[str, float]:
-    """Return the range of a number's slider: 0 to 1 for a share, else up to a multiple of the default."""
+    """Return the range of a number's slider: 0 to 1 for a share, otherwise up to a multiple of the default."""
     if whole:
         least = _LEAST.search(parameter.description)
         return {

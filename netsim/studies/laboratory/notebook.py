@@ -64,13 +64,13 @@ def lab(
     options = {"until": until, "sample": sample}
     for name, value in options.items():
         if isinstance(value, np.generic):
-            # In the script that repeats a branch, the option is a Python number.
+            # A numpy number would not be valid in the script that repeats a branch.
             options[name] = value.item()
     return LabWidget(LabSession(network, _maker(agents), probes, options), height)
 
 
 def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
-    """Return a function that returns new agents."""
+    """Return a function that makes new agents for each branch."""
     if callable(agents):
         return agents
     if not isinstance(agents, Mapping):
@@ -88,12 +88,12 @@ def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
 
 @dataclass(frozen=True)
 class _InPython(Source):
-    """How to repeat a branch in Python; ``options`` are those of `Network.run`."""
+    """The ways to repeat a branch in Python; ``options`` are those of `Network.run`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, settings: Mapping[str, Any], at: str, order: str) -> str:
-        """Return the lines that repeat a branch."""
+        """Return the lines of Python that repeat a branch."""
         options = "".join(f", {name}={value!r}" for name, value in self.options.items() if value is not None)
         if order:
             options += f", order={order if order.isdecimal() else f'netsim.testing.Order.parse({order!r})'}"
@@ -101,11 +101,11 @@ class _InPython(Source):
         return f"with netsim.faults.words.appending({at!r}):\n    {run}" if at else run
 
     def sweep(self, settings: Mapping[str, Any], at: str, order: str) -> str:
-        """Return "": only a study has sweeps."""
+        """Return "", because only a study has sweeps."""
         return ""
 
     def script(self, settings: Mapping[str, Any], at: str, order: str, name: str, trace_hash: str) -> str:
-        """Return the script that repeats a branch, and reports if its run differs."""
+        """Return the script that repeats a branch, and fails if its run differs."""
         return (
             f"# {name}\n{self.command(settings, at, order)}\nassert run.trace_hash == {trace_hash!r}, run.trace_hash\n"
         )
@@ -139,7 +139,7 @@ class LabSession:
 
     @property
     def version(self) -> int:
-        """The number of changes so far."""
+        """The number of changes so far, for which the page polls."""
         return self._version
 
     def answer(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class LabSession:
         return {"error": f"{what}: there is no such question"}
 
     def _simulate(self) -> None:
-        """Simulate the branches that wait."""
+        """Simulate the waiting branches."""
         from netsim.studies.laboratory.shown import shown
 
         while (branch := self._tree.waiting(0)) is not None:

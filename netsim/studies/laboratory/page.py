@@ -9,7 +9,10 @@ __all__ = ["page"]
 
 
 def page(study: str, *, framed: bool = False) -> str:
-    """Return the page of a lab on a study; ``framed``: it sends requests to its parent page, not to a server."""
+    """Return the page of a lab on a study.
+
+    With ``framed``, the page sends requests to its parent page instead of a server.
+    """
     style, script = (
         (files("netsim.studies.laboratory") / "page" / name).read_text("utf-8") for name in ("lab.css", "lab.js")
     )

@@ -15,18 +15,18 @@ __all__ = ["Cancelled", "Worker"]
 
 
 class Cancelled(Exception):  # noqa: N818  names that say what happened
-    """The worker was ended."""
+    """The worker process was ended."""
 
 
 class Worker:
-    """Simulates branches in a separate process, which is started at the first one."""
+    """Simulates branches in a separate process, which is started for the first branch."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
     def simulate(self, request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-        """Return the result of `netsim.studies.laboratory.worker.simulate`; raises Cancelled if it was ended."""
+        """Return the result of `netsim.studies.laboratory.worker.simulate`; raises Cancelled if the process ended."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -49,7 +49,7 @@ class Worker:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 command = [sys.executable, "-m", "netsim.studies.laboratory.worker", str(os.getpid())]
-                # A branch repeats in the next process, too.
+                # Fix the hash seed, so that a branch repeats in the next process.
                 fixed = {**os.environ, VARIABLE: os.environ.get(VARIABLE) or "0"}
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=fixed

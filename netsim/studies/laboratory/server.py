@@ -22,7 +22,7 @@ from netsim.util import check
 
 __all__ = ["LabServer"]
 
-# Real seconds for which a request for news waits, and between two checks of a file.
+# Real seconds: how long a request for news waits, and between two checks of a file.
 _NEWS_TIMEOUT, _POLL_INTERVAL = 20.0, 0.5
 
 # The fields that a page may send with each request.
@@ -42,13 +42,13 @@ class LabServer:
     study : str
         A study's name, or the path of a Python file (`netsim.studies.find_study`).
     settings : mapping
-        Values of its parameters to begin with.
+        Initial values of the study's parameters.
     at : str
-        Faults in words of a first branch, besides the main run.
+        Faults, as text, of a first branch besides the main run.
     order : str
-        A seed, or words, of the order that this branch has.
+        The order of simultaneous steps in that branch: a seed, or text.
     browser : bool
-        Whether to open the browser; the address is printed in any case.
+        Whether to open the browser; the address is reported in any case.
     report : callable
         Called with lines for the user.
 
@@ -79,7 +79,7 @@ class LabServer:
         for change in changes:
             self._tree.grow(list(self._tree.branches.values())[-1], change)
         self._first = max(self._tree.branches)
-        # This lock guards all attributes above; ``_version`` counts changes, for which requests wait.
+        # This lock guards all attributes above. ``_version`` counts changes; requests for news wait for the next one.
         self._news = threading.Condition()
         self._version, self._running, self._over = 1, -1, False
         self._worker = Worker()
@@ -100,10 +100,10 @@ class LabServer:
         self.close()
 
     def wait(self) -> None:
-        """Serve until a Ctrl-C."""
+        """Serve until Ctrl-C."""
         with suppress(KeyboardInterrupt), self._news:
             while not self._over:
-                # Wait in steps, because on some systems a longer wait blocks Ctrl-C.
+                # Wait in steps: on some systems a longer wait blocks Ctrl-C.
                 self._news.wait(0.5)
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class LabServer:
         except Cancelled:
             result = None
         with self._news:
-            # Meanwhile the branch may have been deleted, or the settings changed.
+            # During the simulation the branch may have been deleted, or the settings changed.
             if self._running == branch.number and branch.state == "running":
                 if result is None:
                     branch.state, branch.error = "cancelled", "cancelled, or its process ended"
@@ -156,7 +156,7 @@ class LabServer:
         self._news.notify_all()
 
     def _again(self) -> None:
-        """Simulate all branches anew, in a new process: modules of the user's may have changed."""
+        """Simulate all branches again, in a new process because the user's modules may have changed."""
         self._running = -1
         self._tree.again()
         self._worker.end()
@@ -199,7 +199,7 @@ class LabServer:
             usual = {each.name: each.default for each in definition.parameters}
             kept = {}
             for name, value in self._tree.settings.items():
-                # A parameter may have another type now.
+                # Drop the value if the parameter now has another type.
                 with suppress(BadInput):
                     kept[name] = source.checked(name, value)
             self._tree.source, self._tree.settings = source, usual | kept
@@ -208,7 +208,7 @@ class LabServer:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def _answer(self, rest: str) -> Answer | None:
-        """Return the answer to a GET: the page, the news, or a branch's run."""
+        """Return the answer to a GET request: the page, the news, or a branch's run; None if there is no such path."""
         if not rest:
             return HTTPStatus.OK, "text/html", page(self._tree.source.study)
         if found := re.fullmatch(r"state\?seen=(\d{1,9})", rest, re.ASCII):
@@ -218,7 +218,7 @@ class LabServer:
         return None
 
     def _state(self, seen: int) -> str:
-        """Return the page's data on all branches, once there is something new."""
+        """Return the page's data on all branches; waits until there is something new since version ``seen``."""
         with self._news:
             self._news.wait_for(lambda: self._version != seen or self._over, _NEWS_TIMEOUT)
             state = {"version": self._version, "controls": controls(self._tree.source.parameters)}
@@ -230,10 +230,13 @@ class LabServer:
             runs = [] if branch is None or branch.result is None else branch.result["runs"]
             return (HTTPStatus.OK, "application/json", runs[place]["data"]) if place < len(runs) else None
 
-    # --- what is asked to be done -------------------------------------------------------------------------------------
+    # --- the page's requests ------------------------------------------------------------------------------------------
 
     def _act(self, rest: str, asked: Any) -> Answer | None:
-        """Carry out a page's request; the answer has the ``branch`` to show, from a ``version`` on, or an ``error``."""
+        """Carry out a page's request.
+
+        The answer has the ``branch`` to show and the ``version`` that contains it, or an ``error``.
+        """
         acts = {"fault": self._fault, "settings": self._set, "delete": self._delete, "cancel": self._cancel}
         if rest not in acts:
             return None
@@ -250,7 +253,7 @@ class LabServer:
         return HTTPStatus.OK, "application/json", json.dumps({"branch": found, "version": version})
 
     def _fault(self, asked: dict[str, Any]) -> int:
-        """Start a branch by a fault, or an order, in words."""
+        """Start a branch with one more fault, or with another order, given as text."""
         text = text_of("text", asked.get("text"), "a fault in words")
         branch = self._tree.grow(self._tree.get(asked.get("branch")), text)
         self._first = branch.number
@@ -258,7 +261,7 @@ class LabServer:
         return branch.number
 
     def _set(self, asked: dict[str, Any]) -> int:
-        """Change settings, and simulate all branches anew."""
+        """Change settings, and simulate all branches again."""
         values = asked.get("values")
         if not isinstance(values, dict):
             raise check.refuse("values", values, "an object of settings")
@@ -281,7 +284,7 @@ class LabServer:
         return branch.parent
 
     def _cancel(self, asked: dict[str, Any]) -> int:
-        """Cancel the simulation of a branch, or resume it."""
+        """Cancel the simulation of a branch; resume a cancelled one."""
         branch = self._tree.get(asked.get("branch"))
         if branch.state == "running":
             branch.state, branch.error = "cancelled", "cancelled"

@@ -1,4 +1,4 @@
-"""The data that a page shows of a study's runs: packed frames, and a last value."""
+"""The data of a study's runs for a page: packed frames, and a last value."""
 
 import math
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ __all__ = ["shown"]
 MOST = 200_000
 """Frames of a run that the page shows at most."""
 
-# Columns of rounds.csv that every run has.
+# Columns of rounds.csv that every run has
 _USUAL = {*COLUMNS, *TOTALS}
-# Agents that a figure names.
+# Most agents that `_together` lists by name.
 _MOST_NAMED = 3
 
 
 def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "") -> list[dict[str, Any]]:
-    """Return each run's ``name``, ``hash``, ``last`` value, and ``data``: metadata and columns of its page, in JSON."""
+    """Return each run's ``name``, ``hash``, ``last`` value, and ``data``: its page's metadata and columns as JSON."""
     found = []
     for name, run in runs.items():
         about = About(title_of(study, name), command, question=question)
@@ -33,7 +33,7 @@ def shown(study: str, runs: Mapping[str, Run], command: str, question: str = "")
 
 
 def _last(run: Run) -> dict[str, str] | None:
-    """Return ``name`` and ``text`` of the last value: of the first watched state, or of the study's first column."""
+    """Return ``name`` and ``text`` of a run's last value: the first watched state, or else the study's first column."""
     if run.watch is not None and len(states := run.states):
         name = next((str(each) for each in states.columns if each not in ("algorithm", "time_s", "agent", "sent")), "")
         if name:
@@ -50,7 +50,7 @@ def _last(run: Run) -> dict[str, str] | None:
 
 
 def _together(values: Mapping[Any, Any]) -> str:
-    """Return the agents' last values in brief: a common value, a range, or the agents with the rarest text."""
+    """Return the agents' last values in brief: the common value, the range, or the rarest text with its agents."""
     numbers = [value for value in values.values() if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) == len(values):
         low, high = min(numbers), max(numbers)

@@ -1,4 +1,7 @@
-"""The branches of a lab: each the same run with faults appended, or in another order; and how each is repeated."""
+"""The branches of a lab, and ways to repeat them.
+
+A branch is the same run with additional faults, or with another order of simultaneous steps.
+"""
 
 import math
 import re
@@ -25,36 +28,36 @@ MOST_TOLD = 200
 MOST_CHARACTERS = 100_000
 """Characters that a text may have: a partition of a large network is long."""
 
-# Characters of an error that a page shows.
+# Most characters of an error that a page shows.
 _MOST_SHOWN = 1000
 
-# JavaScript represents integers up to this one exactly, because its numbers are floats.
+# The largest integer up to which JavaScript is exact, because its numbers are floats.
 _EXACT = 2**53 - 1
 
-# A number in a field of the page. A longer exponent would exhaust memory, or take minutes.
+# A number in a field of the page. The exponent is limited: a longer one would exhaust memory, or take minutes.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass
 class Branch:
-    """One run with its faults and its order.
+    """A run of a lab, with its faults and its order.
 
     Attributes
     ----------
     number, parent : int
-        Its own number, and that of the branch from which it starts; −1 of the main run.
+        The branch's number, and the number of the branch from which it starts; the main run's parent is −1.
     at : str
-        Its faults in words, those of its parent among them.
+        The branch's faults as text, including those of its parent.
     order : str
         The order of an agent's steps at equal times: a seed, or text; "" for asyncio's order.
     name : str
-        The name of the action, with its time.
+        The name of the action that made the branch, with its time.
     since : float
-        When it leaves its parent, in seconds.
+        When the branch departs from its parent, in seconds.
     state : str
         "waiting", "running", "done", "failed" or "cancelled".
     edition : int
-        How often it was simulated.
+        How often the branch was simulated.
     result : dict or None
         The value returned by the simulation.
     """
@@ -74,7 +77,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Source:
-    """The code to run: a study's name or a file's path, with parameters; and ways to repeat it."""
+    """The code of a lab: a study's name or a file's path, with parameters; and ways to repeat its branches."""
 
     study: str
     parameters: tuple[Parameter, ...]
@@ -86,7 +89,7 @@ class Source:
     def sweep(self, settings: Mapping[str, Any], at: str, order: str) -> str:
         """Return the command of a sweep whose first point is the branch, with further seeds."""
         seed = settings.get("seed")
-        # A file of the user's may have a seed that is a text, or open.
+        # In a user's file the seed may be a text or None, which has no range.
         varied = [f"--seed {seed}:{seed + 20}"] if isinstance(seed, int) and not isinstance(seed, bool) else []
         given = {name: value for name, value in self._changed(settings).items() if name != "seed" or not varied}
         words = ["netsim sweep", shlex.quote(self.study), *(flag(name, value) for name, value in given.items())]
@@ -95,7 +98,7 @@ class Source:
         return " ".join([*words, *varied, "--out", "sweeps/lab"])
 
     def script(self, settings: Mapping[str, Any], at: str, order: str, name: str, trace_hash: str) -> str:
-        """Return a Python script that repeats a branch, and reports if its run differs."""
+        """Return a Python script that repeats a branch, and fails if its run differs."""
         given = self._changed(settings) | ({"at": at} if at else {}) | ({"order": order} if order else {})
         values = [f"{key}={_literal(value)}" for key, value in given.items()]
         return (
@@ -109,8 +112,8 @@ class Source:
     def checked(self, name: str, value: Any) -> Any:
         """Return a setting in the study's type; raises BadInput for an invalid one.
 
-        None and "" stand for an emptied field, which means the default, as for a command without the flag. A number may
-        be given as text, because JavaScript's numbers have 53 bits.
+        None and "" come from an empty field, and mean the default, as for a command without the flag. A number may be
+        given as text, because JavaScript's integers are exact to 53 bits only.
         """
         known = {each.name: each for each in self.parameters}
         parameter = known[check.one_of("setting", name, known)]
@@ -137,7 +140,7 @@ class Source:
 
 
 def text_of(name: str, value: Any, what: str) -> str:
-    """Return a text that a command line can have; raises BadInput for another value."""
+    """Return a text if a command line can contain it; raises BadInput for any other value."""
     if not isinstance(value, str) or len(value) > MOST_CHARACTERS or "\0" in value:
         raise check.refuse(name, value, f"{what} of at most {MOST_CHARACTERS:,} characters, none of them NUL")
     try:
@@ -158,7 +161,7 @@ def exact(value: Any) -> Any:
 
 
 def _number(value: Any) -> Decimal | None:
-    """Return a number, or a text that represents one, exactly; None for anything else."""
+    """Return a number, or a text that is one, as an exact Decimal; None for anything else."""
     if isinstance(value, str):
         return Decimal(value) if len(value) < 1000 and _NUMBER.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -184,7 +187,7 @@ def _plain(text: str) -> str:
 
 
 class Tree:
-    """The branches, in order of creation; the first is the main run, which has no faults."""
+    """The branches of a lab, in order of creation; the first is the main run, which has no faults."""
 
     def __init__(self, source: Source, settings: Mapping[str, Any]) -> None:
         self.source = source
@@ -194,7 +197,7 @@ class Tree:
 
     def get(self, number: Any) -> Branch:
         """Return a branch; raises BadInput if no branch has this number."""
-        # True would count as 1.
+        # Exclude bool, because True would be number 1.
         found = self.branches.get(number) if isinstance(number, int) and not isinstance(number, bool) else None
         if found is None:
             raise check.refuse("branch", number, f"one of {', '.join(map(str, self.branches))}")
@@ -203,7 +206,7 @@ class Tree:
     def grow(self, parent: Branch, text: str) -> Branch:
         """Return the child of a branch with an additional fault, given as text; an existing child is reused.
 
-        A text of "order" and a seed, or an order as text (`netsim.testing.Order.parse`), sets the child's order.
+        The text "order", followed by a seed or an order (`netsim.testing.Order.parse`), sets the child's order instead.
         """
         first, _, rest = text.strip().partition(" ")
         if first == "order":
@@ -226,7 +229,7 @@ class Tree:
         return branch
 
     def delete(self, branch: Branch) -> None:
-        """Delete a branch and its descendants; the main run stays."""
+        """Delete a branch and its descendants; raises BadInput for the main run."""
         if branch.parent < 0:
             raise check.refuse("branch", branch.number, "another one than the main run")
         for each in [each for each in self.branches.values() if each.parent == branch.number]:
@@ -234,12 +237,12 @@ class Tree:
         self.branches.pop(branch.number, None)
 
     def again(self) -> None:
-        """Let all branches be simulated anew."""
+        """Mark all branches as waiting, so that they are simulated again."""
         for branch in self.branches.values():
             branch.state, branch.progress, branch.error, branch.result = "waiting", "", "", None
 
     def waiting(self, first: int) -> Branch | None:
-        """Return the next branch to simulate; ``first`` takes precedence."""
+        """Return the next branch to simulate; the branch with number ``first`` takes precedence."""
         chosen = [each for each in self.branches.values() if each.state == "waiting"]
         return next((each for each in chosen if each.number == first), chosen[0] if chosen else None)
 
@@ -273,7 +276,7 @@ class Tree:
 
 
 def _named(order: Order) -> str:
-    """Return a branch's name: the fault, its target, and its time."""
+    """Return the name of a branch with this fault: the fault, its target, and its time."""
     by = "" if order.by is None else f" by {order.by:g} s"
     by += "".join(f" {name} {value:g}" for name, value in order.to)
     words = {"lose": "lose next frame"}.get(order.what, order.what)
@@ -282,7 +285,7 @@ def _named(order: Order) -> str:
 
 
 def _ordered(text: str) -> tuple[str, str, float]:
-    """Return an order in the branch's form, the branch's name, and the time (s) at which it leaves its parent."""
+    """Return an order as stored in a branch, the branch's name, and when (s) it departs from its parent."""
     order = InstantOrder.parse(text)
     order.must_fit()
     if order.seed is not None:
@@ -294,6 +297,6 @@ def _ordered(text: str) -> tuple[str, str, float]:
 
 
 def told(order: InstantOrder | None) -> list[str]:
-    """Return as text the differences between the last ordered run and asyncio's order, truncated."""
+    """Return as texts how the last ordered run differs from asyncio's order; a long list is truncated."""
     changes = [] if order is None else [str(each) for each in order.again().schedule]
     return changes[:MOST_TOLD] + ([f"and {len(changes) - MOST_TOLD:,} more"] if len(changes) > MOST_TOLD else [])

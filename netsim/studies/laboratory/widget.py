@@ -25,7 +25,7 @@ class LabWidget(anywidget.AnyWidget):
     session : LabSession
         Simulates the branches.
     height : int
-        In pixels, at least 200.
+        The height of the widget in pixels, at least 200.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class LabWidget(anywidget.AnyWidget):
 
     def __init__(self, session: "LabSession", height: int) -> None:
         self._session = session
-        # Requests for news that wait until there are some.
+        # Requests for news that wait for the next change.
         self._waiting: list[Any] = []
         super().__init__(page=page("network", framed=True), height=height)
         self.on_msg(self._receive)
@@ -52,7 +52,7 @@ class LabWidget(anywidget.AnyWidget):
         return self._session.runs[number]
 
     def _receive(self, widget: Any, message: Any, buffers: Any) -> None:
-        """Answer a question of the page."""
+        """Answer a request of the page."""
         if not isinstance(message, dict):
             return
         number, what, asked = (message.get(name) for name in ("number", "what", "asked"))

@@ -23,14 +23,14 @@ from netsim.studies.terminal import Reporter
 
 __all__ = ["main", "simulate"]
 
-# Real seconds between two lines on how far a run is.
+# Real seconds between two messages about a run's progress.
 _EVERY = 0.2
 
 Answer = Callable[[dict[str, Any]], None]
 
 
 class _Told(Reporter):
-    """Reports the progress of runs, and prints nothing."""
+    """A reporter that sends the progress of runs as answers, and prints nothing."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(quiet=True)
@@ -51,10 +51,11 @@ class _Told(Reporter):
 
 
 def simulate(study: str, settings: dict[str, Any], at: str, order: str, command: str, answer: Answer) -> dict[str, Any]:
-    """Run a study with faults and an order as text; return its runs as `netsim.studies.laboratory.shown.shown` does.
+    """Run a study with faults and an order, given as text; return its runs as JSON data.
 
-    The result also has the runs' hash, and the ``words`` of the order in the last run. After a failure it has a
-    one-line ``error``, with the runs up to there.
+    The runs have the form of `netsim.studies.laboratory.shown.shown`. The result also has the runs' ``hash``, the
+    texts ``words`` of the last run's order, and ``error``. After a failure ``error`` is one line, and the runs are
+    those up to the failure.
     """
     from netsim.studies.laboratory.shown import shown
 
@@ -84,14 +85,14 @@ def simulate(study: str, settings: dict[str, Any], at: str, order: str, command:
 
 def main() -> None:
     """Answer requests until the input ends, or the parent process has ended."""
-    # A Ctrl-C is for the server, which ends this process.
+    # Ignore Ctrl-C: the server handles it, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if len(sys.argv) > 1:
         die_with(int(sys.argv[1]))
     # A study may print, even from C code: redirect both kinds of output to standard error.
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # As for a script: modules in its folder can be imported.
+    # Modules in the working folder can be imported, as for a script.
     sys.path.insert(0, "")
 
     def answer(what: dict[str, Any]) -> None:

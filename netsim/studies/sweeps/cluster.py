@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_TIMEOUT_S = 10.0
-_WORKERS_S = 30.0  # to wait for the first worker, which imports much at its start
-_ROUNDS = 3  # in which a point that never began may lose its workers
+_WORKERS_S = 30.0  # seconds to wait for the first worker, which imports much when it starts
+_ROUNDS = 3  # times that a point is submitted if its worker is killed each time
 
 
 @contextmanager
 def connected(address: str, limits: Limits) -> Iterator["Client"]:
-    """Connect to a scheduler at ``tcp://host:8786``; the yielded client is closed at the end.
+    """Connect to a scheduler at ``tcp://host:8786``, yield the client, and close it at the end.
 
-    Raises BadInput without Dask or a scheduler, if workers have several threads, and for limits, which they cannot
-    enforce.
+    Raises BadInput without Dask, a scheduler or workers, if a worker has several threads, and for limits, which Dask
+    workers cannot enforce.
     """
     if limits.seconds is not None:
         raise check.refuse("timeout", limits.seconds, "left out with dask: its workers' threads have no alarm")
@@ -57,7 +57,7 @@ def connected(address: str, limits: Limits) -> Iterator["Client"]:
 
 
 async def _connect(address: str) -> None:
-    """Connect once; a client that cannot leaves a traceback behind."""
+    """Try one plain connection, because a Dask client that cannot connect leaves a traceback behind."""
     from distributed.comm import connect
     from distributed.security import Security
 
@@ -73,7 +73,7 @@ def _must_have_workers(client: "Client", address: str) -> None:
         raise check.refuse("dask", address, wanted) from None
     for worker, threads in sorted(client.nthreads().items()):
         if threads != 1:
-            # A run sets the number of BLAS threads of its process.
+            # A run sets the number of BLAS threads for its whole process, so threads cannot share one.
             wanted = "a scheduler whose workers have one thread each (dask worker --nthreads 1 --nworkers N)"
             raise BadInput(f"dask = {address!r}: must be {wanted}; {worker} has {threads}")
 
@@ -84,7 +84,7 @@ def _must_have_workers(client: "Client", address: str) -> None:
 def must_be_able(client: "Client", work: SweepRun) -> None:
     """Raise BadInput, naming a worker and what it lacks, unless all workers meet the points' requirements.
 
-    They need the sweep's folder, the same netsim and numpy, and the study's file and data folder, if any.
+    A worker needs the sweep's folder, the same netsim and numpy, and the study's file and data folder, if any.
     """
     token = work.running / "token"
     token.write_text(work.running.name)
@@ -103,7 +103,7 @@ def must_be_able(client: "Client", work: SweepRun) -> None:
 
 
 def examine(work: SweepRun) -> dict[str, str]:
-    """Return a worker's properties, by their names in messages."""
+    """Return a worker's properties, keyed by the names that messages use."""
     return _equipment(work) | {f"out = {str(work.folder)!r}": _folder(work)}
 
 
@@ -130,7 +130,7 @@ def _study(file: str) -> str:
 
 
 def _folder(work: SweepRun) -> str:
-    """Return whether a worker can write into the sweep's folder, and whether it is the same folder."""
+    """Return a text for messages: whether a worker sees the same sweep folder and can write into it."""
     try:
         if (work.running / "token").read_text() != work.running.name:
             return "another one of that name"
@@ -156,8 +156,8 @@ def run_there(work: SweepRun, points: Iterable[Point], client: "Client") -> Iter
 def map_there(client: "Client", function: Callable[[Any], Any], jobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Call a function with each job on a cluster's workers; yield the jobs' names and results as they end.
 
-    Dask repeats the jobs of a killed worker, and gives up on a job after some deaths; the job is then submitted once
-    more. A job that never ended has the result None. Losing the scheduler raises a one-line error.
+    Dask repeats the jobs of a killed worker. If Dask gives up on a job, it is submitted again, up to `_ROUNDS` times in
+    all; a job that never ended has the result None. Losing the scheduler raises a one-line error.
     """
     from concurrent.futures import CancelledError as Cancelled
 
@@ -183,7 +183,7 @@ def map_there(client: "Client", function: Callable[[Any], Any], jobs: Mapping[st
 
 
 def _undivided(function: Callable[[Any], Any], job: Any) -> Any:
-    """Run a job entirely on its worker, because Dask would send nested joblib work to the cluster."""
+    """Run a job entirely on its worker: Dask would otherwise send nested joblib work to the cluster."""
     from joblib import parallel_config
 
     with parallel_config(backend="sequential"):

@@ -18,12 +18,12 @@ from netsim.util import check
 MOST_POINTS = 1_000_000
 """The most points of a sweep: each is a folder of its own."""
 
-_LONGEST = 100  # characters of a folder's name
+_LONGEST = 100  # most characters of a folder's name
 
 
 @dataclass(frozen=True)
 class Point:
-    """A combination of the given parameters; its name, as ``loss=0.1,seed=3``, is its folder's."""
+    """A combination of the given parameters' values; its name, such as ``loss=0.1,seed=3``, is its folder's name."""
 
     name: str
     settings: Mapping[str, Any]
@@ -33,8 +33,8 @@ class Point:
 class Grid:
     """The values of each given parameter; the last parameter varies fastest.
 
-    ``study`` is the study's name, or the path of its file. ``idle`` names parameters that change nothing where
-    another has a value: combinations that differ in these only are one run.
+    ``study`` is the study's name, or the path of its file. ``idle`` maps a parameter to (other parameter, value): while
+    the other has that value, the parameter has no effect. Combinations that differ only in such parameters are one run.
     """
 
     study: str
@@ -52,11 +52,11 @@ class Grid:
         return {name: values[0] for name, values in self.values.items() if len(values) == 1}
 
     def points(self) -> list[Point]:
-        """Return all combinations that are different runs."""
+        """Return all combinations, one for each distinct run."""
         return [point for point, first in self._combinations() if first is None]
 
     def twins(self) -> dict[str, list[Point]]:
-        """Return, by the name of a point, the other combinations that are the same run."""
+        """Return the other combinations that are the same run as a point, by the point's name."""
         found: dict[str, list[Point]] = {}
         for point, first in self._combinations():
             if first is not None:
@@ -64,7 +64,7 @@ class Grid:
         return found
 
     def _combinations(self) -> Iterator[tuple[Point, str | None]]:
-        """Yield each combination, with the name of an earlier one that is the same run."""
+        """Yield each combination with the name of an earlier combination that is the same run, or None."""
         firsts: dict[str, str] = {}
         for chosen in itertools.product(*self.values.values()):
             settings = dict(zip(self.values, chosen, strict=True))
@@ -80,7 +80,7 @@ class Grid:
 
 
 def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
-    """Return the grid of parameters, each of which has a value or several (a list, tuple or range).
+    """Return the grid of the given parameters; a list, tuple or range gives several values.
 
     Raises BadInput for an unknown parameter, an empty list, or an invalid value.
     """
@@ -93,7 +93,7 @@ def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
             raise BadInput(f"{name} = []: must be a value, or several")
         if name == AT.name:
             listed = [None if each is None else joined(each) for each in listed]
-        # Equal values are one point.
+        # Remove repeated values, which would be the same point.
         values[name] = tuple(dict.fromkeys(_checked(known[name], value) for value in listed))
     if (count := math.prod(map(len, values.values()))) > MOST_POINTS:
         raise BadInput(f"points = {count:,}: must be at most {MOST_POINTS:,}, by fewer values of the parameters")
@@ -108,9 +108,9 @@ def grid(definition: StudyDefinition, given: Mapping[str, Any]) -> Grid:
 def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
     """Return the values listed by a flag on the command line.
 
-    Numbers: ``0,0.1,0.3`` or, for integers, a range ``0:20`` (without its end) or ``0:20:5``; ``none`` where a
-    parameter may be left open. Text: one value per occurrence of the flag, because text may contain commas. Raises
-    BadInput for anything else.
+    Numbers are separated by commas, such as ``0,0.1,0.3``; integers may be a range ``0:20`` (without its end) or
+    ``0:20:5``. An optional parameter may be ``none``. A text is one value per occurrence of the flag, because it may
+    contain commas. Raises BadInput for anything else.
     """
     if parameter.kind is str:
         return list(texts)
@@ -124,25 +124,25 @@ def values_of(parameter: Parameter, texts: Sequence[str]) -> list[Any]:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-    """Return the values separated by commas outside brackets."""
+    """Split texts at commas outside brackets, and return the values."""
     return [part.strip() for text in texts for part in re.split(r",(?![^(\[]*[)\]])", text)]
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """Return the whole numbers that a flag lists: ``0,1,5`` or ``0:10``."""
+    """Return the whole numbers that a flag's text lists, such as ``0,1,5`` or ``0:10``."""
     return values_of(Parameter(name, int, False, None, ""), [text])
 
 
 def _several(name: str, values: Sequence[Any], given: Any = None) -> Sequence[Any]:
-    """Return a parameter's values, without expanding a range longer than a sweep may be."""
-    # len() of a longer range overflows.
+    """Return the values; raises BadInput for a range longer than a sweep may be, without expanding the range."""
+    # Slice instead of len(), which overflows for very long ranges.
     if isinstance(values, range) and values[MOST_POINTS:]:
         raise check.refuse(name, given or values, f"at most {MOST_POINTS:,} values, for each is a point of the sweep")
     return values
 
 
 def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
-    """Return the flags that list parameters' values on a command line; a parameter left open has none."""
+    """Return the command-line flags that list parameters' values; a parameter whose only value is None has no flag."""
     flags: list[str] = []
     for name, several in values.items():
         if list(several) == [None]:
@@ -153,7 +153,7 @@ def flags_of(values: Mapping[str, Sequence[Any]]) -> str:
 
 
 def listing(values: Sequence[Any]) -> str:
-    """Return numbers in the form that `values_of` reads; three or more successive integers become a range."""
+    """Return numbers as text in the form that `values_of` reads; three or more successive integers become a range."""
     runs: list[list[Any]] = []
     for value in values:
         if runs and type(value) is int is type(runs[-1][-1]) and value == runs[-1][-1] + 1:
@@ -188,7 +188,7 @@ def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
 
 
 def _checked(parameter: Parameter, value: Any) -> Any:
-    """Return a value in the parameter's type; raises BadInput for an invalid one."""
+    """Return a value converted to the parameter's type; raises BadInput for an invalid value."""
     if value is None and parameter.optional:
         return None
     if parameter.kind is float:
@@ -203,9 +203,9 @@ def _checked(parameter: Parameter, value: Any) -> Any:
 
 
 def _name(settings: Mapping[str, Any]) -> str:
-    """Return a folder's name for some settings; a long one ends in a hash of the rest."""
+    """Return the name of the folder for some settings; a name that is long or has unsafe characters ends in a hash."""
     text = ",".join(f"{name}={_text(value)}" for name, value in settings.items()) or "point"
-    # Only characters without a special meaning in any file system.
+    # Keep only characters that have no special meaning in any file system.
     safe = re.sub(r"[^A-Za-z0-9=,.+_-]", "_", text)
     if safe == text and len(text) <= _LONGEST:
         return text

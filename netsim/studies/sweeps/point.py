@@ -1,4 +1,4 @@
-"""One point of a sweep, run by a worker: its run folder, or the reason of its failure."""
+"""One point of a sweep, run by a worker, which writes the run folder or the reason of failure."""
 
 import dataclasses
 import errno
@@ -23,17 +23,17 @@ from netsim.util.files import write_whole
 
 KILLED = "its process was killed each time, by the system for its memory perhaps"
 _MAX_MEGABYTES = 2**40  # a limit above the memory of any system
-_TRIES = 2  # attempts at a point if its process is killed each time
+_TRIES = 2  # how often a point may start if its process is killed each time
 _THERE = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class _TooLong(KeyboardInterrupt):
-    """A point exceeded its time; raised like Ctrl-C, which ends a run cleanly."""
+    """A point exceeded its time limit; a KeyboardInterrupt, because Ctrl-C ends a run in order."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a point's time, and of its memory beyond the worker's; None: no limit.
+    """The limits of a point's time (s), and of its memory (MB) beyond what the worker already uses; None: no limit.
 
     Raises BadInput for invalid values.
     """
@@ -56,7 +56,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class SweepRun:
-    """The common settings of all points of a sweep."""
+    """The settings that all points of a sweep share."""
 
     study: str
     """The study's name, or the path of its file, as it was given."""
@@ -73,14 +73,14 @@ class SweepRun:
     """What `netsim.studies.catalogue.StudyDefinition.source_hashes` returned as the sweep began."""
 
     def run(self, point: Point) -> str | None:
-        """Run the study with some settings into ``points/<name>``; return the reason of a failure, or None.
+        """Run a point's study and write its folder ``points/<name>``; return the reason of a failure, or None.
 
-        A failure is recorded in ``failed/<name>.json``. During the run there is a folder ``<name>~<number>`` among the
-        running ones: if it remains, the point was running when a worker was killed, for the ``number``-th time. Raises
-        Unsaved if the sweep's folder cannot be written, which is no failure of the point.
+        A failure is recorded in ``failed/<name>.json``. During the run a folder ``<name>~<number>`` exists in
+        ``running``. If it remains, a worker was killed while it ran the point; ``number`` counts from 0. Raises Unsaved
+        if the sweep's folder cannot be written, which is no failure of the point.
         """
         if is_whole(self.folder / "points" / point.name):
-            # A worker finished it, but was killed before it could report.
+            # A worker finished the point, but was killed before it could report.
             return None
         try:
             place = self._begin(point.name)
@@ -96,27 +96,27 @@ class SweepRun:
             raise
         except (Exception, SystemExit, _TooLong) as error:
             why = reason_of(error, self.limits)
-            # A process that outlived its sweep, which was restarted, records no failure.
+            # Without ``running`` the sweep was restarted, and this process outlived it: record no failure.
             return self._keep(point.name, why, origin) if self.running.is_dir() else why
         finally:
             shutil.rmtree(place, ignore_errors=True)
         return None
 
     def lose(self, name: str) -> str:
-        """Keep that a point's process was killed each time, and return that in a line."""
+        """Record that a point's process was killed each time, and return that reason."""
         return self._keep(name, KILLED, {})
 
     def begun(self) -> set[str]:
-        """Return the names of the points that have begun and not ended."""
+        """Return the names of the points that have begun but not ended."""
         return {path.name.rpartition("~")[0] for path in self.running.iterdir()}
 
     def forget(self, name: str) -> None:
-        """Forget that a point has started."""
+        """Remove the traces of a point's starts."""
         for path in self.running.glob(f"{name}~*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def _begin(self, name: str) -> Path | None:
-        """Return a new folder to write into; None if the point was started `_TRIES` times and never ended."""
+        """Create and return a new folder to write into; None if the point has already been killed `_TRIES` times."""
         for place in [self.running / f"{name}~{number}" for number in range(_TRIES)]:
             with suppress(FileExistsError):
                 place.mkdir()
@@ -124,13 +124,13 @@ class SweepRun:
         return None
 
     def _play(self, point: Point, place: Path, origin: dict[str, Any]) -> None:
-        """Run a point, and give its folder its name once it is whole; ``origin`` gets its origin, even if it fails."""
+        """Run a point, and rename its complete folder into place; ``origin`` is filled even if the point fails."""
         found = dataclasses.replace(catalogue.find_study(self.file), name=self.study)
         study = found.prepare(**point.settings)
         study.formats = self.formats
         study.origin["point"] = point.name
         if self.limits.megabytes is not None:
-            # The limit is relative to the worker's memory: a task shared by points would count for the first only.
+            # The memory limit is relative to the worker's use: a shared task would count for the first point only.
             tasks.forget()
         try:
             found.play(study)
@@ -178,13 +178,13 @@ def _rename(place: Path, folder: Path) -> None:
         if error.errno not in _THERE:
             raise
         if not is_whole(folder):
-            # A damaged folder is in its place.
+            # The folder in its place is damaged.
             shutil.rmtree(folder)
             _rename(place, folder)
 
 
 def reason_of(error: BaseException, limits: Limits) -> str:
-    """Return one line on a point's failure: the exceeded limit, wherever it was noticed, or the error."""
+    """Return a point's failure in one line: the exceeded limit, found anywhere in the error's chain, or the error."""
     for cause in chain(error):
         if isinstance(cause, _TooLong):
             return f"took longer than {limits.seconds:g} s"
@@ -233,7 +233,7 @@ def _megabytes(most: int | None) -> Iterator[None]:
 
 @cache
 def _load_libraries() -> None:
-    """Load the libraries of studies before a point's memory is limited; OpenBLAS without buffers spins for ever."""
+    """Load the libraries of studies before the memory limit applies, because OpenBLAS loops forever without buffers."""
     import networkx
     import numpy as np
     import pandas as pd

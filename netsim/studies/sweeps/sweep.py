@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RUNNING_PREFIX = "running-"
-_SHARED = ("seed", "data_seed", "graph_seed")  # the parameters that determine a problem
+_SHARED = ("seed", "data_seed", "graph_seed")  # parameters that determine a problem
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Sweep:
     Attributes
     ----------
     folder : Path
-        Contains ``points/`` with one run folder per point, and ``points.csv``, the table of all points.
+        The folder, which contains ``points/`` with one run folder per point, and ``points.csv``, the table of all
+        points.
     grid : Grid
         The parameters and their values.
     failed : dict
@@ -165,7 +166,7 @@ def _run_missing(work: SweepRun, chosen: Grid, show: Reporter, run: Callable[[li
     ]
     failed = sum(each.name in failures for each in points)
     done = len(points) - len(missing) - failed
-    # Points with equal seeds one after the other: they may share a problem (`netsim.studies.tasks`).
+    # Run points with equal seeds in succession, because they may share a problem (`netsim.studies.tasks`).
     order: dict[Any, int] = {}
     missing.sort(key=lambda each: order.setdefault(tuple(map(each.settings.get, _SHARED)), len(order)))
     with show.tally(Path(chosen.study).stem, len(points)) as tally:
@@ -182,7 +183,7 @@ def _kept_failures(folder: Path) -> dict[str, Mapping[str, Any]]:
     found = {}
     for path in sorted((folder / "failed").glob("*.json")):
         with suppress(ValueError, KeyError, TypeError):
-            # A damaged file is ignored, so its point runs again.
+            # Ignore a damaged file, so that its point runs again.
             kept = json.loads(path.read_text(encoding="utf-8"))
             found[str(kept["point"])] = kept | {"error": str(kept["error"])}
     return found
@@ -240,7 +241,7 @@ def _read_grid(folder: Path) -> Grid:
 
 
 def free(settings: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """Prefix with ``given_`` the settings whose names are also columns, as ``loss`` where a study measures one."""
+    """Prefix with ``given_`` the settings whose names are also columns, such as ``loss`` if a study measures a loss."""
     return {f"given_{name}" if name in columns else name: value for name, value in settings.items()}
 
 
@@ -269,8 +270,7 @@ def runs_of(folder: Path) -> list[Path]:
     return [place for _, _, place in read_points(folder)] if (folder / "sweep.json").is_file() else [folder]
 
 
-# --- checks that all points use the same code and data
-# ----------------------------------------------------------------------------------------
+# --- checks that all points use the same code and data ----------------------------------------------------------------
 
 
 def _changes(source_hashes: Mapping[str, Any], folder: Path, chosen: Grid) -> dict[str, list[str]]:
@@ -322,11 +322,11 @@ def _check_one_version(source_hashes: Mapping[str, Any], folder: Path, chosen: G
 def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> Iterator[Path]:
     """Lock a folder for this process, write its sweep.json and yield the directory in which its points run.
 
-    Before sweep.json is written, ``examine`` may reject an existing sweep's points (temporary files are removed
-    before). Raises BadInput if the folder holds other files, cannot be written or is locked by another process.
+    Temporary files are removed first; then ``examine`` may reject the points of an existing sweep, before sweep.json is
+    written. Raises BadInput if the folder holds other files, cannot be written or is locked by another process.
     """
     about = folder / "sweep.json"
-    # What a sweep leaves that was killed before it wrote its sweep.json.
+    # Accept the files left by a sweep that was killed before it wrote its sweep.json.
     names = [each.name for each in folder.iterdir()] if folder.is_dir() else [folder.name]
     others = [name for name in names if not name.startswith((LOCK, ".sweep.json."))]
     if folder.exists() and not about.is_file() and others:
@@ -346,7 +346,7 @@ def _acquired(folder: Path, chosen: Grid, examine: Callable[[Path], None]) -> It
 
 
 def _check_same_sweep(folder: Path, chosen: Grid) -> None:
-    """Raise BadInput unless the folder holds this sweep; only the values of swept parameters may differ."""
+    """Raise BadInput unless the folder holds this sweep: same study, fixed values and swept parameters."""
     try:
         there = _read_grid(folder)
     except BadInput:

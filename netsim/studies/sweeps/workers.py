@@ -16,8 +16,8 @@ from netsim.util.hashing import VARIABLE, hash_seed, setting
 Ended = tuple[str, str | None]
 """The name of a job that ended, and why it failed, or None."""
 
-_LOOKS_S = 0.5  # between two checks of a worker for its parent
-_TRIES = 3  # starts of a point alone: in the last one a worker finds the traces of the others, and reports them
+_LOOKS_S = 0.5  # seconds between two checks of a worker whether its parent lives
+_TRIES = 3  # starts of a point alone: in the last one a worker finds the traces of earlier starts, and reports them
 
 
 class Job(Protocol):
@@ -25,35 +25,35 @@ class Job(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, also a file name."""
+        """The job's name, also used as a file name."""
         ...
 
 
 class Work(Protocol):
-    """The common settings of all jobs, and a function that runs one."""
+    """The settings that all jobs share, and a function that runs a job."""
 
     def run(self, job: Any) -> str | None:
         """Run a job and store its results; return the reason of a failure, or None."""
         ...
 
     def lose(self, name: str) -> str:
-        """Keep that a job's process was killed each time, and return that in a line."""
+        """Record that a job's process was killed each time, and return that reason."""
         ...
 
     def begun(self) -> set[str]:
-        """Return the names of the jobs that have begun and not ended."""
+        """Return the names of the jobs that have begun but not ended."""
         ...
 
     def forget(self, name: str) -> None:
-        """Forget that a job has started."""
+        """Remove the traces of a job's starts."""
         ...
 
 
 def run_here(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
     """Run jobs on ``jobs`` processes, and yield each one's outcome as it ends.
 
-    If a worker is killed, for instance for its memory, the whole pool ends: the interrupted jobs run again one by one,
-    and a job whose worker is killed even alone has failed.
+    If a worker is killed, for instance for its memory, the whole pool ends. The interrupted jobs then run again one by
+    one; a job whose worker is killed each time it runs alone has failed.
     """
     import joblib
 
@@ -72,16 +72,16 @@ def run_here(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
 
 
 def end_with(parent: int) -> None:
-    """End this process as soon as its parent, whose id is given, has ended, even by SIGKILL.
+    """End this process as soon as the process ``parent`` (its id) has ended, even by SIGKILL.
 
-    Otherwise it would finish its point and wait for more, occupying memory and standard error.
+    Without this, an orphaned worker would finish its point and wait for more, occupying memory and standard error.
     """
     threading.Thread(target=_end_with, args=(parent,), name="end with parent", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
     if sys.platform == "win32":
-        # On Windows an orphan keeps its parent's id, but has a handle to wait for.
+        # On Windows an orphan keeps its parent's id, so wait for the parent's handle.
         if (other := multiprocessing.parent_process()) is not None:
             other.join()
             os._exit(1)
@@ -92,19 +92,20 @@ def _end_with(parent: int) -> None:
 
 
 def _begin(parent: int, *where: str | None) -> None:
-    """Start a worker, which looks for files where its parent does: in this folder, with this data folder.
+    """Initialize a worker; it inherits the parent's working folder and data folder.
 
-    joblib keeps workers for the next call, unless these arguments differ. A Ctrl-C in a terminal also reaches workers:
-    their parent ends them, and they print nothing.
+    The arguments ``where`` are those folders: joblib reuses workers for the next call only if all arguments are equal.
+    A Ctrl-C in a terminal also reaches workers. They ignore it and print nothing, because their parent ends them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
 
 
 def _backend() -> Any:
-    """Return joblib's backend of processes, which end with this process and look for files where it does.
+    """Return joblib's backend of processes, which end with this process and use its working and data folders.
 
-    They have its hash seed, too, even if the environment has another one by now: Dask, for instance, sets one there.
+    The workers get this process's hash seed, even if the environment has another value by now: Dask, for instance, sets
+    one.
     """
     from joblib._parallel_backends import LokyBackend
 
@@ -120,17 +121,17 @@ def _backend() -> Any:
 
 
 def run_named(work: Work, job: Job) -> Ended:
-    """Run a job, and return its outcome."""
+    """Run a job, and return (name, outcome)."""
     return job.name, work.run(job)
 
 
 def run_parallel(work: Work, points: Iterable[Job], jobs: int) -> Iterator[Ended]:
-    """Run jobs by joblib, with the backend that is chosen."""
+    """Run jobs by joblib with the active backend, and yield each outcome as the job ends."""
     from joblib import Parallel, delayed
 
     # loky warns when it replaces a worker whose memory has grown, although no point is lost.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-    # After a refusal, results that workers produced meanwhile are kept, but not counted.
+    # After a refusal joblib warns of results produced meanwhile, which are stored but not counted.
     warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)
     tasks = (delayed(run_named)(work, point) for point in points)
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(tasks)
