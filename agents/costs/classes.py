@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.optimize import minimize
-from scipy.sparse.linalg import LinearOperator, cg
 
 from netsim.agents.costs.local import Solver
 from netsim.agents.costs.losses import Squared
@@ -199,6 +197,8 @@ def _minimise(
     problems: Sequence[ClassProblem], curvature: float, linear: Matrix, start: Matrix, root: Matrix
 ) -> Matrix:
     """Minimise Σ_i (1/T_i) Σ ℓ + curvature ‖θ‖² + ⟨linear, θ⟩ by L-BFGS in the coordinates u = Sᵀθ; S is ``root``."""
+    from scipy.optimize import minimize
+
     shape = start.shape
     scale = 0.0
 
@@ -249,6 +249,8 @@ def _newton_step(problems: Sequence[ClassProblem], curvature: float, root: Matri
 
     The norm of the residual is at most about 1e-3 of the norm of the slope.
     """
+    from scipy.sparse.linalg import LinearOperator, cg
+
     theta = solve_triangular(root, u, lower=True, trans=1, check_finite=False)
     scores = [problem.features @ theta for problem in problems]
 

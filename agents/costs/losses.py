@@ -3,7 +3,6 @@
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from netsim.errors import BadInput
@@ -127,6 +126,8 @@ class Logistic(_OfLabels):
 
     def slope(self, f: float, k: float, y: float, /) -> float:
         """Return s = −y m, where m is the unique root in (0, 1) of m = 1/(1 + exp(y f + k m))."""
+        from scipy.optimize import brentq
+
         margin = y * f
         root = brentq(lambda m: m - float(expit(-margin - k * m)), 0.0, 1.0, xtol=1e-300, rtol=1e-15)
         return -y * float(root)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import wrightomega
 
 from netsim.agents.costs.losses import LossFunction, Squared, SquaredHinge
@@ -278,6 +277,8 @@ def _softmax_slopes(f: Array, k: float, y: int, temperature: float) -> Array:
     z_j = (a_j − ν)/τ − log(τ/k), where Wright's function ω solves ω + log ω = z. The number ν is the root of
     Σ_j p_j = 1. For τ → 0, p is the point of the simplex nearest to a/k.
     """
+    from scipy.optimize import brentq
+
     a = np.array(f, dtype=np.float64)
     a[y] += k
     if temperature == 0.0:

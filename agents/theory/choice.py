@@ -6,7 +6,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from netsim.agents.theory.inputs import Agents
 from netsim.agents.theory.recursions import ExactRate, Recursion
@@ -181,6 +180,8 @@ def admissible(
 
 def _best(rate: ExactRate, agents: Agents, graph: "nx.Graph[Any]", start: float) -> float:
     """Return the parameter of the least spectral radius, from 1/100 to 100 times ``start``."""
+
+    from scipy.optimize import minimize_scalar
 
     def radius(logarithm: float) -> float:
         found: Recursion = rate.of(agents, graph, float(np.exp(logarithm)))

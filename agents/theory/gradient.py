@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from netsim.agents.costs.local import LocalProblem
 from netsim.agents.theory.inputs import Agents, Curvature, Mixing, weights_of
@@ -88,6 +87,8 @@ def diging_exact_edge(weights: Matrix, hessians: Array) -> float:
 
 def _largest(mixed: Matrix, hessians: Array) -> float:
     """Return λmax of (mixed ⊗ I)⁻¹ diag(H_i), for a positive semi-definite matrix; infinite if it is singular."""
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
     values, vectors = np.linalg.eigh(mixed)
     if values[0] < 1e-12:
         return float("inf")

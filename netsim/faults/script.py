@@ -317,7 +317,7 @@ class FaultSampler:
     def clock(self) -> tuple[float, float]:
         """Draw the offset (s) and the drift of a clock, each of either sign."""
         u, v = self.rng.uniform(-1, 1, 2).tolist()
-        # Dividing by ten, instead of multiplying by a tenth, would change the last digit of scripts drawn without a
+        # Multiplying by a tenth, instead of dividing by ten, would change the last digit of scripts drawn without a
         # size.
         offset = u * self.mean / 10 if self._sizes["offset"] is None else _signed(u, *self._sizes["offset"])
         return offset, _signed(v, *(self._sizes["drift"] or (0.0, 1e-4)))

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
-from scipy.optimize import minimize
 
 from netsim import BadInput, Method, Problem, Setup, topology
 from netsim.core.records import TOTALS
@@ -100,6 +99,8 @@ class OwnTask(Task):
 
         Empty unless all costs have ``value`` and ``gradient``. It is the centralised model if the costs are convex.
         """
+        from scipy.optimize import minimize
+
         if not all(hasattr(cost, "value") and hasattr(cost, "gradient") for cost in self.costs):
             return {}
 
