@@ -291,10 +291,12 @@ def test_where_rounding_ends_the_search_newton_goes_on(monkeypatch: pytest.Monke
     task = ClassTask([part], phi, loss=Softmax(len(classes)), regularizer=1e-3, graph=nx.empty_graph(1))
     best = task.best_model()
 
-    def cut_short(*arguments: object, options: dict[str, object], **others: object) -> object:
-        return scipy.optimize.minimize(*arguments, options=options | {"maxiter": 8}, **others)
+    minimize = scipy.optimize.minimize
 
-    monkeypatch.setattr("netsim.agents.costs.classes.minimize", cut_short)
+    def cut_short(*arguments: object, options: dict[str, object], **others: object) -> object:
+        return minimize(*arguments, options=options | {"maxiter": 8}, **others)
+
+    monkeypatch.setattr("scipy.optimize.minimize", cut_short)
     np.testing.assert_allclose(task.best_model(), best, atol=1e-5)
 
 
