@@ -130,7 +130,7 @@ def piecewise(values: Mapping[int, float]) -> Schedule:
 if TYPE_CHECKING:
 
     class Scheduled:
-        """A field of an algorithm that is a number or a schedule, and reads as the number of the present round."""
+        """A field of an algorithm, given as a number or a schedule; reading it returns its value in this round."""
 
         default: Step | None
 

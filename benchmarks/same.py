@@ -107,7 +107,7 @@ def ran(command: Path, words: str, folder: Path) -> str:
 
 
 def rows_of(path: Path) -> Iterator[dict[str, str]]:
-    """Return the rows of a table by column, without measured running times."""
+    """Yield each row of a table as a mapping from column to text, without measured running times."""
     # The benchmark's column of that name is simulated time.
     timed = () if path.name == "bench.csv" else ("seconds", "step_seconds")
     with path.open(newline="", encoding="utf-8") as file:

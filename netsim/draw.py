@@ -223,9 +223,10 @@ def check_draw(draw: Any) -> dict[str, Drawn | None]:
 
 
 def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
-    """Return the drawings that agents' classes declare, and their functions; parts of motes have dotted names.
+    """Return, for each state that agents' classes declare, how it is drawn and a function that reads it.
 
-    A function returns None for an agent whose class does not declare the state.
+    The state of a mote's part is named ``part.state``. The function returns None for an agent whose class does not
+    declare the state.
     """
     found: dict[str, Drawn] = {}
     functions: dict[str, dict[type, Callable[[Any], Any]]] = {}

@@ -79,7 +79,7 @@ class BatchRounds:
         self._own_ways: list[int] = []
 
     def own_ways(self) -> list[int]:
-        """Return the indices of agents that must run in their own tasks: of another class now, or with own methods."""
+        """Return the indices of agents that need a task of their own: their class or a method was replaced."""
         seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
         if seen != self._seen:
             self._seen = seen

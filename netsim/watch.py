@@ -61,7 +61,10 @@ class _Column:
         self.is_found = not isinstance(self.function, DeclaredState) or self.function.is_of(agent)
 
     def code(self, word: str, is_flag: bool = False) -> int:
-        """Return the number of a word; raise BadInput if there are too many."""
+        """Return the number that stands for a state's text; raise BadInput if the state has too many texts.
+
+        Of a state that is only drawn, further texts share the number of `OTHERS`.
+        """
         assert self.words is not None
         if len(self.words) >= self.most and word not in self.words and self.drawn is not None:
             # A run must not fail because it cannot be drawn.

@@ -115,7 +115,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 
 def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> Figure:
-    """Draw a measure of the agents' models, and of few algorithms also of their mean, against some columns."""
+    """Draw a measure of the agents' models against each column of ``by``; of few algorithms also the mean model's."""
     if rounds["algorithm"].nunique() <= _FEW:
         parts = []
         for name, part in rounds.groupby("algorithm", sort=False):

@@ -114,7 +114,7 @@ class Periodic:
         check.put(self, every=check.integer("every", self.every, low=1))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether k is a multiple of m."""
+        """Return whether the agent broadcasts in round k: in every m-th."""
         return round_number % self.every == 0
 
 

@@ -154,7 +154,7 @@ class MulticlassHinge(MulticlassLoss):
         return _softmax_hessian(_softmax(self._margins(f, y) / self.temperature), v) / self.temperature
 
     def slope(self, f: Array, k: float, y: int, /) -> Array:
-        """Return s = p − e_y, where p = softmax(m/τ) for the margins m of the scores f − k·s.
+        """Return the solution s of s = p − e_y, where p = softmax(m/τ) for the margins m of the scores f − k·s.
 
         If τ = 0, p is the limit for τ → 0.
         """

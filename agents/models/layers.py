@@ -204,7 +204,7 @@ class MeanPool(_OfImages):
         return (self.side // 2) ** 2 * self.channels
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the means; the gradient needs no other values."""
+        """Return the mean of each square of pixels, and None: the gradient needs no stored values."""
         lead, even = samples.shape[:-1], self.side - self.side % 2
         images = xp.reshape(samples, (*lead, self.side, self.side, self.channels))
         rows = images[..., 0:even:2, :, :] + images[..., 1:even:2, :, :]

@@ -23,9 +23,10 @@ ORDERS = ("token", "coloured", "random", "contention")
 class InOrder(Projector):
     """Base of the fixed orders: agents take turns by rank, lower ranks first, cyclically.
 
-    An agent begins once it has received each sharer's preceding turn; so for any links the run equals the serial one,
-    and agents of one rank, which must share no example, act in parallel. ``ranks`` holds the sharers' ranks, all
-    different from its own ``rank``; ranks are 0, 1, …, ``period`` − 1. Other parameters are those of `Projector`.
+    Sharers of an agent are the agents that have an example in common with it. An agent begins its turn once it has
+    received the results of its sharers' preceding turns. So for any links the run equals the serial one, and agents of
+    one rank, which must share no example, act in parallel. ``ranks`` holds the sharers' ranks, all different from the
+    agent's own ``rank``; ranks are 0, 1, …, ``period`` − 1. Other parameters are those of `Projector`.
     """
 
     def __init__(

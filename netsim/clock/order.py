@@ -65,7 +65,7 @@ _AGENT = "agent "
 
 
 class Choice(NamedTuple):
-    """A choice in a run: of ``among`` possible first steps of the agent, number ``taken`` came first.
+    """A choice in a run: of ``among`` candidates that were ready, candidate ``taken`` was first.
 
     Attributes
     ----------
@@ -74,15 +74,15 @@ class Choice(NamedTuple):
     time : float
         The simulated time in seconds.
     number : int
-        How many choices of this agent there were before at this time.
+        The number of earlier choices of this agent at this time.
     taken, among : int
-        Which of the things was first, from 0, in asyncio's order; and how many there were.
+        The index of the candidate that was first, counted from 0 in asyncio's order; and the number of candidates.
     kind : {"step", "frame", "agent"}
-        The kind of things to choose among: steps of tasks, timers and callbacks; frames of several links; or agents.
+        The kind of candidates: steps of tasks, timers and callbacks; frames of several links; or agents.
     words : str
-        The choice in words, unless asyncio's order makes the same.
+        The choice as text; empty if asyncio would have chosen the same.
     things : tuple of str
-        The keys of the things: names of tasks, senders, or agents.
+        The candidates' keys: names of tasks, senders, or agents.
     """
 
     agent: Hashable

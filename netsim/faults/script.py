@@ -210,7 +210,7 @@ def _range(name: str, size: Size) -> tuple[float, float]:
 
 
 def _signed(u: float, low: float, high: float) -> float:
-    """Return a number with the sign of ``u``, whose size grows with that of ``u`` from ``low`` to ``high``."""
+    """Return a number with the sign of ``u`` in [−1, 1], and of absolute value low + (high − low)·|u|."""
     return math.copysign(low + (high - low) * abs(u), u)
 
 

@@ -283,7 +283,7 @@ def _comparison(
 ) -> pd.DataFrame:
     """Return a row for each method and structure, with the published value of the metric beside the measured one.
 
-    The dissertation counts the parameters of a model with one output, ``per_output``.
+    The column ``per_output`` counts the parameters of a model with one output, as the dissertation does.
     """
     rows: list[dict[str, Any]] = []
     for shape in dict.fromkeys(each.shape for each in learned):

@@ -41,7 +41,8 @@ SCALINGS = ("unit", "variance", "none")
 SYNTHETIC = "synthetic"
 """Two crescents in the plane: no file is needed."""
 
-# The rows used of a data set if left open; of others all rows, scaled to [0, 1].
+# Defaults by data set: number of rows, positive class, scaling. Of other data sets all rows are used, scaled
+# to [0, 1].
 _ROWS = {SYNTHETIC: 4000, "mnist": 10_000}
 _POSITIVE = {"mnist": "8"}
 _SCALING = {SYNTHETIC: "none", "banana": "none"}

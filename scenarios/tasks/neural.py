@@ -120,9 +120,9 @@ class NeuralTask(Task):
     seed : int
         Seed of the start, of the minibatches and of the samples that models are measured on.
     evaluated : int
-        At most so many test samples, and as many training samples, of all agents are what models are measured on.
+        Models are measured on at most this many test samples and this many training samples, drawn from all agents'.
     every : int
-        Models are measured in each ``every``-th round, and in the first and the last.
+        Models are measured in every ``every``-th round, and in the first and the last.
     rounds : int
         Number of the last round.
     ideal : bool
@@ -184,7 +184,7 @@ class NeuralTask(Task):
 
     @property
     def measure(self) -> ModelProbe:
-        """A new probe of one run's columns: the errors of the agents' models ``theta``, and their disagreement.
+        """A new probe for one run: it computes the errors of the agents' models ``theta``, and their disagreement.
 
         In rounds in which models are not measured the errors are NaN.
         """

@@ -392,7 +392,7 @@ class Voter(Agent):
 
 
 class Acceptor(Agent):
-    """The other class, which has a promise."""
+    """Has the state ``promised``, and no ``role``."""
 
     def __init__(self) -> None:
         self.promised = 0

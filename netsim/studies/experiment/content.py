@@ -1,9 +1,9 @@
 """The content of a result's inputs as JSON: code by text, arrays and files by bytes, parts by values.
 
-Equal parameters do not mean equal content: two functions with equal parameters have different content. The content of a
-user's class or function is its text, the text of everything that it uses in the same file, and the user's other files
-that it uses, each as a whole. Code of netsim and of installed packages appears only by name here: a cell's key also
-includes netsim's source, and a cell records the packages' versions.
+Parts with equal parameters may differ in content: two functions of a user, for instance, differ in their code. The
+content of a user's class or function is its text, the text of everything that it uses in the same file, and the user's
+other files that it uses, each as a whole. Code of netsim and of installed packages appears only by name here: a cell's
+key also includes netsim's source, and a cell records the packages' versions.
 
 The files that a cell reads are recorded as well, so that results computed from other data are not reused.
 """

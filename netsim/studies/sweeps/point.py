@@ -178,7 +178,7 @@ def _rename(place: Path, folder: Path) -> None:
         if error.errno not in _THERE:
             raise
         if not is_whole(folder):
-            # The folder in its place is damaged.
+            # The existing folder is damaged, so this one replaces it.
             shutil.rmtree(folder)
             _rename(place, folder)
 

@@ -316,7 +316,7 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
         graph = nx.cycle_graph(4)
         return Network(graph, Link(latency=0.01), round_period=1.0), {i: Asker() for i in graph}
 
-    # Agent 0's first neighbour is 1, and so on around the ring: all but agent 3 get a word.
+    # Each agent sends a message to its first neighbour. No agent's first neighbour is 3, so agent 3 waits for ever.
     outcome = in_parts(make, tmp_path, pace=1.0, patience=5.0)
     raised = [each for each in outcome.values() if isinstance(each, BaseException)]
     assert len(raised) == 1
@@ -574,7 +574,7 @@ class Wall:
         return self.seconds
 
     def sleep(self, seconds: float) -> list[Any]:
-        """Advance by the given seconds and a little more, as on any machine; no socket becomes ready."""
+        """Advance by a little more than the given seconds, because real sleeps do; no socket becomes ready."""
         self.seconds += seconds + 1e-9
         return []
 

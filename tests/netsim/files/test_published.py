@@ -201,7 +201,7 @@ def test_lengths_grow_as_far_from_the_middle_as_the_docstring_says() -> None:
             for one, other in itertools.combinations(corners, 2):
                 length = great_circle(corners[one], corners[other])
                 assert abs(math.dist(places[one], places[other]) / length - 1) < 1.5 * error
-    # Places on opposite sides of the earth have some place, too.
+    # For points on opposite sides of the earth no projection is right; coordinates must still be finite.
     assert all(map(math.isfinite, project({0: (0, 90), 1: (0, -90), 2: (90, 0), 3: (-90, 0)})[0][1]))
 
 

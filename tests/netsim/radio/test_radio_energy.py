@@ -324,7 +324,7 @@ def test_bad_energies_are_refused(values: dict[str, float]) -> None:
         Energy(**values)
 
 
-# --- other parts of the node, and what is spent at once ---------------------------------------------------------------
+# --- other parts of the node, and energy spent in one amount ----------------------------------------------------------
 
 MCU = {"mcu": {"sleep": 0.25, "active": 1.0}, "led": {"off": 0.0, "on": 2.0}}
 

@@ -222,7 +222,7 @@ def make(
 
 @pytest.fixture
 def unrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, StudyDefinition]]:
-    """A lab with parameters of all types, whose branches are done at once."""
+    """A lab with parameters of all types, which simulates nothing: each branch ends immediately."""
     done = {"runs": [], "hash": "", "error": "", "words": []}
     monkeypatch.setattr("netsim.studies.laboratory.process.Worker.simulate", lambda self, request, progress: done)
     path = tmp_path / "every.py"
