@@ -142,7 +142,7 @@ def _page(study: "Study", folder: Path, failed: Mapping[str, str]) -> str:
     texts = {f"{name}.md": content for name, content in study.texts.items()}
     summary = json_value(study.summary() | {"failed": failed})
     drawn = [name for name in study.figures if any((folder / f"{name}.{each}").exists() for each in FIGURES)]
-    # The figure next to the answer comes first.
+    # The figure below the answer comes first.
     captions = {name: study.caption(name) for name in sorted(drawn, key=lambda name: name != study.hero)}
     title, settings = f"netsim run {study.name}", json_value(_settings(study))
     return page(title, folder, settings, summary, tables, texts, captions, _replays(study))

@@ -97,7 +97,7 @@ class Study:
     answered, condition : str
         The answer from its results, and the condition under which it holds; "" if not given (see `answer`).
     hero : str
-        The name of the figure shown next to the answer; "": the first figure.
+        The name of the figure shown below the answer; "": the first figure.
     error : str or None
         The column that decides the outcome of runs (`netsim.studies.outcome.Ending`): an error that starts above 0 and
         should fall. Default: the first of `netsim.studies.columns.ERRORS` that a run has; with "" runs have no such
@@ -329,7 +329,7 @@ class Study:
         caption : str
             A sentence that describes the figure, for report.html; by default the figure's title.
         hero : bool
-            Whether this figure is shown next to the answer in report.html; by default the first figure is.
+            Whether this figure is shown below the answer in report.html; by default the first figure is.
 
         Raises
         ------
