@@ -73,7 +73,7 @@ class EdgeSharing(Sharing):
         self._number = 0
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Send a message to a neighbour; return whether the link accepted it."""
+        """Send 4ρ θ_i − z_in to each neighbour n, unless censored."""
         change = state - self._sent
         self.own = state.copy()
         if self._censor.speaks(change.ravel(), state.ravel(), round_number, self._rng):

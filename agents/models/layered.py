@@ -78,12 +78,12 @@ class Layered:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """For each layer its parameters: name, first and last index in the vector, shape."""
+        """The shapes of the tensors by name, in their order."""
         return {f"{n}.{name}": shape for n, layer in enumerate(self.layers) for name, shape in layer.shapes.items()}
 
     @cached_property
     def _places(self) -> list[list[tuple[str, int, int, tuple[int, ...]]]]:
-        """Of each layer its parameters: name, first and last place in the vector, shape."""
+        """For each layer, its parameters: name, first and last index in the vector, shape."""
         found, first = [], 0
         for layer in self.layers:
             own = []

@@ -271,7 +271,7 @@ def _without_missing(path: Path, frame: pd.DataFrame, target: str, asked: str | 
 
 
 def _many_texts(frame: pd.DataFrame, target: str) -> list[str]:
-    """Read a table and choose its columns."""
+    """Return a note on each column of text that becomes many inputs."""
     notes = []
     for name in frame.columns:
         column = frame[name]

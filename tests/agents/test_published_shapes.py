@@ -54,7 +54,7 @@ def rate(errors: Array, begin: float, end: float) -> tuple[float, float]:
 
 
 def test_lead_converges_linearly_at_two_bits_where_choco_and_dgd_stall() -> None:
-    """Richtárik, Sokolov and Fatkhullin 2021, section 5 (tolerance to steps): Top-1, with heterogeneous data.
+    """Liu et al. 2021, the figure on linear regression: a ring of 8 agents with weights 1/3, 2 bits, one step size.
 
     LEAD's line is straight down to rounding errors, and nearly as steep as without coding. CHOCO-SGD and D-PSGD flatten
     out.
