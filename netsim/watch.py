@@ -41,29 +41,29 @@ _RESERVED = ("time_s", "agent", "sent", "algorithm")
 
 
 class _Column:
-    """A watched state: of numbers, until it has a word; from then on of words, each with a number."""
+    """A watched state: a column of numbers or, from its first text value on, of texts that are stored as codes."""
 
     def __init__(self, name: str, function: Callable[[Any], Any], drawn: Drawn | None = None) -> None:
         self.name, self.function, self.drawn = name, function, drawn
         # The limit of a log's states, one for each number of entries, is higher than that of other states.
         self.most = STRIPS if isinstance(drawn, Strip | Edge) else MOST_WORDS
         self.words: dict[str, int] | None = None
-        # Whether its words are those of True and False.
+        # Whether the column's texts are those of True and False.
         self.are_flags = True
-        # As long as no agent has had the state: which one lacked it first, and the error.
+        # Until an agent has the state: the first agent that lacked it, and the error to raise.
         self.lack: list[str] | None = None
         self.is_found = False
-        # What names it in an error: the user's call, or the declaration of a class.
+        # The name of the state's origin in errors: the user's call, or the declaration of a class.
         self.source = "draw" if isinstance(function, DeclaredState) else "watch"
 
     def find(self, agent: Agent) -> None:
-        """Take in that an agent has the state; one whose class does not declare it proves nothing."""
+        """Record that an agent has the state; a declared state counts only on an agent whose class declares it."""
         self.is_found = not isinstance(self.function, DeclaredState) or self.function.is_of(agent)
 
     def code(self, word: str, is_flag: bool = False) -> int:
         """Return the number that stands for a state's text; raise BadInput if the state has too many texts.
 
-        Of a state that is only drawn, further texts share the number of `OTHERS`.
+        For a state with a drawing, texts beyond the limit share the number of `OTHERS`.
         """
         assert self.words is not None
         if len(self.words) >= self.most and word not in self.words and self.drawn is not None:
