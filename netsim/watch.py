@@ -208,7 +208,7 @@ class Watch:
                 raise BadInput(f"{column.source}, {column.name} of agent {who} at {time:g} s: {why}")
 
     def _number(self, place: int, value: Any) -> float | None:
-        """Return what stands for a value in its column: itself, or the number of its word; None if it is no state."""
+        """Return a value as its column stores it: a number, or a text's code; None if it is not a valid state."""
         column, is_flag = self._columns[place], isinstance(value, bool | np.bool_)
         number = None if is_flag or isinstance(value, Enum) else check.measured(value)
         if number is not None and (column.words is None or number != number):
@@ -224,7 +224,7 @@ class Watch:
         return column.code(cut(word, LONGEST_WORD), is_flag)
 
     def _recode(self, place: int) -> None:
-        """Make a column one of words: each number that it has had becomes one."""
+        """Turn a column of numbers into a column of texts, and replace each number so far by the code of its text."""
         column, width = self._columns[place], len(self._columns)
         column.words = {}
         numbers = self._values[place::width]
@@ -247,7 +247,7 @@ class Watch:
 
     @property
     def drawn_as(self) -> dict[str, Any]:
-        """How states are declared to be drawn, by column, as JSON has it."""
+        """The declared drawing of each state, by column, as JSON data."""
         return {name: None if each is None else each.as_dict() for name, each in self.draw.items()}
 
     @property
@@ -298,7 +298,7 @@ class Watch:
             column.frombytes(part[kept].tobytes())
 
     def _learn_column(self, place: int, values: NDArray[Any], words: list[str] | None, are_flags: bool) -> None:
-        """Turn a column of another process's values into what stands for them here."""
+        """Replace a column of another process's values by the numbers or codes that stand for them in this process."""
         column = self._columns[place]
         if words is None and column.words is None:
             return
@@ -386,12 +386,12 @@ def _name_of(source: Any) -> Any:
 
 
 def _word_of(number: float) -> str:
-    """Return the word of a number in a column that has words, too."""
+    """Return a number as text, for a column that also holds texts."""
     return f"{number:.15g}"
 
 
 def _decoded(column: _Column, values: NDArray[np.float64]) -> Any:
-    """Return a column's numbers, or the words, or True and False for which they stand; None for none."""
+    """Return a column's values: numbers, or the texts or booleans for which codes stand; None for a missing value."""
     if column.words is None:
         return values
     known = np.isfinite(values)
