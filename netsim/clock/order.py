@@ -120,7 +120,7 @@ class Deferral(NamedTuple):
     thing : str
         The key of the chosen thing in `Choice.things`, such as the task's name.
     words : str
-        The deferral in words.
+        The deferral as text.
     """
 
     agent: Hashable
