@@ -98,10 +98,10 @@ class Agent:
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, Agent]", graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput, or warn, if what must hold for all agents of a protocol together does not."""
+        """Raise BadInput, or warn, if agents of a protocol have settings that are inconsistent with each other."""
 
     def _members(self) -> "dict[str, Any]":
-        """Raise BadInput, or warn, if agents of a protocol have settings that are inconsistent with each other."""
+        """Return the parts by name; only a `netsim.Mote` has any."""
         return {}
 
     @property

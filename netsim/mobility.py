@@ -37,7 +37,7 @@ def random_waypoint(
     Parameters
     ----------
     positions : mapping
-        {node: (x, y)} of the nodes that walk: where they begin, in metres.
+        {node: (x, y)}: the start position, in metres, of each node that walks.
     area : tuple
         (least x, least y, largest x, largest y) in metres. It may be a line, but not a point.
     speed : tuple
@@ -49,7 +49,7 @@ def random_waypoint(
     step : float
         As in `netsim.faults.Move`.
     seed : int
-        Each node's way is a function of the seed and its name.
+        Each node's path is a function of the seed and the node's name.
 
     Raises
     ------
@@ -92,9 +92,9 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
     * BonnMotion (``.movements``): a line for each node, of times and places, in the plane or in space
     * SUMO's floating-car data: XML with ``fcd-export``; places in degrees are projected
 
-    Each may be compressed by gzip or bzip2. Between two points a node goes straight from place to place. At its first
-    it is put to its place, at its last it stays. `netsim.Deployment.read` of such a file returns the nodes with these
-    moves. A RuntimeWarning says what was left out, and how places were projected.
+    Each may be compressed by gzip or bzip2. Between two points of the trace a node moves in a straight line. It jumps
+    to its first point at that point's time, and stays at its last point. `netsim.Deployment.read` of such a file
+    returns the nodes with these moves. A RuntimeWarning reports omitted data and the projection of places.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
 
 
 def _ordered(name: str, values: Any, count: int) -> list[float]:
-    """Return numbers whose first half are the lower bounds of the second half."""
+    """Return ``count`` numbers: lower bounds, then as many upper bounds; raises BadInput if a lower bound is larger."""
     found: list[float] = np.atleast_1d(check.finite_array(name, values)).tolist()
     if len(found) != count or any(
         low > high for low, high in zip(found[: count // 2], found[count // 2 :], strict=True)

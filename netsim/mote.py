@@ -45,9 +45,9 @@ class Part(Agent):
         Class attribute: whether the part uses the radio directly, as with ``radio.transmit``, and so cannot run above a
         MAC layer.
     on_ipv6 : type, optional
-        Class attribute: the form of its messages in IPv6 packets (`netsim.ipv6.Packets`); by default the general form.
+        Class attribute: the part's form of IPv6 packets (`netsim.ipv6.Packets`); by default the general form.
     mote : Mote
-        The whole, with the other parts: ``self.mote.routing.report(21.5)``.
+        The mote, with the other parts as attributes: ``self.mote.routing.report(21.5)``.
     """
 
     kinds: ClassVar[Collection[str]] = ()
@@ -151,7 +151,7 @@ class _MacOutbox:
         return begun
 
     def transmit(self, *args: Any) -> None:
-        """Refuse: a MAC layer decides itself when a frame leaves, and how often."""
+        """Raise AgentError, because a MAC layer itself determines when a frame leaves, and how often."""
         raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
 
     def _begin(self, sends: Coroutine[Any, Any, Any]) -> bool:
@@ -204,7 +204,7 @@ class Mote(Agent):
     parts : dict
         The parts by name, without the MAC layer.
     foreign : Counter
-        By kind, the frames that no part owns, which are dropped.
+        The number of dropped frames by kind: frames whose kind no part owns.
 
     Raises
     ------

@@ -455,9 +455,9 @@ class Network:
     def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:
         """Record every change of agents' states of later runs in `Run.states`; several calls add up.
 
-        To see a run while it goes on is `netsim.live.live_view`, or ``--live``.
+        To watch a run in progress, use `netsim.live.live_view` or ``--live``.
 
-        A column of an earlier call is replaced. None ends the recording of all.
+        A column of the same name from an earlier call is replaced. None ends the recording of all states.
 
         Parameters
         ----------
@@ -848,7 +848,8 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 def _time_model(name: str, value: float | Latency) -> Latency:
     """Return a time model; a number means that many seconds, always."""
     if isinstance(value, latency.Correlated):
-        # Workers draw compute times in any order, and several draw the same, so times must not depend on earlier ones.
+        # Workers draw compute times in any order, and several workers draw the same time, so a time must not depend on
+        # earlier ones.
         raise check.refuse(name, value, "a model whose times do not depend on one another")
     return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 

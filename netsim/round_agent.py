@@ -1,4 +1,4 @@
-"""Agents that act alike in each round: broadcast as it opens, and process frames as it closes."""
+"""Agents that do the same in each round: broadcast as the round opens, and process frames as it closes."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -79,7 +79,7 @@ class BatchRounds:
         self._own_ways: list[int] = []
 
     def own_ways(self) -> list[int]:
-        """Return the indices of agents that need a task of their own: their class or a method was replaced."""
+        """Return the indices of agents that need a separate task, because their class or a method was replaced."""
         seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
         if seen != self._seen:
             self._seen = seen
@@ -210,7 +210,7 @@ class StateAgent(RoundAgent):
         Parameters
         ----------
         state : ndarray
-            Its state, not to be changed in place.
+            The agent's state, not to be changed in place.
         heard : Heard
             The frames that arrived in this round.
         """
@@ -279,7 +279,7 @@ class _StateRounds(BatchRounds):
                 agent.state = found[place]
 
     def _stepped(self, heard: list[Heard]) -> Sequence[Any] | None:
-        """Return the new states, or None if each agent must do its own step."""
+        """Return the new states, or None if `StateAgent.step` must be called for each agent."""
         agents = self._agents
         before = [agent.state for agent in agents]
         alike = set(map(type, before)) == {np.ndarray} and len({(state.dtype, state.shape) for state in before}) == 1

@@ -45,7 +45,7 @@ def _change(site: dict[str, Any], path: str, value: Any) -> None:
 
 
 def drawn(name: str, given: float | Mapping[Any, float], node: Hashable, seed: int) -> float:
-    """Return a mote's value for `_DRAWN`: its own, or drawn up to the common one."""
+    """Return a mote's value of an attribute in `_DRAWN`: the given one, or drawn with the common value as maximum."""
     if isinstance(given, Mapping):
         return float(given.get(node, 0.0))
     what, low = _DRAWN[name]
@@ -66,7 +66,7 @@ def motes_of(found: Mapping[Hashable, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def motes_in(file: str | Path) -> dict[Hashable, dict[str, Any]]:
-    """Return what a file tells of motes, and warn of what it leaves out; an error names the line."""
+    """Return {mote: its attributes} from a file, and warn of omitted data; an error names the line."""
     source = FileContent.read("file", file)
     found = read_motes(source)
     if found.notes:

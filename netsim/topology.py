@@ -107,7 +107,7 @@ def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
     if p is not None:
         share = check.probability("p", p)
-        # Half of the mean number of edges: for large graphs every draw has more.
+        # A lower bound: half the mean number of edges, which random large graphs exceed with near certainty.
         _check_memory("p", share, share * agents * (agents - 1) / 4)
         return _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng), seed, f"p = {p}")
     count = check.integer("edges", edges, low=agents - 1, high=agents * (agents - 1) // 2)
@@ -339,7 +339,7 @@ def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the `adjacency`; raises BadInput if a link has no link back: no symmetric weights are there."""
+    """Return the `adjacency`; raises BadInput if a link has no link back: symmetric weights need both directions."""
     matrix = adjacency(graph)
     if (link := one_way_link(graph)) is not None:
         allowed = f"with links in both directions (link {link!r} has none back), or column_stochastic_weights"
@@ -350,7 +350,7 @@ def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
     """Return the matrix with a 1 for each edge, shape (n, n), nodes in order; weights of edges are ignored.
 
-    Element (i, j) of a directed graph's is 1 if the i-th node sends to the j-th.
+    For a directed graph, element (i, j) is 1 if there is a link from the i-th node to the j-th.
     """
     check_graph(graph)
     matrix: NDArray[np.float64] = nx.to_scipy_sparse_array(graph, weight=None).toarray().astype(np.float64)

@@ -41,29 +41,29 @@ _RESERVED = ("time_s", "agent", "sent", "algorithm")
 
 
 class _Column:
-    """A watched state: of numbers, until it has a word; from then on of words, each with a number."""
+    """A watched state: a column of numbers or, from its first text value on, of texts that are stored as codes."""
 
     def __init__(self, name: str, function: Callable[[Any], Any], drawn: Drawn | None = None) -> None:
         self.name, self.function, self.drawn = name, function, drawn
         # The limit of a log's states, one for each number of entries, is higher than that of other states.
         self.most = STRIPS if isinstance(drawn, Strip | Edge) else MOST_WORDS
         self.words: dict[str, int] | None = None
-        # Whether its words are those of True and False.
+        # Whether the column's texts are those of True and False.
         self.are_flags = True
-        # As long as no agent has had the state: which one lacked it first, and the error.
+        # Until an agent has the state: the first agent that lacked it, and the error to raise.
         self.lack: list[str] | None = None
         self.is_found = False
-        # What names it in an error: the user's call, or the declaration of a class.
+        # The name of the state's origin in errors: the user's call, or the declaration of a class.
         self.source = "draw" if isinstance(function, DeclaredState) else "watch"
 
     def find(self, agent: Agent) -> None:
-        """Take in that an agent has the state; one whose class does not declare it proves nothing."""
+        """Record that an agent has the state; a declared state counts only on an agent whose class declares it."""
         self.is_found = not isinstance(self.function, DeclaredState) or self.function.is_of(agent)
 
     def code(self, word: str, is_flag: bool = False) -> int:
         """Return the number that stands for a state's text; raise BadInput if the state has too many texts.
 
-        Of a state that is only drawn, further texts share the number of `OTHERS`.
+        For a state with a drawing, texts beyond the limit share the number of `OTHERS`.
         """
         assert self.words is not None
         if len(self.words) >= self.most and word not in self.words and self.drawn is not None:
@@ -208,7 +208,7 @@ class Watch:
                 raise BadInput(f"{column.source}, {column.name} of agent {who} at {time:g} s: {why}")
 
     def _number(self, place: int, value: Any) -> float | None:
-        """Return what stands for a value in its column: itself, or the number of its word; None if it is no state."""
+        """Return a value as its column stores it: a number, or a text's code; None if it is not a valid state."""
         column, is_flag = self._columns[place], isinstance(value, bool | np.bool_)
         number = None if is_flag or isinstance(value, Enum) else check.measured(value)
         if number is not None and (column.words is None or number != number):
@@ -224,7 +224,7 @@ class Watch:
         return column.code(cut(word, LONGEST_WORD), is_flag)
 
     def _recode(self, place: int) -> None:
-        """Make a column one of words: each number that it has had becomes one."""
+        """Turn a column of numbers into a column of texts, and replace each number so far by the code of its text."""
         column, width = self._columns[place], len(self._columns)
         column.words = {}
         numbers = self._values[place::width]
@@ -247,7 +247,7 @@ class Watch:
 
     @property
     def drawn_as(self) -> dict[str, Any]:
-        """How states are declared to be drawn, by column, as JSON has it."""
+        """The declared drawing of each state, by column, as JSON data."""
         return {name: None if each is None else each.as_dict() for name, each in self.draw.items()}
 
     @property
@@ -298,7 +298,7 @@ class Watch:
             column.frombytes(part[kept].tobytes())
 
     def _learn_column(self, place: int, values: NDArray[Any], words: list[str] | None, are_flags: bool) -> None:
-        """Turn a column of another process's values into what stands for them here."""
+        """Replace a column of another process's values by the numbers or codes that stand for them in this process."""
         column = self._columns[place]
         if words is None and column.words is None:
             return
@@ -386,12 +386,12 @@ def _name_of(source: Any) -> Any:
 
 
 def _word_of(number: float) -> str:
-    """Return the word of a number in a column that has words, too."""
+    """Return a number as text, for a column that also holds texts."""
     return f"{number:.15g}"
 
 
 def _decoded(column: _Column, values: NDArray[np.float64]) -> Any:
-    """Return a column's numbers, or the words, or True and False for which they stand; None for none."""
+    """Return a column's values: numbers, or the texts or booleans for which codes stand; None for a missing value."""
     if column.words is None:
         return values
     known = np.isfinite(values)

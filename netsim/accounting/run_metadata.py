@@ -47,7 +47,7 @@ class RunMetadata:
     stack : dict
         Of a network with a `netsim.SixLowpan`: its ``prefix``, and its ``ports`` by kind; else empty.
     draw : dict
-        By watched state, how it is declared to be drawn (`netsim.draw.Drawn.as_dict`); None for not at all.
+        For each watched state, its declared drawing (`netsim.draw.Drawn.as_dict`); None if it is not drawn.
     """
 
     round_period: float

@@ -1,4 +1,4 @@
-"""Find a part of a history, as short as possible, that no order of operations explains."""
+"""Find a part of a history, as short as possible, whose results no order of operations explains."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
@@ -11,7 +11,7 @@ from netsim.checkers.order import Call, Order, Undecided
 
 __all__ = ["Contradiction", "find_contradiction"]
 
-# A step takes some 20 microseconds, so this limit ends the search within two seconds.
+# A step takes about 20 microseconds, so this limit ends the search within two seconds.
 _MOST_STEPS = 25_000
 # Longer parts are not shortened one by one: they contain the operations concurrent with the contradictory one.
 _MOST_SHORTENED = 64
@@ -39,7 +39,7 @@ class Contradiction:
 
 
 def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
-    """Return what no order of operations explains; None if one order explains all results.
+    """Return operations whose results no order explains; None if some order explains all results.
 
     Operations on different keys are checked separately. Operations of unknown outcome may have taken effect or not.
 
@@ -50,8 +50,8 @@ def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: 
     model : Model
         The data type.
     timed : bool
-        Whether an operation that ended before another began comes before it (linearizability), or any order will do
-        (serializability).
+        True: an operation that ended before another began must come first (linearizability). False: operations may come
+        in any order (serializability).
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _call(operation: Operation, timed: bool) -> Call:
 
 
 def _part(calls: list[Call], order: Order) -> Contradiction:
-    """Return a part of calls that no order explains."""
+    """Return a short part of the calls whose results no order explains."""
     with suppress(Undecided):
         calls = _first_wrong(calls, order)
     last = max(calls, key=lambda call: (call.needed, call.end))

@@ -56,12 +56,12 @@ def linearizable(model: Model = register, initial: Hashable = None) -> type[Inva
     model : Model
         `register` (each key of a key–value store is one), `mutex`, `queue`, or a user-defined model.
     initial : Hashable, optional
-        The first state, if not the model's.
+        The first state; default: the model's.
 
     Raises
     ------
     BadInput
-        At the end of a run with an operation that the model has not.
+        At the end of a run with an operation that the model lacks.
     """
     return _explained(_beginning(model, initial), timed=True)
 
@@ -159,7 +159,8 @@ def one_leader_a_term(
     Parameters
     ----------
     leads, term : callable
-        Whether an agent leads, and in which term; by default ``agent.role == "leader"`` and ``agent.term``.
+        Called with an agent; return whether it leads, and its term.
+        By default ``agent.role == "leader"`` and ``agent.term``.
     """
     check.instance("leads", leads, Callable, "a function")
     check.instance("term", term, Callable, "a function")
@@ -184,9 +185,9 @@ def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> typ
     Parameters
     ----------
     decided : callable
-        The agent's decision; None before it decides.
+        Called with an agent; returns its decision, None before it decides.
     all_decide : bool
-        Whether all must have decided at the end.
+        Whether all agents must have decided at the end.
     """
     check.instance("decided", decided, Callable, "a function")
     must_decide = check.flag("all_decide", all_decide)
@@ -221,9 +222,9 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
     Parameters
     ----------
     state : callable
-        The shared state.
+        Called with an agent; returns the state to compare.
     alive : callable, optional
-        Whether an agent counts; by default all do.
+        Called with an agent; returns whether the agent is compared. By default all are.
     """
     check.instance("state", state, Callable, "a function")
     if alive is not None:

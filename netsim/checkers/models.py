@@ -17,12 +17,12 @@ class Model:
     Attributes
     ----------
     words : tuple of str
-        The operations that it has.
+        The names of the data type's operations.
     step : callable
-        ``step(state, operation)`` returns whether the operation may take effect in this state with the result that it
-        has, and the state after it. States are hashable. An operation of unknown outcome has no result to explain.
+        ``step(state, operation)`` returns whether the operation may take effect in this state with its recorded result,
+        and the state after it. States are hashable. An operation of unknown outcome has no result to explain.
     reads : callable
-        ``reads(operation)``: whether it is sure to leave every state as it was, like a read.
+        ``reads(operation)`` returns whether the operation leaves every state unchanged, as a read does.
     initial : Hashable
         The first state.
     """
@@ -33,7 +33,7 @@ class Model:
     initial: Hashable = None
 
     def must_know(self, operation: Operation) -> None:
-        """Raise BadInput for an operation of another type."""
+        """Raise BadInput for an operation that the data type lacks."""
         if operation.name not in self.words:
             allowed = ", ".join(self.words[:-1])
             raise BadInput(f"operation {operation.name!r}: must be {allowed} or {self.words[-1]}: {operation}")

@@ -14,7 +14,7 @@ __all__ = ["Operation", "history", "invoke", "operations"]
 
 Outcome = Literal["ok", "failed", "unknown"]
 
-# Characters of an operation's note in a replay, at most.
+# The most characters of an operation's note in a replay.
 _MOST_SHOWN = 60
 
 
@@ -28,13 +28,13 @@ class Operation:
     name : str
         The name of the called operation in the model, such as ``"read"``.
     value, key : object
-        With which value, and on which key.
+        The operation's argument, and the key of the object on which it acts.
     number : int
-        Its place among the agent's operations.
+        The operation's index among the agent's operations.
     start, end : float
-        When it was called, and when its outcome was known (s); infinite while it is unknown.
+        The times (s) of the call and of the moment when the outcome was known; ``end`` is infinite until then.
     outcome : {"ok", "failed", "unknown"}
-        Whether it took effect.
+        Whether the operation took effect.
     result : object
         The returned value.
     """
@@ -64,7 +64,7 @@ class Operation:
         self._ends("ok")
 
     def failed(self) -> None:
-        """Record that the operation did not take effect, and never will."""
+        """Record that the operation did not take effect and never will."""
         self._ends("failed")
 
     def _ends(self, outcome: Outcome) -> None:
@@ -114,11 +114,11 @@ def invoke(agent: Agent, name: str, value: Any = None, *, key: Hashable = None) 
     agent : Agent
         The client.
     name : str
-        A word of the `Model` that explains the operations.
+        The name of an operation of the `Model`.
     value : object
-        With which value.
+        The operation's argument.
     key : Hashable
-        On which of several objects; each is explained alone.
+        The object on which the operation acts; operations on different objects are checked separately.
 
     Raises
     ------

@@ -17,7 +17,7 @@ class Undecided(Exception):  # noqa: N818  no error: the question is NP-complete
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """An operation in the search: it takes effect between ``start`` and ``end``; it must do so if ``needed``."""
+    """An operation in the search: it takes effect between ``start`` and ``end``, and is optional unless ``needed``."""
 
     operation: Operation
     start: float
@@ -33,7 +33,7 @@ class Order:
     Parameters
     ----------
     model : Model
-        The model to explain results by.
+        The model that defines the possible results.
     steps : int
         The maximal number of steps of all searches together.
     """
@@ -52,7 +52,7 @@ class Order:
 
 
 class _Search:
-    """The state of a search. All needed calls before ``base`` are placed, and of the next ones those in ``mask``."""
+    """The state of a search: all needed calls before index ``base`` are placed, and the later calls in ``mask``."""
 
     def __init__(self, calls: list[Call], model: Model) -> None:
         self.found = False

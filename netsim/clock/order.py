@@ -44,7 +44,7 @@ __all__ = ["Choice", "Chooser", "Deferral", "Method", "Order", "install", "order
 Method = Literal["random", "priorities"]
 Kind = Literal["step", "frame", "agent"]
 
-# A choice among agents considers at most so many agents, in the first places of the queue.
+# A choice among agents considers at most this many agents, in the first places of the queue.
 _MOST_AGENTS, _MOST_PLACES = 8, 64
 
 _tuple = tuple.__new__
@@ -120,7 +120,7 @@ class Deferral(NamedTuple):
     thing : str
         The key of the chosen thing in `Choice.things`, such as the task's name.
     words : str
-        The deferral in words.
+        The deferral as text.
     """
 
     agent: Hashable

@@ -29,8 +29,8 @@ class Delivery(int):
     channel : int
         The channel of the last transmission; −1 if there was none.
     complete : bool
-        Whether the sender went through with it: to the acknowledgement or, where nothing acknowledges it, to the end of
-        its last fragment.
+        Whether the sender completed the message: it received the acknowledgement or, for a message that nothing
+        acknowledges, it sent the last fragment to its end.
     """
 
     attempts: int

@@ -153,7 +153,7 @@ class Membership:
         await self.transport.open()
 
     async def close(self) -> None:
-        """If all processes were killed, take the last row's time."""
+        """Stop receiving datagrams, and close the transport."""
         self.transport.receive_with(None)
         await self.transport.close()
 
@@ -165,7 +165,7 @@ class Membership:
         self.transport.send(self.hosts[host], data)
 
     def receive(self, data: bytes) -> None:
-        """The run ended between two samples, so its end gets another row."""
+        """Count a received datagram and accept it, or count the reason for which it is dropped."""
         self.received += 1
         self.received_bytes += len(data)
         reason = self._accept(data)

@@ -220,7 +220,7 @@ class _Merger:
         self._links_from = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
         self._states = StateReader(result.agents)
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
-        # The last row's, if all processes were killed.
+        # If all processes were killed, no journal has an end: take the time of the last row.
         times = [time for part in parts for _, time, _ in part.rows]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [0.0, *times])
         self._in_flight: list[tuple[int, int]] = []
@@ -248,7 +248,7 @@ class _Merger:
             self._apply_up_to(math.inf)
             last = max((time for _, time in rows), default=-math.inf)
             if self._end > last and self._result.sampled:
-                # The run ended between two samples, so its end gets a row of its own.
+                # The run ended between two samples, so its end gets another row.
                 self._write_row(len(rows) + 1, self._end)
         finally:
             self._loop.close()

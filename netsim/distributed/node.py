@@ -175,13 +175,13 @@ class Node:
         return {name: self.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
 
     def refuse_of_agent(self, what: str) -> None:
-        """Prepare nothing for an action: each process performs its actions itself."""
+        """Refuse nothing: each process performs its actions itself."""
 
     def expect(self, time: float) -> None:
-        """Refuse changes of a link's settings, because frames cross real links."""
+        """Prepare nothing for an action, because actions on frames in flight are refused (`may_hold`)."""
 
     def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
-        """Refuse other settings of a link: a real link has its own."""
+        """Refuse changes of a link's settings, because frames cross real links."""
         self.may_hold(what)
 
     def may_hold(self, what: str) -> None:

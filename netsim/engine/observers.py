@@ -264,7 +264,7 @@ class Watcher:
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Return whether all agents run here: otherwise an agent in another process may have the missing attribute.
+        """Mark all agents, so that the next call of `look` records each one's states.
 
         Otherwise `look` records only agents whose code ran; but a state may also change if it depends on another agent.
         """
@@ -273,7 +273,7 @@ class Watcher:
         self._early = False
 
     def _all_here(self) -> bool:
-        """Return whether all agents run here: otherwise one in another process may have what these lack."""
+        """Return whether all agents run here: otherwise an agent in another process may have a missing attribute."""
         return len(self._agents) + len(self._tasks.scenery) == self._watch.agents
 
     def look(self) -> None:

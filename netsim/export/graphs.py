@@ -109,7 +109,7 @@ def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Pat
 
 
 def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
-    """Return the counts of the frames on each link, shape (links,) each."""
+    """Return arrays of shape (links,), by name: counts of the frames on each link."""
     agents = len(log.agents)
     senders, receivers = log.links
     order = np.lexsort([receivers, senders])
@@ -123,8 +123,8 @@ def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
     shift = key_shift(len(order))
     several = [left[left["number"] != left["key"] & ((1 << shift) - 1)] for left in log.chunks("left")]
     if several:
-        # A duplicate has a separate number in its key. It arose on the way, so its bits were sent once. It may have
-        # several records, if its link changed its rate while it waited.
+        # A duplicate has a separate number in its key. It arose on the link, so its bits were not sent a second time.
+        # A duplicate may have several records, if the link's rate changed while the frame waited.
         second = np.concatenate(several)
         second = second[np.unique(second["key"], return_index=True)[1]]
         np.add.at(copies, second["key"] >> shift, 1)

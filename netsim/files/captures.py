@@ -37,7 +37,7 @@ class _Clock:
 
 
 def is_capture(data: bytes) -> bool:
-    """Return whether some bytes begin as a capture does."""
+    """Return whether bytes begin with the magic number of pcap or pcapng."""
     if len(data) < 4:
         return False
     little, big = struct.unpack("<I", data[:4])[0], struct.unpack(">I", data[:4])[0]

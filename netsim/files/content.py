@@ -60,12 +60,12 @@ class FileContent:
         return cls(where, path, _uncompressed(where, _bytes_of(where, path)))
 
     def refuse(self, allowed: str, line: int | None = None) -> BadInput:
-        """Return the error for a file that is not as allowed."""
+        """Return the BadInput for a file whose content is not ``allowed``, with the line number if it is known."""
         return BadInput(f"{self.where}{'' if line is None else f', line {line}'}: must be {allowed}")
 
     @cached_property
     def suffix(self) -> str:
-        """The ending of the file's name in lower case, without that of a compressed file."""
+        """The suffix of the file's name in lower case, after removal of a suffix such as .gz."""
         ends = [each.lower() for each in self.path.suffixes if each.lower() not in _PACKED]
         return ends[-1] if ends else ""
 
@@ -136,7 +136,7 @@ class FileContent:
         return root
 
     def json(self) -> Any:
-        """Return the JSON that the content is."""
+        """Return the content, parsed as JSON."""
         try:
             return json.loads(self.text)
         except json.JSONDecodeError as error:

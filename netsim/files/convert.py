@@ -157,7 +157,7 @@ def _to_ways(source: FileContent) -> tuple[str, bytes, list[str]]:
 
 
 def _rows_of(source: FileContent, legs: Sequence[Leg]) -> list[list[Any]]:
-    """Return the rows of a node: where it is when it begins and ends to walk."""
+    """Return a node's rows: its positions at the start and the end of each leg."""
     first = legs[0]
     rows: list[list[Any]] = [[first.at, first.node, *first.to]]
     for leg in legs[1:]:

@@ -203,7 +203,7 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
 def _check_numbers(where: str, rows: list[Row], name: str, at: int, delimiter: str) -> None:
     """Raise BadInput if only some cells of a column are finite numbers.
 
-    If no cell of the column is a number, the column holds something else. An empty cell says nothing of its edge.
+    If no cell of the column is a number, the column holds something else. An empty cell: the edge has no value.
     """
     found = [(line, cells[at]) for line, cells in rows if 0 <= at < len(cells) and cells[at]]
     numbers = [(line, cell, _number(cell, delimiter)) for line, cell in found]

@@ -1,4 +1,4 @@
-"""IPv6 packets in frames of IEEE 802.15.4: compressed headers (RFC 6282) and fragments (RFC 4944), to bytes and back.
+"""Encode and decode IPv6 packets in IEEE 802.15.4 frames: compressed headers (RFC 6282), fragments (RFC 4944).
 
 Compression removes fields that follow from the MAC header or have usual values: traffic class and flow label 0, hop
 limits of 1, 64 and 255, addresses whose interface identifier is that of a short MAC address, one context (number 0) for
@@ -67,7 +67,7 @@ class Packet(NamedTuple):
     protocol : int
         `UDP` or `ICMP`.
     body : bytes
-        All after the extension headers, with the header of UDP or ICMPv6.
+        Everything after the extension headers, including the header of UDP or ICMPv6.
     """
 
     source: bytes
@@ -79,7 +79,7 @@ class Packet(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the whole packet, uncompressed; extension headers are multiples of 8 bytes."""
+        """The size in bytes of the uncompressed packet; extension headers are multiples of 8 bytes."""
         return 40 + sum((9 + len(content)) // 8 * 8 for _, content in self.headers) + len(self.body)
 
     def with_checksum(self, place: int) -> "Packet":
@@ -119,7 +119,7 @@ def icmp(source: bytes, target: bytes, kind: int, code: int, content: bytes, hop
 def compress(packet: Packet, prefix: bytes, mac_source: int, mac_target: int) -> tuple[bytes, bytes]:
     """Return a packet's compressed headers and the bytes after them (RFC 6282).
 
-    ``prefix`` is that of context 0, 8 bytes; the MAC addresses are the frame's.
+    ``prefix`` is the 8-byte prefix of context 0; the MAC addresses are those of the frame.
     """
     source_bits, source = _compressed(packet.source, prefix, mac_source)
     if packet.target[:15] == _MULTICAST:
@@ -181,7 +181,7 @@ class _Reader:
 
 
 def decompress(data: bytes, prefix: bytes, mac_source: int, mac_target: int) -> Packet:
-    """Return the packet whose `compress` gave the bytes; raises WireError for bytes that it never gives."""
+    """Return the packet from the bytes of `compress`; raises WireError for bytes that `compress` never returns."""
     reader = _Reader(data)
     first, second = reader.number(), reader.number()
     if first & 0xF8 != _IPHC | _NO_FLOW or second & 0x80:

@@ -29,15 +29,16 @@ _HEADER_BITS, _MOST_MTU, _LEAST_MTU = 8 * 17, 116, 64
 # Ports of the kinds that parts declare; the first 15 are sent in four bits, the others in eight.
 _PORTS = (*range(0xF0B0, 0xF0BF), *range(0xF000, 0xF0B0))
 _ANY_PORT = 0xF0BF
-# RFC 4944, 5.1: a first byte from 0x00 to 0x3F marks no 6LoWPAN packet; TinyOS TEP 125 uses 0x3F.
+# RFC 4944, 5.1: a first byte from 0x00 to 0x3F marks a frame that is not 6LoWPAN; TinyOS TEP 125 uses 0x3F.
 _NOT_LOWPAN = b"\x3f"
 _STAMP_BYTES = 4
 
 
 class Packets(Protocol):
-    """How a protocol maps messages to packets, if not as UDP from neighbour to neighbour.
+    """Maps a protocol's messages to packets other than UDP from neighbour to neighbour.
 
-    A class of parts has it as ``on_ipv6``. Each run makes one object, from the parts, keyed by agent, and the stack.
+    A class of parts names its subclass as ``on_ipv6``. Each run creates one object of it, with the parts by agent and
+    the stack as arguments.
     """
 
     is_routing: ClassVar[bool]
@@ -51,7 +52,7 @@ class Packets(Protocol):
         """Return a message's packet, to a neighbour or, with None, to all; None for messages that are never sent."""
 
     def read(self, kind: str, packet: Packet) -> tuple[str, Any]:
-        """Return the kind and the payload from a packet of `write` and the kind of its code or port."""
+        """Return a message's kind and payload from a packet of `write` whose code or port belongs to ``kind``."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class IPv6Stack:
         return payload if kind in self._raw else encode(payload)
 
     def decoded(self, kind: str, data: bytes) -> Any:
-        """Return the payload whose `encoded` gave the bytes."""
+        """Return the payload from the bytes of `encoded`."""
         return data if kind in self._raw else unpack_payload(data)
 
     # --- frames -------------------------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ class IPv6Stack:
         """
         mac_source, mac_target = self._shorts[sender], BROADCAST if to is None else self._shorts[to]
         if is_stamped:
-            # The age of its event is known only when the frame leaves, too late for a checksum.
+            # The age of the frame's event is known only when the frame leaves, too late for UDP's checksum.
             data = _NOT_LOWPAN + self._encoder.encode(kind, mac_source - 1, round_number, payload, request, is_reply)
             if len(data) > self._mtu - _STAMP_BYTES:
                 raise WireError(f"{len(data)} bytes with an event must fit in a frame of {self._mtu}, its age included")
@@ -300,7 +301,7 @@ class IPv6Stack:
         Raises
         ------
         WireError
-            If they are of no message.
+            If the bytes are not a message.
         """
         parts = list(parts)
         if parts[0][:1] == _NOT_LOWPAN:

@@ -70,7 +70,7 @@ def live_view(
     network : Network
         Its runs within the block are shown.
     title : str
-        Stands above them.
+        The title of the page.
     pace : float, optional
         Simulated seconds that the page shows in a second, evenly; by default film time decides (`netsim.replay.film`).
     most : int
@@ -242,7 +242,7 @@ class Loopback(ThreadingHTTPServer):
         self._thread.start()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.shutdown()
         self.server_close()
         self._thread.join()

@@ -70,7 +70,7 @@ class RunView:
         self._look(scene, running=True, why="")
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
-        """Read the rest."""
+        """Read the remaining events at the end of the run."""
         self._look(scene, running=False, why="" if error is None else one_line(error))
 
     def _look(self, scene: RunMetadata, running: bool, why: str) -> None:

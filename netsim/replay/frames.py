@@ -60,7 +60,7 @@ class Reader:
     causes : list of str
         How frames end, by number: ``delivered`` first, ``in_flight`` last.
     counts : dict
-        The number of frames of the whole run that ended so, by cause.
+        The number of frames of the whole run with each cause.
     omitted : str
         One sentence on the frames that are not shown; empty if all are.
     scene : RunMetadata
@@ -94,28 +94,28 @@ class Reader:
         """All frames, in order of start, sender, number, receiver and cause; arrays of shape (shown,).
 
         ``start``
-            When it was offered, in seconds.
+            When the frame was offered, in seconds.
         ``depart``
-            When its first bit left: after its budget, the queue, back-off and waking. For a frame that never left, its
-            end.
+            When the frame's first bit left: after waiting for budget, queue, back-off and waking. For a frame that
+            never left, its end.
         ``end``
-            When it arrived, or ended otherwise. A frame lost on a link is counted when it is offered, and drawn to end
-            when it leaves; a frame ``in_flight`` ends with the run.
+            When the frame arrived, or ended otherwise. A frame lost on a link is counted when it is offered, and drawn
+            to end when it leaves; a frame ``in_flight`` ends with the run.
         ``sender``, ``receiver``
             Numbers of the agents, in the order of the graph.
         ``kind``, ``cause``
             Numbers of the kind of message and of the cause; 0 is ``delivered``, the last ``in_flight``.
         ``round``
-            The round in which it was sent; 0: outside rounds.
+            The round in which the frame was sent; 0: outside rounds.
         ``bits``
-            On the wire, headers and fragments included; 0 if it never left. On a `netsim.Radio` they count once,
-            however often the frame was repeated.
+            Bits on the wire, including headers and fragments; 0 if the frame never left. On a `netsim.Radio` they count
+            once, however often the frame was repeated.
         ``reply``
-            1 if it answers a request.
+            1 if the frame answers a request.
         ``number``
             How many messages its sender had sent before; the frames of a broadcast share it, as does a second copy.
         ``label``
-            Index of its label in the trace's ``texts``; -1 for none.
+            Index of the frame's label in the trace's ``texts``; -1 for none.
         """
         with _fitting():
             return _sorted(self._columns(self._chosen), _BY_START)

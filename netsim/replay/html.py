@@ -65,7 +65,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
         ``sender`` and ``receiver``, ``kind`` and ``cause`` as indices; ``round``, ``bits``, ``reply`` and ``number``,
         the sender's transmission.
     asks : bool
-        Whether it may ask its server for more; else it can load nothing.
+        Whether the page may request more data from its server; otherwise it can load nothing.
 
     Raises
     ------

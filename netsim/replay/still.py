@@ -42,9 +42,9 @@ class Still:
     Attributes
     ----------
     about : (str, str)
-        Its title, and a line about it.
+        The picture's title, and a line that describes it.
     ground : str
-        The colour of its ground.
+        The colour of the picture's background.
 
     Raises
     ------

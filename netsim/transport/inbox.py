@@ -64,7 +64,7 @@ class Inbox:
     _abandoned: bool = False
     # The frames that have arrived over each link on hold, by the link's index; None as long as no link was on hold.
     _held: dict[int, list[Entry]] | None = None
-    # Whether `_due` must sift the frames that are due.
+    # Whether `_due` must filter the frames that are due.
     _sifts: bool = False
     # Puts arrivals of equal times into the order of the run's `Order`; None: they are in the order of their links.
     _chooser: "Chooser | None" = None
@@ -373,13 +373,13 @@ class Inbox:
         self._subscribe()
 
     def set_router(self, router: "Router") -> None:
-        """Whether a callback, rather than a task, waits for each frame."""
+        """Pass each frame that arrives to a router, which forwards messages for other nodes."""
         self._router = router
         self._subscribe()
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether something else than a task waits for each frame that arrives."""
+        """Whether a callback or the router must process each frame on arrival, even if no task waits for it."""
         return self._on_request is not None or self._on_numbered is not None or self._router is not None
 
     def stop(self) -> None:

@@ -34,7 +34,7 @@ class Delays:
 
     @property
     def drawn(self) -> int:
-        """How many delays have been returned."""
+        """The number of delays returned so far."""
         return self._count - len(self._block)
 
     def next(self) -> float:

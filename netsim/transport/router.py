@@ -1,7 +1,7 @@
-"""Carry messages over several links: wrap those for nodes that are no neighbours, and pass those of others on.
+"""Carry messages over several links: wrap messages to distant nodes, and forward the messages of other nodes.
 
-On the path agent → outbox → link → inbox → agent, a message to a node further away takes this path once for each link
-on its way. Each node on the way hands it from its inbox to its outbox here, without its agent.
+On the path agent → outbox → link → inbox → agent, a message to a distant node takes this path once for each link of its
+route. At each intermediate node, the router moves the message from the inbox to the outbox, without the node's agent.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -53,11 +53,11 @@ class Router:
         self._names, self._numbers, self.outbox = names, numbers, outbox
 
     def reaches(self, to: Hashable) -> bool:
-        """Return whether a route leads to a node that is no neighbour."""
+        """Return whether a route leads from this agent to another node."""
         return to in self._numbers and to != self._name and self._routes.next_hop(self._name, to) is not None
 
     def hears(self, to: Hashable) -> bool:
-        """Return whether a route leads back from a node."""
+        """Return whether a route leads from a node to this agent."""
         return bool(self._routes.route(to, self._name))
 
     def send(
@@ -70,13 +70,13 @@ class Router:
         request: int | None = None,
         is_reply: bool = False,
     ) -> bool:
-        """Send a message to a node that `reaches` it; return whether the first link accepted the frame."""
+        """Send a message to a node to which a route leads; return whether the first link accepted the frame."""
         data = self._data(kind, payload, round_number, request, is_reply)
         routed = Routed(self._numbers[to], self._routes.hop_limit - 1, raw_data, data)
         return self._pass_on(self._routes.next_hop(self._name, to), kind, routed)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """Send a message to all nodes, over the tree of their routes; return how many links accepted the frame."""
+        """Send a message to all nodes, along the tree of routes; return how many of this agent's links accepted it."""
         self._routes.refuse_one_way()
         tree = self._routes.tree(self._name)
         if len(tree) < len(self._names):
@@ -87,7 +87,7 @@ class Router:
         return sum(self._pass_on(child, kind, routed) for child in tree[self._name])
 
     def heard(self, frame: Frame) -> tuple[Frame | None, int]:
-        """Pass on what a frame carries; return what it carries for this agent, if anything, or the cause of a drop."""
+        """Forward a routed message; return its inner frame if this agent is a destination, and the drop cause or 0."""
         routed = frame.payload
         inner = self.inner(frame)
         if inner is None:
@@ -100,7 +100,7 @@ class Router:
         else:
             hops = [self._routes.next_hop(self._name, self._names[routed.destination])]
             if None in hops:
-                # Tables know the way, so a bit has flipped in the destination.
+                # Every hop of a valid route knows the next one, so a bit must have flipped in the destination.
                 return None, CORRUPTED
             if not routed.hops:
                 return None, HOP_LIMIT
@@ -110,7 +110,7 @@ class Router:
         return (inner if to_all else None), 0
 
     def inner(self, frame: Frame) -> Frame | None:
-        """Return the frame that a frame carries; None if it is damaged."""
+        """Return the inner frame that a routed frame carries; None if it is damaged."""
         routed = frame.payload
         try:
             inner = decode_frame(routed.data, frame.sent_at, self._names, self._shared.encoder.kinds)
@@ -119,7 +119,7 @@ class Router:
         return inner if routed.destination < len(self._names) else None
 
     def is_for_agent(self, frame: Frame) -> bool:
-        """Return whether a frame carries something for this agent that its inbox would show."""
+        """Return whether a routed frame carries a message for this agent's inbox, rather than a reply or another's."""
         destination = frame.payload.destination
         inner = self.inner(frame)
         is_mine = destination == EVERYONE or (inner is not None and self._names[destination] == self._name)
@@ -128,7 +128,7 @@ class Router:
     def _data(
         self, kind: str, payload: Any, round_number: int, request: int | None = None, is_reply: bool = False
     ) -> bytes:
-        """Return the frame that travels inside those of all hops."""
+        """Return the encoded inner frame, which stays the same on all hops."""
         shared = self._shared
         if shared.rounds.is_closing(round_number, shared.loop.now()):
             round_number = 0
@@ -136,5 +136,5 @@ class Router:
         return shared.encoder.encode(kind, number, round_number, payload, request, is_reply)
 
     def _pass_on(self, hop: Hashable | None, kind: str, routed: Routed) -> bool:
-        # Of no round, so that whether a message is late is judged by the agent for which it is.
+        # Send without a round (0): the destination, not each hop, decides whether the message is late for its round.
         return self.outbox.send(hop, kind, routed, 0, routed.raw_data)

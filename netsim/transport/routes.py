@@ -1,6 +1,6 @@
-"""Routes: over which neighbour a node sends what is for a node further away.
+"""Routes: the neighbour to which a node forwards messages for a distant node.
 
-On the path agent → outbox → link → inbox → agent, routes say which link a message takes next.
+On the path agent → outbox → link → inbox → agent, routes determine the link that a message takes next.
 """
 
 from collections.abc import Hashable, Mapping
@@ -14,40 +14,40 @@ from netsim.util import check
 
 __all__ = ["Routes", "Routing"]
 
-# What a frame of 32 bits holds, as the number is sent with each message.
+# The remaining hops travel with each message, in a field of 32 bits.
 _MOST_HOPS = 2**32 - 1
 
 Routing = str | Mapping[Any, Mapping[Any, Any]]
 
 
 class Routes:
-    """The next hop of every node to every other one; they are found when first asked for, and do not change.
+    """The next hop from every node to every other node; computed on first use and then constant.
 
     Parameters
     ----------
     graph : networkx Graph or DiGraph
         The network.
     routing : str or mapping
-        "shortest": the fewest links. The name of an edge attribute: the least sum of that attribute. A mapping: tables,
-        {node: {destination: neighbour}}.
+        "shortest" minimises the number of links, and the name of an edge attribute minimises the sum of this attribute.
+        A mapping holds routing tables, {node: {destination: neighbour}}.
     hop_limit : int
         The number of links that a message may cross.
     """
 
     def __init__(self, graph: "nx.Graph[Any]", routing: Routing, hop_limit: int) -> None:
         self._graph, self._routing, self.hop_limit = graph, routing, hop_limit
-        # By destination, each node's next hop; a table of the user's is by node.
+        # {destination: {node: next hop}}; the user's tables are nested the other way, {node: {destination: next hop}}.
         self._next: dict[Hashable, dict[Hashable, Hashable]] = {}
         self._trees: dict[Hashable, dict[Hashable, list[Hashable]]] = {}
 
     @classmethod
     def of(cls, graph: "nx.Graph[Any]", routing: Routing | None, hop_limit: int | None) -> "Routes | None":
-        """Return the checked arguments of a network, None without routing; raises BadInput if one cannot be used."""
+        """Return the routes for a network's arguments, None without routing; raises BadInput for invalid arguments."""
         if routing is None:
             if hop_limit is not None:
                 raise check.refuse("hop_limit", hop_limit, "left out without routing")
             return None
-        # A route without a circle has fewer links than the graph has nodes.
+        # A route without a cycle has fewer links than the graph has nodes.
         limit = (
             max(len(graph) - 1, 1)
             if hop_limit is None
@@ -62,7 +62,7 @@ class Routes:
         return cls(graph, routing, limit)
 
     def next_hop(self, node: Hashable, to: Hashable) -> Hashable | None:
-        """Return the neighbour over which ``node`` sends what is for ``to``; None if no route leads there."""
+        """Return the neighbour to which ``node`` forwards messages for ``to``; None if there is no route."""
         if isinstance(self._routing, Mapping):
             found = self._routing.get(node, {}).get(to)
             return to if found is None and self._graph.has_edge(node, to) else found
@@ -71,9 +71,9 @@ class Routes:
         return self._next[to].get(node)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
-        """Return the nodes that a message passes, ``sender`` and ``receiver`` included; [] if none arrives.
+        """Return the nodes on the route of a message, with ``sender`` and ``receiver``; [] if no message arrives.
 
-        So it is for a route with more links than the hop limit, and for one in a circle, which tables may have.
+        No message arrives if the route has more links than the hop limit, or if routing tables lead it in a cycle.
         """
         if sender == receiver:
             return [sender]
@@ -88,9 +88,9 @@ class Routes:
         return []
 
     def tree(self, root: Hashable) -> dict[Hashable, list[Hashable]]:
-        """Return each node's children in the tree of all routes to ``root``, which a broadcast passes the other way.
+        """Return each node's children in the tree of all routes to ``root``; a broadcast follows it from the root.
 
-        Only nodes with a route to the root are in it.
+        Only nodes with a route to the root are in the tree.
         """
         if root not in self._trees:
             tree: dict[Hashable, list[Hashable]] = {root: []}
@@ -105,17 +105,17 @@ class Routes:
         return self._trees[root]
 
     def refuse_one_way(self) -> None:
-        """Raise BadInput if a link has none back, over which a tree of routes cannot be passed the other way."""
+        """Raise BadInput if a link has no reverse link: broadcasts follow the tree of routes in reverse direction."""
         if (link := one_way_link(self._graph)) is not None:
             raise BadInput(f"everyone = True: must be that of a graph with links both ways; {link!r} has none back")
 
     def _towards(self, to: Hashable) -> dict[Hashable, Hashable]:
-        """Return each node's next hop to ``to``: of several that are as good the first in the order of the graph."""
+        """Return each node's next hop to ``to``; among equally good hops, the first in the graph's order of nodes."""
         graph = self._graph.reverse(copy=False) if isinstance(self._graph, nx.DiGraph) else self._graph
         weight = self._routing if isinstance(self._routing, str) and self._routing != "shortest" else _one
         before, distances = nx.dijkstra_predecessor_and_distance(graph, to, weight=weight)
-        # The distances are in the order in which they were settled. A next hop must be settled earlier: so no sum of
-        # weights that are zero, or lost in rounding, can make a circle.
+        # ``distances`` has the nodes in the order in which Dijkstra settled them. A next hop must be settled
+        # earlier than its node: otherwise weights that are zero, or lost in rounding, could create a cycle.
         settled = {node: number for number, node in enumerate(distances)}
         order = {node: number for number, node in enumerate(self._graph)}
         found = {}
@@ -139,7 +139,7 @@ def _check_weights(graph: "nx.Graph[Any]", name: str) -> None:
 
 
 def _checked_tables(graph: "nx.Graph[Any]", tables: Mapping[Any, Any]) -> dict[Hashable, dict[Hashable, Hashable]]:
-    """Return a copy of the tables; raises BadInput if a next hop is no neighbour, or does not know the way on."""
+    """Return a copy of the tables; raises BadInput if a next hop is no neighbour or lacks a next hop itself."""
     for node, table in tables.items():
         if node not in graph:
             raise BadInput(f"routing: must have nodes of the graph as keys; {node!r} is none")

@@ -55,19 +55,19 @@ class Sharing:
         return too_many or (settings.queue_bits is not None and sum(held) + bits > settings.queue_bits)
 
     def offer(self, transfer: Transfer) -> None:
-        """Begin a transfer, or let it wait for those before it on its link."""
+        """Begin a transfer, or queue it behind earlier transfers on its link."""
         self._advance(transfer.offered)
         self._fluid.offer(transfer)
         self._plan()
 
     def set_rate(self, link: int, settings: Link, now: float) -> None:
-        """Give a link another rate, from ``now`` (s) on: frames under way have new speeds."""
+        """Change a link's rate from ``now`` (s) on, which changes the speed of transfers in progress."""
         self._advance(now)
         self._fluid.set_rate(link, settings, now)
         self._plan()
 
     def drop(self, link: int, now: float) -> list[Transfer]:
-        """Remove and return all transfers of a link; in a trace, those that have not begun leave no earlier."""
+        """Remove and return all transfers of a link; a trace records ``now`` as the start of those not begun."""
         self._advance(now)
         dropped = self._fluid.drop(link, now)
         for transfer in dropped if self._tally.keeps else ():
@@ -76,7 +76,7 @@ class Sharing:
         return dropped
 
     def stop(self) -> None:
-        """Stop all transfers, because the run is over; in a trace, those that have not begun leave no earlier."""
+        """Stop all transfers at the run's end; a trace records the present time as the start of those not begun."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -88,7 +88,7 @@ class Sharing:
         return ((transfer.key, transfer.kind) for transfer in self._fluid.under_way())
 
     def _advance(self, now: float) -> None:
-        # Change all transfers before any frame leaves: its arrival may make an agent send.
+        # `Fluid.advance` updates all transfers before any frame leaves, because an arrival may make an agent send.
         for transfer, time in self._fluid.advance(now):
             if self._tally.keeps:
                 self._note(transfer, transfer.start)
@@ -98,7 +98,7 @@ class Sharing:
         self._tally.left(time, transfer.key, transfer.number, transfer.bits)
 
     def _plan(self) -> None:
-        """Set the timer when nothing else happens at this instant: so many frames at once cost one computation."""
+        """Set the timer at the end of this instant, so that all frames of the instant cost one computation."""
         if not self._is_planned:
             self._is_planned = True
             self._loop.clock.at_instant_end(self._set_timer)
@@ -109,7 +109,7 @@ class Sharing:
             return
         if self._timer is not None:
             self._timer.cancel()
-        # Before all else at its time, for frames that arrive then must be in the inboxes.
+        # Run before all other events of its time, because frames that arrive then must already be in the inboxes.
         self._timer = self._loop.call_first_at(self._fluid.next(), self._on_timer, self._context)
 
     def _on_timer(self) -> None:
@@ -119,7 +119,7 @@ class Sharing:
 
 @dataclass(eq=False, repr=False)
 class SharedStages(LinkStages):
-    """Carries an agent's frames over its links, of which some share capacities with those of other agents.
+    """Carries an agent's frames over its links, some of which share capacities with other agents' links.
 
     Its parameters are those of `LinkStages` and the ``subscribers`` of the agent's outbox.
     """
@@ -130,7 +130,7 @@ class SharedStages(LinkStages):
         super().__post_init__(shared)
         assert shared.sharing is not None
         self._sharing, first, rounds = shared.sharing, self._wiring.first, shared.rounds
-        # Of a limited link only the budget and the fragments: its rate and its queue are part of the transfers.
+        # For a link with a capacity, `Transmitter` handles only budget and fragments; `Sharing` handles rate and queue.
         bare = {id(each): each for each in self._wiring.links}
         bare = {number: replace(each, rate=None, queue=None, queue_bits=None) for number, each in bare.items()}
         self._ports = {
@@ -140,7 +140,7 @@ class SharedStages(LinkStages):
         }
 
     def change(self, link_index: int, link: Link, now: float, last: float | None) -> list[Shift]:
-        """Give a link other settings, as `LinkStages.change` does; transfers under way have other speeds at once."""
+        """Change a link's settings as `LinkStages.change` does; transfers in progress change speed immediately."""
         if link_index not in self._ports:
             return super().change(link_index, link, now, last)
         if link_index in self._paths or last is not None:

@@ -139,7 +139,7 @@ class Transmitter:
             budget = link.budget_model
             self.release = _bucket(budget) if budget.per == "second" else _per_round(budget, round_period, offset)
         self._busy_until = 0.0
-        # Of each frame that has not left: when it will have left (s), its bits, and the number of its transmission.
+        # (departure time of the last bit (s), bits, transmission number) of each frame that has not left.
         self._queued: deque[tuple[float, int, int]] = deque()
         self._held_bits = 0
 
@@ -154,7 +154,7 @@ class Transmitter:
     def accept(self, now: float, fragments: list[int], number: int = 0) -> tuple[str, float, list[float]]:
         """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s).
 
-        ``number`` is that of the transmission, by which `change` names a frame that waits.
+        ``number`` is the transmission number, by which `change` identifies a waiting frame.
         """
         bits = sum(fragments)
         held = self._queued
@@ -182,11 +182,11 @@ class Transmitter:
         return "", start, ends
 
     def change(self, link: Link, now: float) -> "list[Shift]":
-        """Take another constant rate and other limits of the queue; return the frames that now leave at other times.
+        """Change the constant rate and the queue limits; return the frames that now leave at other times.
 
-        Without a budget the bits that wait follow one another, so all times left shrink or grow in one proportion.
+        Without a budget, waiting frames are sent back to back, so all remaining times scale by one factor.
         """
-        # A varying rate stays as it is: `netsim.engine.link_changes` refuses another one.
+        # A varying rate cannot change here: `netsim.engine.link_changes` refuses such a change.
         before, rate = self._rate, link.rate if isinstance(link.rate, float | int) else None
         self._queue = math.inf if link.queue is None else link.queue
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
@@ -205,7 +205,7 @@ class Transmitter:
         return shifts
 
     def clear(self, now: float) -> None:
-        """Drop all frames that have not left at ``now`` (s); what they have used of a budget stays used."""
+        """Drop all frames that have not left at ``now`` (s); the budget that they used is not returned."""
         self._queued.clear()
         self._held_bits, self._busy_until = 0, min(self._busy_until, now)
         if self._leave is not None:

@@ -230,7 +230,7 @@ def _memory() -> Iterator[int]:
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return ``value`` if it is in ``allowed``; the error message suggests the closest match.
 
-    Of several with commas between, it says that only one can be given.
+    If ``value`` lists several allowed values with commas, the message says that only one can be given.
     """
     names = list(allowed)
     if isinstance(value, str) and value in names:

@@ -35,7 +35,7 @@ def cache_folder() -> Path | None:
 
 @lru_cache(maxsize=1)
 def _user_cache() -> Path | None:
-    # What is kept where is pooch's to know; without it nothing was fetched.
+    # pooch determines the cache folder; without pooch, no data set can have been fetched.
     if importlib.util.find_spec("pooch") is None:
         return None
     import pooch
@@ -88,7 +88,7 @@ def _name_of(path: Path) -> str:
     value = os.environ.get(FOLDER)
     if value and path.parent == Path(value):
         return f"${FOLDER}/{path.name}"
-    # Only fetched files have these names: for others the import of pooch would be for nothing.
+    # Only fetched files have these names, so import pooch (in `cache_folder`) only for them.
     fetched = path.name.endswith((".csv.gz", ".npz")) and path.parent == cache_folder()
     return f"${CACHE}/{path.name}" if fetched else str(path)
 
@@ -96,7 +96,7 @@ def _name_of(path: Path) -> str:
 def path_of(name: str) -> Path:
     """Return the path of a file recorded under ``name``; $NETSIM_DATA and $NETSIM_CACHE are the present folders.
 
-    A data set that is not in its folder any more may be in the other one: that it is the same, its SHA-256 tells.
+    A data set may have moved from one of these folders to the other; the caller compares its SHA-256.
     """
     variable, _, file = name.partition("/")
     if variable not in (f"${FOLDER}", f"${CACHE}"):

@@ -1,7 +1,7 @@
 """Random numbers as a pure function of (seed, name, purpose, number).
 
 The name is that of an agent or a link. The purpose is a text, such as "minibatch": each purpose has a stream of random
-numbers of its own. A generator object per link would take more memory than the link itself; with a generator for all
+numbers. A generator object per link would take more memory than the link itself; with a generator for all
 links, a frame on one link would change the draws for another. So a stream is represented by a 64-bit key. The n-th
 number of the stream is the SplitMix64 output function of key + n·γ, where γ is the constant increment of SplitMix64
 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"). Many streams are computed at once, for

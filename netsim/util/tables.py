@@ -148,7 +148,7 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
     text = row[column]
     if not text:
         raise BadInput(f"{where}: must have a {column}; it is empty")
-    # Python converts no integer of more digits than that.
+    # By default, Python refuses to convert longer texts to integers.
     return int(text) if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) else text
 
 

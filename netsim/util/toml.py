@@ -1,4 +1,4 @@
-"""TOML files: their tables, and in which line a key stands, which `tomllib` does not tell."""
+"""Read TOML files: their tables and, unlike `tomllib`, the line number of each key."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 def read(file: str | Path) -> tuple[str, dict[str, Any]]:
-    """Return a TOML file's text and tables; raises BadInput if there is no such file, or it is no TOML."""
+    """Return a TOML file's text and tables; raises BadInput if the file is missing or is not TOML."""
     try:
         text = Path(file).read_text(encoding="utf-8")
         return text, tomllib.loads(text)
@@ -25,9 +25,9 @@ def read(file: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the first line of each key and table of a TOML text by its path, as motes.7.at or moves.0.to.
+    """Return the line number at which each key or table of a TOML text begins, by its path, such as motes.7.at.
 
-    What looks like a key within a text of several lines is taken for one.
+    A line within a multi-line string that looks like a key is mistaken for a key.
     """
     found, table, counts = dict[str, int](), "", dict[str, int]()
     for number, line in enumerate(text.splitlines(), start=1):
