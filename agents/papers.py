@@ -213,5 +213,5 @@ class Cited:
         from netsim.agents import theory
 
         if reason := theory.not_ideal(network):
-            raise BadInput(f"network: must be one of which theorems speak; they are {reason}")
+            raise BadInput(f"network: must be one that theorems cover; theorems are {reason}")
         return theory.admissible(agents, network.graph, parameters)

@@ -189,7 +189,7 @@ class Agent:
         """
         handle = self._netsim.radio
         if handle is None:
-            raise AgentError(f"agent {self.name!r} has no radio in its hand: the medium must be a netsim.Radio")
+            raise AgentError(f"agent {self.name!r} cannot control a radio: the medium must be a netsim.Radio")
         return handle
 
     def spend(self, what: str, joules: float) -> None:

@@ -145,7 +145,9 @@ class Deployment:
             self.place(move.position, places[move.agent])
         check.instance("path_loss", self.path_loss, LogDistance, "a netsim.radio.LogDistance")
         if type(self.path_loss).powers is not LogDistance.powers:
-            raise BadInput("path_loss: must have LogDistance's powers; a path_loss(distance) of its own it may have")
+            raise BadInput(
+                "path_loss: must compute powers as LogDistance does; it may define another path_loss(distance)"
+            )
         self._check_phy()
         check.fields(self, check.finite, "least", above=0)
         if self.least >= 1:
@@ -162,7 +164,7 @@ class Deployment:
             check.instance(where, each, Interferer, "a netsim.interferers.Interferer, such as WiFi(position=(3, 4))")
             _place(f"{where}: position", each.position, size)
             if name in self.positions:
-                raise BadInput(f"{where}: must have a name of its own; a mote is called so")
+                raise BadInput(f"{where}: must have another name; a mote has this one")
 
     def _check_phy(self) -> None:
         radio = self.preset.radio if isinstance(self.preset, presets.Preset) else None
@@ -359,8 +361,8 @@ class Deployment:
         for ends, power in powers.items():
             if power >= self.hears_dbm and not self.graph.has_edge(*ends) and self.interferers.keys().isdisjoint(ends):
                 raise BadInput(
-                    f"move: {ends[0]!r} and {ends[1]!r} come into range ({power:.3g} dBm), but are no neighbours: must "
-                    "be among the moves of the Deployment, from which neighbours are found, or of a mote in its roaming"
+                    f"move: {ends[0]!r} and {ends[1]!r} come into range ({power:.3g} dBm), but are not neighbours: "
+                    "must be among the Deployment's moves, from which neighbours are found, or of a mote in its roaming"
                 )
 
     def place(self, position: object, before: Place) -> Place:

@@ -334,13 +334,13 @@ def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
     check.instance(f"Mote: {name}", part, Agent, "an agent")
     is_layer = hasattr(part, "post") and hasattr(part, "announce")
     if isinstance(part, Mote):
-        raise BadInput(f"Mote: {name}: must be no mote")
+        raise BadInput(f"Mote: {name}: must not be a mote")
     if name == MAC and not is_layer:
         raise BadInput(f"Mote: mac: must be a MAC layer, such as netsim.agents.ContikiMAC(), not {kind}")
     if name != MAC and is_layer:
-        raise BadInput(f"Mote: {name}: must be no MAC layer: give it as mac= of the mote")
+        raise BadInput(f"Mote: {name}: must not be a MAC layer: give it as mac= of the mote")
     if name != MAC and (hasattr(Mote, name) or name.startswith("_") or name in ("parts", "foreign", "mote")):
-        raise BadInput(f"Mote: {name}: must have another name, for this one is the mote's own")
+        raise BadInput(f"Mote: {name}: must have another name; the mote has an attribute of this name")
     if not hasattr(part, "kinds"):
         raise BadInput(f"Mote: {name}: {kind} must declare its kinds, the kinds of frames that it gets, as Part does")
     is_several = isinstance(part.kinds, Collection) and not isinstance(part.kinds, str)

@@ -183,7 +183,7 @@ class Network:
         if isinstance(medium, Radio):
             medium.check_network(graph, self.link, self.links)
         elif found := next((each for each in (self.link, *self.links.values()) if each.loss_bits), None):
-            raise check.refuse("loss_bits", found.loss_bits, "left out but for medium = netsim.Radio(...)")
+            raise check.refuse("loss_bits", found.loss_bits, "left out unless medium is a netsim.Radio")
         self._check_one_way()
         self.inbox_limit = None if inbox_limit is None else check.integer("inbox_limit", inbox_limit, low=1)
         self.seed, self.link_seed = _seeds(seed)
@@ -198,7 +198,7 @@ class Network:
         if stack is not None:
             check.instance("stack", stack, SixLowpan, "a netsim.SixLowpan")
             if not isinstance(medium, Radio):
-                raise check.refuse("stack", stack, "left out but for medium = netsim.Radio(...)")
+                raise check.refuse("stack", stack, "left out unless medium is a netsim.Radio")
             stack.must_fit(len(graph), self.link, self.links)
         self.capacity = self._checked_capacity(uplink, downlink, sharing)
         self.routes = self._checked_routes(routing, hop_limit)
@@ -215,12 +215,12 @@ class Network:
         link = one_way_link(self.graph)
         if link is None:
             return
-        back = f"of a graph with links in both directions; link {link!r} has none back"
+        back = f"a graph with links in both directions; link {link!r} has none back"
         if self.link.reliability_model.numbers:
-            raise BadInput(f"reliability = {self.link.reliability_model.way!r}: must be that {back}")
+            raise BadInput(f"reliability = {self.link.reliability_model.way!r}: must go with {back}")
         if isinstance(self.medium, Radio) and self.medium.acks:
             raise BadInput(
-                f"acks = True: must be that {back} (add it with loss=1.0, and its acknowledgements are lost)"
+                f"acks = True: must go with {back} (add it with loss=1.0, and its acknowledgements are lost)"
             )
 
     def _checked_compute(self, compute: Compute) -> dict[Hashable, Latency]:
@@ -252,7 +252,7 @@ class Network:
             return None
         name = "downlink" if uplink is None else "uplink"
         if self.medium != "wires":
-            raise BadInput(f"{name}: must be left out but for medium = 'wires'; a radio has one rate for all it sends")
+            raise BadInput(f"{name}: must be left out unless medium = 'wires'; a radio has one rate for all it sends")
         for each in (self.link, *self.links.values()):
             if isinstance(each.rate, Rate):
                 raise check.refuse("rate", each.rate, f"a number of bits per second with {name}")
@@ -589,7 +589,7 @@ class Network:
         if transport is not None and len(given) > 1:
             raise BadInput(f"{given[1]}: cannot be combined with a transport, which runs in real time: see its pace")
         if transport is None and clock == "virtual" and pace != 1.0:
-            raise check.refuse("pace", pace, "left out but for clock = 'wall'")
+            raise check.refuse("pace", pace, "left out unless clock = 'wall'")
         every = check.integer("every", every, low=1)
         followed = ordered(order)
         if followed is not None:

@@ -71,7 +71,7 @@ class Profile:
                 times = online.setdefault(node, [])
                 times.append(_span(where, cells, times))
         if not any(found):
-            raise BadInput(f"{Path(path).name}: must have a row that says something of a device; it has none")
+            raise BadInput(f"{Path(path).name}: must have a row that describes a device; it has none")
         return cls(*found)
 
     def of(self, graph: Iterable[Hashable]) -> dict[str, Any]:
@@ -104,7 +104,9 @@ class Profile:
 def _must_say_something(where: str, row: Mapping[str, str]) -> None:
     for one, other in (("uplink", "communication"), ("downlink", "communication"), ("seconds", "computation")):
         if one in row and other in row:
-            raise BadInput(f"{where}: must have one of the columns {one} and {other}, which say the same; it has both")
+            raise BadInput(
+                f"{where}: must have one of the columns {one} and {other}, which give the same quantity; it has both"
+            )
 
 
 def _span(where: str, cells: Mapping[str, float], before: Times) -> tuple[float, float]:

@@ -129,7 +129,7 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: See
     turns = slot * len(graph)
     period = check.finite("period", air.period, above=0.0)
     if 2 * turns > period:
-        raise check.refuse("period", period, f"at least {2 * turns:.3g} s, or not all can speak with {bits} bits")
+        raise check.refuse("period", period, f"at least {2 * turns:.3g} s, or not all agents can send {bits} bits")
     plain, mended = (
         Network(
             graph,

@@ -53,7 +53,7 @@ class Learner(netsim.Part):
     def __init__(self, method: SharingAgent, *, period: float, begin: float = 0.0, spread: float | None = None) -> None:
         check.instance("method", method, SharingAgent, "a method in rounds, such as netsim.agents.COKE")
         if method.has_server or type(method).run is not SharingAgent.run:
-            raise check.refuse("method", type(method).__name__, "one in rounds, between neighbours")
+            raise check.refuse("method", type(method).__name__, "a method that runs in rounds and has no server")
         self.method = method
         self.period = check.finite("period", period, above=0)
         self.begin = check.finite("begin", begin)

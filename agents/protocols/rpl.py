@@ -171,7 +171,7 @@ class RPL(Collector):
             If the kind is reserved for RPL.
         """
         if kind != DATAGRAM and kind in self.kinds:
-            raise check.refuse("kind", kind, "a kind of another part's")
+            raise check.refuse("kind", kind, "a kind of another part")
         self._number += 1
         packet = Packet(self.name, self._number, [to, kind, payload], flags=IS_DATAGRAM)
         if self.is_sink:

@@ -174,7 +174,7 @@ def admissible(
     for name in parameters:
         if name not in found or found[name].low > found[name].high:
             why = "; ".join(lines(agents, graph)) or "no theorem has one"
-            raise BadInput(f"{name}: must be one of which a theorem has a range ({why})")
+            raise BadInput(f"{name}: must be a parameter for which a theorem gives a range ({why})")
     return {name: (found[name], chosen.get(name)) for name in parameters}
 
 

@@ -69,7 +69,7 @@ class Operation:
 
     def _ends(self, outcome: Outcome) -> None:
         if self.outcome != "unknown":
-            raise check.refuse("outcome", outcome, f"told once; it was {self.outcome!r}")
+            raise check.refuse("outcome", outcome, f"recorded once; it was already {self.outcome!r}")
         self.outcome = outcome
         self.end = self.start if self._told is None else self._told(self)
 

@@ -17,7 +17,7 @@ FileKind = Literal["graph", "motes", "ways", "links", "packets"]
 
 _READERS = {
     "graph": ("a graph", "netsim.topology.read"),
-    "motes": ("places of motes", "netsim.Deployment.read"),
+    "motes": ("positions of motes", "netsim.Deployment.read"),
     "ways": ("ways of nodes", "netsim.mobility.read"),
     "links": ("measured links", "netsim.links.from_table, or netsim.radio.from_rssi"),
     "packets": ("captured packets", "netsim.agents.Replayed"),
@@ -90,7 +90,7 @@ def _motes_of_graph(source: FileContent) -> Motes:
     notes = place_nodes(data for _, data in found.graph.nodes(data=True))
     places = {node: data["pos"] for node, data in found.graph.nodes(data=True) if "pos" in data}
     if not places:
-        raise source.refuse("a file with places of motes: x and y, or longitude and latitude; its nodes have none")
+        raise source.refuse("a file with positions of motes: x and y, or longitude and latitude; its nodes have none")
     if len(places) < len(found.graph):
         notes.append(f"left out {len(found.graph) - len(places):,} of {len(found.graph):,} nodes, without a place")
     size = min(len(place) for place in places.values())

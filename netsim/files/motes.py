@@ -187,7 +187,7 @@ def _id_of(source: FileContent, mote: ElementTree.Element, number: int) -> int:
 def _place_of(source: FileContent, mote: ElementTree.Element) -> tuple[float, float, float]:
     settings = _settings(mote, "Position")
     if settings is None:
-        raise source.refuse("a simulation whose motes have places")
+        raise source.refuse("a simulation whose motes have positions")
     pos = settings.find("pos")
     texts = [settings.findtext(axis) if pos is None else pos.get(axis) for axis in ("x", "y", "z")]
     x, y = source.number(texts[0], "x"), source.number(texts[1], "y")

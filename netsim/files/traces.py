@@ -201,7 +201,7 @@ def _of_ns2(source: FileContent) -> Ways:
             x, y, speed = (source.number(each, "number of setdest", line) for each in found.group(3, 4, 5))
             walkers[node].go(time, x, y, speed)
     if not walkers:
-        raise source.refuse("a trace of ns-2; no node has a place")
+        raise source.refuse("a trace of ns-2 with positions of nodes; it has none")
     return Ways("ns-2", [leg for _, walker in sorted(walkers.items()) for leg in walker.legs])
 
 
@@ -215,7 +215,7 @@ def _of_bonnmotion(source: FileContent) -> Ways:
     """
     rows = [(line, [source.number(each, "number", line) for each in text.split()]) for line, text in source.lines()]
     if not rows:
-        raise source.refuse("a line of times and places for each node; it is empty")
+        raise source.refuse("a line of times and positions for each node; it is empty")
     size = next((size for size in (3, 4) if all(_fits(row, size) for _, row in rows)), None)
     if size is None:
         line = next(line for line, row in rows if not _fits(row, 3))

@@ -259,7 +259,7 @@ def _checked_states(states: Any, power: str = "watts") -> dict[str, dict[str, fl
     for column in columns:
         if columns.count(column) > 1 or column in _COLUMNS:
             unit = "s" if column == "died_at" else "j"
-            raise check.refuse("states", column, f"a part and a state whose column, {column}_{unit}, is not another's")
+            raise check.refuse("states", column, f"a part and a state whose column, {column}_{unit}, no other has")
     return {
         part: {state: check.finite(f"states[{part!r}][{state!r}]", value, low=0) for state, value in each.items()}
         for part, each in states.items()
@@ -768,7 +768,7 @@ class EnergyAccount:
         """Count ``joules`` under the name ``what``; `netsim.Agent.spend` calls this method."""
         taken = [f"{part}_{state}" for part, each in self._meter.energy.states.items() for state in each]
         if not isinstance(what, str) or what in ("", *_COLUMNS, *taken):
-            raise check.refuse("what", what, "a name that is not a state's or a column's of Run.energy")
+            raise check.refuse("what", what, "a name that no state and no column of Run.energy has")
         now = self._now()
         self._meter.spend(what, check.finite("joules", joules, low=0), now)
         self._mac.medium.watch.plan(self._mac, now)

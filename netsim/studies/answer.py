@@ -64,7 +64,7 @@ def filled(text: str, fields: Mapping[str, Any], *others: str) -> list[str]:
     for name, value in fields.items():
         check.one_of("value for the answer", name, used)
         if not all(map(math.isfinite, _ends(value))):
-            raise check.refuse(f"answer: {name}", value, "finite; what was not measured answers nothing")
+            raise check.refuse(f"answer: {name}", value, "finite: a value that was not measured answers nothing")
     shown = {name: _Measured(ends) if (ends := _ends(value)) else value for name, value in fields.items()}
     try:
         return [" ".join(each.format_map(shown).split()) for each in (text, *others)]

@@ -583,7 +583,7 @@ def verify_it(ctx: click.Context, folder: str, workers: int, trust: bool) -> Non
         reporter.lines(found.lines())
         ctx.exit(0 if found else 1)
     if trust:
-        raise BadInput("trust: must be left out but for the folder of an experiment, or a file of netsim pack")
+        raise BadInput("trust: must be left out except for the folder of an experiment or a file of netsim pack")
     places, missing = runs_of(Path(folder)), unfinished(Path(folder))
     if not places:
         raise BadInput(f"folder = {folder!r}: must be a sweep with a point that is done; {missing}")

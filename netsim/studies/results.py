@@ -239,7 +239,7 @@ def compare(
     import pandas as pd
 
     if not places:
-        raise BadInput("folders = (): must be one at least")
+        raise BadInput("folders = (): must be at least one")
     found = []
     for place in dict.fromkeys(map(str, places)):
         runs = _runs(place, rounds, table, reach)

@@ -81,7 +81,7 @@ class Router:
         tree = self._routes.tree(self._name)
         if len(tree) < len(self._names):
             left = next(name for name in self._names if name not in tree)
-            raise AgentError(f"agent {self._name!r} cannot broadcast to everyone: no route leads from {left!r} back")
+            raise AgentError(f"agent {self._name!r} cannot broadcast to everyone: no route leads back from {left!r}")
         data = self._data(kind, payload, round_number)
         routed = Routed(EVERYONE, self._routes.hop_limit - 1, raw_data, data)
         return sum(self._pass_on(child, kind, routed) for child in tree[self._name])

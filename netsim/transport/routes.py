@@ -107,7 +107,9 @@ class Routes:
     def refuse_one_way(self) -> None:
         """Raise BadInput if a link has no reverse link: broadcasts follow the tree of routes in reverse direction."""
         if (link := one_way_link(self._graph)) is not None:
-            raise BadInput(f"everyone = True: must be that of a graph with links both ways; {link!r} has none back")
+            raise BadInput(
+                f"everyone = True: must go with a graph with links in both directions; link {link!r} has none back"
+            )
 
     def _towards(self, to: Hashable) -> dict[Hashable, Hashable]:
         """Return each node's next hop to ``to``; among equally good hops, the first in the graph's order of nodes."""

@@ -111,8 +111,12 @@ class WithoutRounds(SharingAgent):
 def test_what_it_refuses() -> None:
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (3, {}, "method = 3: must be a method in rounds"),
-        (EF21(cost(0), ROUNDS, eta=0.1), {}, "method = 'EF21': must be one in rounds, between neighbours"),
-        (WithoutRounds(cost(0), ROUNDS), {}, "method = 'WithoutRounds': must be one in rounds, between neighbours"),
+        (EF21(cost(0), ROUNDS, eta=0.1), {}, "method = 'EF21': must be a method that runs in rounds and has no server"),
+        (
+            WithoutRounds(cost(0), ROUNDS),
+            {},
+            "method = 'WithoutRounds': must be a method that runs in rounds and has no server",
+        ),
         (coke(0), {"period": 0.0}, "period = 0.0: must be"),
         (coke(0), {"begin": np.nan}, "begin = nan: must be"),
         (coke(0), {"spread": 6.0}, "spread = 6.0: must be"),

@@ -419,8 +419,8 @@ REFUSALS = {
     ("links that change", "deploy"): "LinkChange: must be left out for agents in several processes",
     ("`compute`", "deploy"): "compute: must be left out for agents in several processes",
     ("`deliveries`", "deploy"): "deliveries = True: must be left out for agents in several processes",
-    ("`uplink`", "`Radio`"): "uplink: must be left out but for medium = 'wires'",
-    ("`downlink`", "`Radio`"): "downlink: must be left out but for medium = 'wires'",
+    ("`uplink`", "`Radio`"): "uplink: must be left out unless medium = 'wires'",
+    ("`downlink`", "`Radio`"): "downlink: must be left out unless medium = 'wires'",
     ("`routing`", "`Radio`"): "routing = 'shortest': must be left out on a netsim.Radio",
     ("links that change", "`Radio`"): "LinkChange: must be left out on a netsim.Radio",
     ("`deliveries`", "lab"): "argument of lab = 'deliveries': must be one of",
@@ -450,7 +450,7 @@ def test_what_does_not_compose_is_refused_in_one_line() -> None:
 
 def test_what_needs_a_radio_is_refused_on_wires() -> None:
     stack = message_of(lambda: packets(medium="wires"), BadInput)
-    assert re.match(r"stack = SixLowpan\(.*\): must be left out but for medium = netsim.Radio", stack)
+    assert re.match(r"stack = SixLowpan\(.*\): must be left out unless medium is a netsim.Radio", stack)
     agents: Any = {node: Mote(mac=LPL(0.02), app=Says()) for node in GRAPH}
     assert message_of(lambda: sums()[0].run(agents)).endswith("the medium must be a netsim.Radio")
     move = message_of(lambda: plainly(partial(sums, faults=[Move(0, (1.0, 2.0), at=0.1)]), {}), BadInput)

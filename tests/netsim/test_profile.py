@@ -63,14 +63,14 @@ def test_a_device_hears_nothing_while_it_is_offline(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("node\n0\n", r"devices.csv: must have a row that says something of a device; it has none"),
+        ("node\n0\n", r"devices.csv: must have a row that describes a device; it has none"),
         ("node,speed\n0,1\n", r"devices.csv, line 1: column = 'speed': must be one of node, uplink, .*"),
         ("node,uplink\n0,nan\n", r"devices.csv, line 2: uplink = nan: must be a number"),
         ("node,uplink\n0,0\n", r"devices.csv, line 2: uplink = 0.0: must be a number > 0"),
         ("node,seconds\n0,-1\n", r"devices.csv, line 2: seconds = -1.0: must be a number >= 0"),
         (
             "node,uplink,communication\n0,1,1\n",
-            r"devices.csv, line 2: must have one of the columns uplink and communication, which say the same; .*",
+            r"devices.csv, line 2: must have one of the columns uplink and communication, which give the same .*",
         ),
         ("node,uplink\na,1e3\na,2e3\n", r"devices.csv, line 3: uplink of 'a' must be 1000, as before; it is 2000"),
         ("downlink\n10\n10\n5\n", r"devices.csv, line 4: downlink of all nodes must be 10, as before; it is 5"),

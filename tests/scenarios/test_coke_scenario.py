@@ -245,11 +245,11 @@ def test_a_file_of_other_nodes_is_refused(tmp_path: Path) -> None:
     times = tmp_path / "times.csv"
     for text, message in (
         ("node,seconds\n9,1\n", "compute: must have the nodes of the graph as keys; 9 is in one of them only"),
-        ("node,seconds\n", "times.csv: must have a row that says something of a device; it has none"),
+        ("node,seconds\n", "times.csv: must have a row that describes a device; it has none"),
         ("time\n1\n", "times.csv, line 1: column = 'time': must be one of node, uplink"),
         ("seconds\nsoon\n", "seconds = 'soon': must be a number"),
         ("seconds\n-1\n", "times.csv, line 2: seconds = -1.0: must be a number >= 0"),
-        ("node,uplink\n0,1e6\n", "uplink: must be left out but for medium = 'wires'"),
+        ("node,uplink\n0,1e6\n", "uplink: must be left out unless medium = 'wires'"),
     ):
         times.write_text(text)
         with pytest.raises(BadInput, match=message):

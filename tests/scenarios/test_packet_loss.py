@@ -317,7 +317,7 @@ def test_settings_that_do_not_fit_are_told_before_anything_runs(tmp_path: Path) 
     for changed, why in (
         ({"remedies": "running-sums"}, "remedy = running-sums, method = DKLA; it is for loss = 0.0"),
         ({"lost": "0.1"}, "must be tuned for loss = 0.1, remedy = none, method = DKLA; it is"),
-        ({"seed": 99}, "seeds = [100]: must be others; settings were chosen on them"),
+        ({"seed": 99}, "seeds = [100]: must not be the seeds on which settings were tuned"),
         ({"settings": str(tmp_path / "none.json")}, r"must be a tuned.json that netsim tune wrote"),
     ):
         with pytest.raises(BadInput) as caught:

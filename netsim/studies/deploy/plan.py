@@ -238,5 +238,6 @@ def _must_be_private(key: Path) -> None:
         return
     if os.name == "posix" and mode & 0o077:
         raise BadInput(
-            f"key = {str(key)!r}: must be its owner's alone, mode 600, for it opens the network; it is {mode:o}"
+            f"key = {str(key)!r}: must be readable only by its owner (mode 600), because it admits processes; "
+            f"its mode is {mode:o}"
         )

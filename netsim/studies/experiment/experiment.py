@@ -191,9 +191,9 @@ class Experiment:
         if not numbers:
             raise check.refuse("seeds", self.seeds, "one seed at least")
         if twice := [each for number, each in enumerate(seeds) if each.seed in numbers[:number]]:
-            raise BadInput(f"seeds: must be there once each; {twice[0].text} adds nothing")
+            raise BadInput(f"seeds: must be distinct; {twice[0].text} is there twice")
         if clash := sorted(self.spent.intersection(numbers)):
-            raise BadInput(f"seeds = {clash}: must be others; settings were chosen on them")
+            raise BadInput(f"seeds = {clash}: must not be the seeds on which settings were tuned")
 
     @property
     def _all_seeds(self) -> list[Seeds]:

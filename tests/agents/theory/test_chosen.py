@@ -213,8 +213,8 @@ def test_parameters_of_one_theorem_are_searched_about_what_it_chooses() -> None:
 @pytest.mark.parametrize(
     ("method", "link", "why"),
     [
-        (Method(DKLA, rho=0.1), Link(), "rho: must be one of which a theorem has a range"),
-        (Method(CTA, eta=0.1), Link(loss=0.1), "they are not for links that lose frames"),
+        (Method(DKLA, rho=0.1), Link(), "rho: must be a parameter for which a theorem gives a range"),
+        (Method(CTA, eta=0.1), Link(loss=0.1), "theorems are not for links that lose frames"),
         (Method(Mine, eta=0.1), Link(), "no theorem has one"),
     ],
 )

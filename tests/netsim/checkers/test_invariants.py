@@ -120,7 +120,7 @@ def test_an_outcome_is_told_once() -> None:
                 operation.ok()
                 operation.failed()
 
-    with pytest.raises(netsim.AgentError, match="outcome = 'failed': must be told once; it was 'ok'"):
+    with pytest.raises(netsim.AgentError, match="outcome = 'failed': must be recorded once; it was already 'ok'"):
         Network(topology.path(2)).run({0: Twice(), 1: Store()})
 
 

@@ -510,7 +510,7 @@ RATED = Link(rate=1e3)
         (lambda: two(until=float("nan")), "until = nan: must be a number > 0"),
         (lambda: two(clock="real"), "clock = 'real': must be one of virtual, wall"),
         (lambda: two(clock="wall", pace=0), "pace = 0: must be a number > 0"),
-        (lambda: two(pace=2), "pace = 2: must be left out but for clock = 'wall'"),
+        (lambda: two(pace=2), "pace = 2: must be left out unless clock = 'wall'"),
     ],
 )
 def test_a_network_or_a_run_that_cannot_be(make: Callable[[], Any], message: str) -> None:

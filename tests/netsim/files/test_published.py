@@ -515,16 +515,16 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(tmp_path: Path) -> 
 @every(
     ("door", "name", "message"),
     [
-        (topology.read, "motes.csv", "must be a graph; it has places of motes, which netsim.Deployment.read reads"),
+        (topology.read, "motes.csv", "must be a graph; it has positions of motes, which netsim.Deployment.read reads"),
         (topology.read, "trace.k7", "must be a graph; it has measured links"),
         (topology.read, "fcd.xml", "must be a graph; it has ways of nodes, which netsim.mobility.read reads"),
         (topology.read, "laughs.graphml", REFUSED["laughs.graphml"]),
-        (mobility.read, "cooja.csc", "must be ways of nodes; it has places of motes"),
+        (mobility.read, "cooja.csc", "must be ways of nodes; it has positions of motes"),
         (mobility.read, "outside.xml", REFUSED["outside.xml"]),
         (mobility.read, "weather.csv", "weather.csv, line 1: must have a column 'name'"),
-        (Deployment.read, "d3.json", "must be a file with places of motes"),
-        (Deployment.read, "rssi.csv", "must be places of motes; it has measured links"),
-        (from_rssi, "motes.csv", "must be measured links; it has places of motes"),
+        (Deployment.read, "d3.json", "must be a file with positions of motes"),
+        (Deployment.read, "rssi.csv", "must be positions of motes; it has measured links"),
+        (from_rssi, "motes.csv", "must be measured links; it has positions of motes"),
         (read_packets, "zoo.gml", "must be a capture of pcap or pcapng"),
     ],
 )

@@ -308,7 +308,7 @@ def test_datagrams_of_a_kind_that_nobody_owns_or_rpl_does_end_at_the_target() ->
     class Forges(Part):
         async def run(self) -> None:
             await asyncio.sleep(10)
-            with pytest.raises(BadInput, match="kind = 'dao': must be a kind of another part's"):
+            with pytest.raises(BadInput, match="kind = 'dao': must be a kind of another part"):
                 self.mote.routing.datagram("a", 1, "dao")
             self.mote.routing.datagram("a", 1, "nobody's")
             forged = ["b", 10**6, 0, 300, 2, ["a", "dio", [0, 5]]]
@@ -484,7 +484,7 @@ def test_settings_are_checked(settings: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"medium": "wires"}, "must be left out but for medium = netsim.Radio(...)"),
+        ({"medium": "wires"}, "must be left out unless medium is a netsim.Radio"),
         (
             {"link": presets.lora().link},
             "stack: needs frames of IEEE 802.15.4, as netsim.presets.ieee802154() has them",

@@ -305,10 +305,10 @@ def network(**settings: Any) -> Network:
         ({"uplink": {0: -5}}, r"uplink\[0\] = -5: must be a number > 0"),
         ({"uplink": 1e6, "sharing": "equal"}, r"sharing = 'equal': must be one of fair, fifo"),
         ({"sharing": "fifo"}, r"sharing = 'fifo': must be left out without an uplink or a downlink"),
-        ({"uplink": 1e6, "medium": "radio"}, r"uplink: must be left out but for medium = 'wires'; .*"),
+        ({"uplink": 1e6, "medium": "radio"}, r"uplink: must be left out unless medium = 'wires'; .*"),
         (
             {"downlink": 1e6, "medium": Radio(), "link": Link(rate=250e3)},
-            r"downlink: must be left out but for medium = 'wires'; .*",
+            r"downlink: must be left out unless medium = 'wires'; .*",
         ),
         (
             {"uplink": 1e6, "link": Link(rate=rate.opportunities([0.1]))},
@@ -330,7 +330,7 @@ def test_several_processes_in_real_time_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("node\n0\n", r"devices.csv: must have a row that says something of a device; it has none"),
+        ("node\n0\n", r"devices.csv: must have a row that describes a device; it has none"),
         (
             "node,downlink\n0,1e6\n",
             r"uplink = '.*devices.csv': must be a csv file with a column uplink or communication",

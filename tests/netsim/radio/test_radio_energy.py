@@ -505,11 +505,11 @@ def test_what_is_refused_has_the_name_of_the_argument() -> None:
         ({"mcu": {"on": -1}}, "states['mcu']['on'] = -1: must be a number >= 0"),
         (
             {"a": {"b_c": 1}, "a_b": {"c": 1}},
-            "states = 'a_b_c': must be a part and a state whose column, a_b_c_j, is not another's",
+            "states = 'a_b_c': must be a part and a state whose column, a_b_c_j, no other has",
         ),
         (
             {"died": {"at": 1}},
-            "states = 'died_at': must be a part and a state whose column, died_at_s, is not another's",
+            "states = 'died_at': must be a part and a state whose column, died_at_s, no other has",
         ),
     ],
 )
@@ -527,11 +527,11 @@ def test_states_that_are_none(states: Any, message: str) -> None:
         (lambda me: me.spend("adc", -1.0), "joules = -1.0: must be a number >= 0"),
         (
             lambda me: me.spend("listen", 1.0),
-            "what = 'listen': must be a name that is not a state's or a column's of Run.energy",
+            "what = 'listen': must be a name that no state and no column of Run.energy has",
         ),
         (
             lambda me: me.spend("mcu_active", 1.0),
-            "what = 'mcu_active': must be a name that is not a state's or a column's of Run.energy",
+            "what = 'mcu_active': must be a name that no state and no column of Run.energy has",
         ),
     ],
 )
@@ -546,7 +546,7 @@ def test_what_cannot_be_spent(step: Any, message: str) -> None:
     ("step", "message"),
     [
         (lambda me: me.energy.enter("mcu", "on"), "part = 'mcu': must be one of Energy(states=...), which has none"),
-        (lambda me: me.spend("", 1.0), "what = '': must be a name that is not a state's or a column's of Run.energy"),
+        (lambda me: me.spend("", 1.0), "what = '': must be a name that no state and no column of Run.energy has"),
     ],
 )
 def test_of_a_node_without_parts_none_can_be_named(step: Any, message: str) -> None:

@@ -334,7 +334,7 @@ def test_without_watts_by_power_energy_stays() -> None:
 
 def test_on_another_medium_there_is_no_radio() -> None:
     for other in ("wires", "radio"):
-        with pytest.raises(AgentError, match=r"agent 0 has no radio in its hand: the medium must be a netsim\.Radio"):
+        with pytest.raises(AgentError, match=r"agent 0 cannot control a radio: the medium must be a netsim\.Radio"):
             Network(topology.path(2), LINK, medium=other).run({0: does((1.0, lambda me: me.radio.on())), 1: Listener()})
 
 

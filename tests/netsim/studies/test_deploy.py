@@ -197,7 +197,7 @@ def test_a_key_that_others_may_read_is_refused(study: Path, tmp_path: Path) -> N
     (folder / "key").chmod(0o644)
     done = here("node", folder, "--host", "p0", cwd=tmp_path)
     assert done.returncode == 2
-    assert "key': must be its owner's alone, mode 600" in done.stderr
+    assert "key': must be readable only by its owner (mode 600)" in done.stderr
     assert done.stderr.endswith("it is 644\n")
 
 

@@ -76,7 +76,7 @@ def test_what_the_reader_left_out_is_told_in_a_line(folder: Path) -> None:
             "pushsum --agents 5 --topology parts.txt",
             "topology = 'parts.txt': must be connected; it has 2 parts, the smallest of 2 with node 'x'",
         ),
-        ("averaging --topology motes.csv", "topology = 'motes.csv': must be a graph; it has places of motes, which"),
+        ("averaging --topology motes.csv", "topology = 'motes.csv': must be a graph; it has positions of motes, which"),
         ("averaging --topology none.txt", "topology = 'none.txt': must be an existing file"),
         (
             "omkl --topologies ring --topology wheel.txt",

@@ -252,7 +252,9 @@ def test_a_run_takes_what_was_tuned_for_its_condition_and_set_goes_before_it(who
 
 def test_spent_seeds_and_conditions_that_were_not_tuned_are_refused(whole: Path, tmp_path: Path) -> None:
     words = ("run", QUADRATIC, "--settings", str(whole / "tuned.json"))
-    assert "seeds = [102]: must be others" in refused(*words, "--seeds", "7,102", cwd=tmp_path)
+    assert "seeds = [102]: must not be the seeds on which settings were tuned" in refused(
+        *words, "--seeds", "7,102", cwd=tmp_path
+    )
     line = refused(*words, "--set", "problem.scale=3", cwd=tmp_path)
     assert "must be tuned for problem.scale = 3.0, method = descent; it is for problem.scale = 1.0, method = " in line
 
@@ -279,7 +281,7 @@ def test_of_several_files_a_run_takes_the_first_that_was_tuned_for_its_condition
         assert study.origin["methods"]["DKLA"]["rho"] == rho
         assert [note for note in study.notes if "chosen with" in note] == doubts
     for given, why in (
-        ({"seed": 201}, r"seeds = \[201\]: must be others"),
+        ({"seed": 201}, r"seeds = \[201\]: must not be the seeds on which settings were tuned"),
         ({"loss": 0.1}, "for loss = 0.1, method = D"),
     ):
         with pytest.raises(BadInput, match=why):

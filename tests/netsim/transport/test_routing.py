@@ -407,9 +407,9 @@ def test_what_cannot_be_routed_is_refused_in_one_line() -> None:
     with pytest.raises(BadInput, match=r"'cost' of edge \(0, 1\) = -1.0"):
         Network(costs, routing="cost")
     one_way = message_of(lambda: carried(ring, {0: [(0.0, ALL, "m", 1)]}))
-    assert "must be that of a graph with links both ways" in one_way
+    assert "must go with a graph with links in both directions" in one_way
     apart = message_of(lambda: carried(parts, {0: [(0.0, ALL, "m", 1)]}, connected=False))
-    assert "cannot broadcast to everyone: no route leads from 2 back" in apart
+    assert "cannot broadcast to everyone: no route leads back from 2" in apart
     assert "cannot send to 2: no route" in message_of(lambda: carried(parts, {0: [(0.0, 2, "m", 1)]}, connected=False))
 
 

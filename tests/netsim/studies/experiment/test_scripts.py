@@ -157,7 +157,7 @@ def test_run_takes_the_values_that_tune_wrote(tmp_path: Path) -> None:
     assert "The settings of tuned.json were chosen with noise = 0.1 (here 0.2)." in other.stdout
     refused = call("run", "small.py", *settings, "--seeds", "200", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "seeds = [200]: must be others" in refused.stderr
+    assert "seeds = [200]: must not be the seeds on which settings were tuned" in refused.stderr
 
 
 def test_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:

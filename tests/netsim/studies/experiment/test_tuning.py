@@ -73,7 +73,7 @@ def test_of_equal_candidates_the_first_stays_and_every_seed_is_spent(tmp_path: P
         assert set(tuned.table.loc[tuned.table["seed"] == seed, "candidate"]) == left
     tuned.save(tmp_path / "tuned.json")
     assert json.loads((tmp_path / "tuned.json").read_text())["spent"] == [100, 101, 200, 201]
-    with pytest.raises(BadInput, match=r"seeds = \[101\]: must be others; settings were chosen on them"):
+    with pytest.raises(BadInput, match=r"seeds = \[101\]: must not be the seeds on which settings were tuned"):
         Experiment(**{**vars(tuned.experiment), "seeds": [1, 101]})
 
 
