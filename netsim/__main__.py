@@ -50,7 +50,7 @@ def main() -> None:
 
         if not isinstance(error, NetsimError):
             raise
-        # Packages refuse bad settings at import, such as an unknown NETSIM_CORE.
+        # Importing a package fails if an environment variable is invalid, such as NETSIM_CORE.
         print(f"netsim: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -66,7 +66,7 @@ def _quit(*_: Any) -> None:
 
 
 def runs_agents(words: Sequence[str]) -> bool:
-    """Return whether a command line runs agents, whose sets of strings need a fixed hash seed."""
+    """Return whether a command line runs agents: the order of their sets of strings depends on the hash seed."""
     return bool(words) and words[0] in _RUNNING and not {"-h", "--help"} & {*words}
 
 
@@ -81,7 +81,7 @@ def _must_start_again() -> bool:
 
 
 def _start_again(environment: dict[str, str]) -> None:
-    """Replace this process by the same command with another environment; return where the system cannot."""
+    """Replace this process by the same command with another environment; return if the system cannot do so."""
     command = [sys.executable, *sys.orig_argv[1:]]
     if os.name == "nt":
         _wait_for(command, environment)
@@ -93,7 +93,7 @@ def _start_again(environment: dict[str, str]) -> None:
 
 
 def _wait_for(command: list[str], environment: dict[str, str]) -> NoReturn:
-    """Run a command as a child and end with its status: on Windows exec returns to the shell at once."""
+    """Run a command as a child and exit with its status, for Windows, where exec returns to the shell immediately."""
     import subprocess
 
     # Ctrl-C reaches the child as well, which handles it. Set a handler, because a child inherits SIG_IGN.

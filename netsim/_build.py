@@ -1,4 +1,4 @@
-"""Build the compiled modules where a C compiler is at hand; without them netsim uses their Python twins."""
+"""Build the compiled modules if a C compiler is available; without them netsim uses equivalent Python modules."""
 
 import hashlib
 import importlib.metadata
@@ -60,9 +60,9 @@ def compile_core(root: Path) -> list[str]:
     from setuptools.command.build_ext import build_ext
 
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
-    # No contraction to fused operations: the Python twin rounds after each operation.
+    # Fused multiply-add is disabled, because the equivalent Python module rounds after each operation.
     options = [] if sys.platform == "win32" else ["-g0", "-ffp-contract=off"]
-    # CFLAGS precede these options, and the compiler obeys the last one.
+    # The compiler obeys the last of several options, and these options follow CFLAGS.
     if options and "-O" not in os.environ.get("CFLAGS", ""):
         options.append("-O3")
     modules = [
@@ -79,14 +79,14 @@ def compile_core(root: Path) -> list[str]:
     built = [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
     sources = [root / _source(name) for name in MODULES] + [Path(__file__)]
     sources += [(root / _source(name)).with_suffix(".pxd") for name in _DECLARED]
-    # File dates are no evidence: a second install has freshly written tools, such as numpy's headers.
+    # Compare hashes instead of file dates: a second install writes tools such as numpy's headers anew.
     stamp = work / "stamp"
     results = [root / path for path in built]
     there = stamp.is_file() and all(path.is_file() for path in results)
     if there and stamp.read_text(encoding="utf-8") == fingerprint(sources + results):
         return built
     cores = os.cpu_count() or 1
-    # On other systems child processes are not forked, and would rerun the installing program.
+    # On other systems child processes are not forked, and would run the installer a second time.
     forked = cores if sys.platform == "linux" else 0
     command.distribution.ext_modules = cythonize(modules, build_dir=str(work), quiet=True, nthreads=forked)  # type: ignore[no-untyped-call]
     command.inplace = True

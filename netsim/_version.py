@@ -1,3 +1,3 @@
-"""The version: written here, read by the build, `netsim --version` and every run folder."""
+"""The version of netsim, which the build, `netsim --version` and every run folder read from here."""
 
 __version__ = "0.2.0"

@@ -30,7 +30,7 @@ _ABSENT = object()
 
 
 class _NoContext:
-    """A placeholder for an agent's context before `attach`: none, or its place in a `netsim.Mote`."""
+    """A placeholder for an agent's context until `attach` sets it."""
 
     def __get__(self, agent: "Agent | None", kind: "type[Agent]") -> Any:
         if agent is None:

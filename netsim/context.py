@@ -1,6 +1,6 @@
-"""An agent's place in its network: its name and neighbours, its inbox and outbox, and the rounds it takes part in.
+"""An agent's context in its network: its name, neighbours, inbox and outbox, and its rounds.
 
-agent → outbox → link → inbox → agent: this module belongs to both ends.
+On the path agent → outbox → link → inbox → agent, this module serves the agents at both ends.
 """
 
 import asyncio
@@ -42,7 +42,8 @@ class Context:
     inbox: Inbox
     outbox: Outbox
     seed: int
-    # The neighbours with a link from, and to, this agent at present; `netsim.faults.Rewire` changes them.
+    # The neighbours to which this agent currently has links, and those that have links to it. `netsim.faults.Rewire`
+    # changes both.
     out_neighbors: tuple[Hashable, ...] = field(init=False)
     in_neighbors: tuple[Hashable, ...] = field(init=False)
     # The neighbours without a link back to this agent.
@@ -62,7 +63,7 @@ class Context:
     requests: int = 0
     # Seconds by which a straggler delays each message.
     delay: float = 0.0
-    # The agent's number among all agents.
+    # The agent's index in the run's order of agents.
     number: int = 0
     # The run's labels and notes; None if they are not kept.
     captions: Captions | None = None
@@ -74,14 +75,14 @@ class Context:
     down: bool = False
     # The first round that the agent took part in; 0 before.
     first_round: int = 0
-    # Rounds that passed before a restart, to be skipped; None: a restart whose rounds are not counted yet.
+    # The number of rounds that passed before a restart, and that the agent skips; None if they are not counted yet.
     _passed: int | None = 0
 
     def __post_init__(self) -> None:
         self.out_neighbors = self.in_neighbors = self.neighbors
 
     def note_restart(self) -> None:
-        """Record that the agent's code starts again, or late, so that it skips the rounds that have passed."""
+        """Record that the agent's code starts late or again, so that it skips the rounds that have passed."""
         self._passed = None
 
     def check_neighbor(self, to: Hashable) -> None:
@@ -161,7 +162,7 @@ class Context:
             else:
                 taken = carrier.send(to, kind, encodable(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
-            await asyncio.sleep(0)  # an agent that catches the error and retries forever must not block the loop
+            await asyncio.sleep(0)  # do not block the loop if the agent retries forever
             raise
         if number >= 0:
             self.caption(number, label, payload)
@@ -173,7 +174,7 @@ class Context:
             self.captions.label(self.number, number, label, payload)
 
     def note(self, text: str) -> None:
-        """Store a note, after calling ``on_send`` for the agent, so that watched states are read with the note."""
+        """Store a note, but first call ``on_send`` for the agent, so that its watched states are read at this time."""
         check_note(text)
         shared = self.shared
         if shared.over:
@@ -186,7 +187,7 @@ class Context:
             self.captions.note(shared.loop.now(), self.number, self.outbox.sent, text)
 
     def without_passed(self, count: int) -> int:
-        """Return how many of ``count`` rounds are left after those that passed before the agent's restart."""
+        """Return how many of ``count`` rounds are left, without those that passed before the agent's restart."""
         if self._passed is None:
             self._passed = self.shared.rounds.next_number() - max(self.first_round, 1)
         passed = min(self._passed, count)
@@ -242,7 +243,7 @@ class Rounds:
         return number
 
     def _warn_of_overrun(self, number: int) -> None:
-        """Warn, once per run, that the agent's code missed rounds; faults, clocks and real time may explain this."""
+        """Warn, once per run, that the agent's code missed rounds, unless faults, clocks or real time explain it."""
         context, shared = self._context, self._context.shared
         if shared.overrun or context.delay or shared.clock is not None or shared.loop.clock.pace != math.inf:
             return

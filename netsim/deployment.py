@@ -1,4 +1,4 @@
-"""A deployment: positions and moves of motes, walls between them, and their clocks; it makes a network."""
+"""A deployment: the motes' positions, movements and clocks, and the walls between them; it creates a network."""
 
 import heapq
 import math
@@ -29,7 +29,7 @@ Place = tuple[float, ...]
 Powers = dict[tuple[Any, Any], float]
 
 REFERENCE = 8 * 50
-"""The frame by which it is decided who are neighbours, in bits on the air."""
+"""The length, in bits on the air, of the frame whose reception decides which motes are neighbours."""
 
 # A field whose longer side (m) is shorter than the first number, and farther from the origin than the second times that
 # side, is doubtful.
@@ -39,35 +39,36 @@ _LEAST_SIDE, _FAR = 1.0, 3.0
 @check.named
 @dataclass(frozen=True)
 class Deployment:
-    """Motes at their positions, with everything that determines reception; `network` makes a `Network` of them.
+    """Motes at their positions, with everything that determines reception; `network` creates a `Network` from it.
 
     In a `netsim.Experiment` it is one of the ``networks``, as `netsim.Links` on a graph are.
 
-    Received powers follow from ``path_loss``; reception from these and the ``phy``. Two motes are neighbours, and have
-    an edge, if one receives a frame of 50 bytes of the other with probability ``least`` or more when nobody else sends
-    and nothing fades; if motes move, at some time of their ``moves``. A ``roaming`` mote is a neighbour of all. An
-    agent's ``neighbors`` are these: whether one is in range at a time it learns by sending. All others that are not too
-    weak are sensed, and disturb.
+    ``path_loss`` determines received powers, and the ``phy`` determines reception from these powers. Two motes are
+    neighbours, and have an edge, if one receives a frame of 50 bytes from the other with probability ``least`` or more,
+    without other senders and without fading. For motes that move, once during their ``moves`` suffices. A ``roaming``
+    mote is a neighbour of all motes. These are an agent's ``neighbors``; only by sending does an agent learn whether
+    one of them is in range now. Signals of all other motes that are not too weak are sensed, and interfere.
 
     Parameters
     ----------
     positions : mapping
-        {node: (x, y)} or {node: (x, y, z)} in metres, of all motes; of those that move where they begin.
+        {node: (x, y)} or {node: (x, y, z)} in metres, for all motes. For a mote that moves, its initial position.
     sinks : sequence
         The motes that collect what others measure. The network does not treat them differently.
     path_loss : LogDistance
-        Path loss, shadowing of each link, and walls. Its ``fading`` and ``sensitivity`` do not matter: `Phy` decides.
+        Path loss, shadowing of each link, and walls. Its ``fading`` and ``sensitivity`` are ignored: `Phy` has its own.
     preset : Preset
         Link and radio; default: `netsim.presets.ieee802154`.
     phy : Phy, optional
-        How frames are received, and the transmit power. Default: the preset's.
+        The transmit power, and how frames are received. Default: the preset's phy.
     least : float
-        The probability from which on two motes are neighbours, in (0, 1).
+        The least probability of reception, in (0, 1), that makes two motes neighbours.
     weakest_db : float
-        Signals this number of dB below the noise floor are neglected. A signal 10 dB below raises the noise by 0.4 dB.
-        Larger values are more exact, and take more memory and time.
+        Signals weaker than this number of dB below the noise floor are neglected. For comparison: a signal 10 dB below
+        the noise floor raises the noise by 0.4 dB. Larger values are more exact, and take more memory and time.
     moves : iterable of Move
-        `netsim.faults.Move`, as from `netsim.mobility`. Shadowing belongs to a pair of motes and stays as they move.
+        Movements, such as those that `netsim.mobility` returns. The shadowing between two motes stays the same while
+        they move.
     roaming : sequence
         The motes that `netsim.Network.move` may place anywhere. Give movements that are known in advance as ``moves``,
         which costs less: each broadcast of a roaming mote is a link message to every other mote, and `lost` at motes
@@ -76,21 +77,22 @@ class Deployment:
         {node: dBm}: the transmit powers that differ from the phy's.
     interferers : mapping
         {name: Interferer} of `netsim.interferers`: other sources on the air. They are nodes of the network, but not
-        motes: they have no neighbours, each run creates their agents, and its results leave them out.
+        motes: they have no neighbours, each run creates their agents, and the run's results omit them.
     start : float or mapping
-        The time (s) at which motes are switched on: {node: time}, or the upper limit of times drawn uniformly.
+        The times (s) at which motes are switched on: {node: time}, or one number, the upper limit of times that are
+        drawn uniformly.
     warm_up : float
-        For how long (s) a network starts up before it is measured, for scripts and studies.
+        The time (s) after which scripts and studies begin to measure; the network itself ignores it.
     roles : mapping
-        {node: role}, for scripts. The network treats all alike.
+        {node: role}, for scripts. The network itself ignores roles.
     drift_ppm, offset : float or mapping
         Errors of the clocks, as in `netsim.faults.ClockSkew`: the drift in parts per million (positive: slow), and the
-        seconds behind. Either {node: value}, or one number: each mote's drift is drawn uniformly from ±``drift_ppm``,
-        its offset from 0 to ``offset``.
+        number of seconds by which the clock is behind. Either {node: value}, or one number: each mote's drift is drawn
+        uniformly from ±``drift_ppm``, and its offset from 0 to ``offset``.
     connected : bool
         Whether all motes must be connected. With False, the network may have several parts.
     seed : int
-        The seed of shadowing and clocks. One seed is one site; the network's seeds are runs on it.
+        The seed of shadowing and clocks: one seed stands for one site. The seeds of the network stand for runs on it.
 
     Raises
     ------
@@ -206,7 +208,7 @@ class Deployment:
         - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
         - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
         - [clocks]: drift_ppm and offset
-        - [motes]: file, the name of a file of motes; [motes.NAME]: at, and what such a file has of one
+        - [motes]: file, the name of a file of motes; [motes.NAME]: at, the position, and other columns of such a file
         - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
           arguments of the class in `netsim.interferers`
         - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for
@@ -214,26 +216,26 @@ class Deployment:
 
         Files are looked for beside this one. A file of motes is recognised by its content (docs/files.md):
 
-        - csv: the columns name, x and y, in metres, or longitude and latitude, and if wanted z, sink and roaming (1 or
-          yes; empty, 0 or no), role, power_dbm, drift_ppm, offset and start (empty: as all others). A name that is a
-          whole number is that number. Empty lines and lines that begin with # are left out
+        - csv: the columns name, x and y, in metres, or longitude and latitude, and optionally z, sink and roaming (1 or
+          yes; empty, 0 or no), role, power_dbm, drift_ppm, offset and start (an empty cell: the default). A name that
+          is a whole number is read as a number. Empty lines and lines that begin with # are skipped
         - Cooja's simulations (``.csc``); nodes of FIT IoT-LAB, as csv or in the JSON of its API
-        - any graph that `netsim.topology.read` reads and whose nodes have places
-        - any trace that `netsim.mobility.read` reads: nodes begin where, and when, they are first, and move
+        - any graph that `netsim.topology.read` reads and whose nodes have positions
+        - any trace that `netsim.mobility.read` reads: each node begins at its first position, at that time, and moves
 
-        Degrees are projected to metres; a RuntimeWarning says so, and what was left out.
+        Degrees are projected to metres. A RuntimeWarning reports the projection and omitted data.
 
         Parameters
         ----------
         path : str or Path
             The file.
         changes : mapping, optional
-            Values in place of the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.at": 60}.
+            Values that replace the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.at": 60}.
 
         Raises
         ------
         BadInput
-            If the file is missing or invalid; the message has the file's name and line.
+            If the file is missing or invalid; the message names the file and the line.
         """
         site = Site(path, changes or {})
         with site.at(""):
@@ -263,18 +265,21 @@ class Deployment:
 
     @cached_property
     def places(self) -> dict[Any, Place]:
-        """Where (m) all nodes stand as a run begins: motes, and after them interferers."""
+        """The positions (m) of all nodes at the start of a run: motes, and after them interferers."""
         return {**self.positions, **{name: tuple(each.position) for name, each in self.interferers.items()}}
 
     @cached_property
     def _more_db(self) -> dict[Any, float]:
-        """The power (dB) by which nodes exceed the phy's, for nodes where the difference is not 0."""
+        """The difference (dB) of nodes' transmit power from the phy's, for nodes where it is not 0."""
         own = {**self.power_dbm, **{name: each.in_band_dbm(self._phy) for name, each in self.interferers.items()}}
         more = {node: power - self._phy.transmit_dbm for node, power in own.items()}
         return {node: each for node, each in more.items() if each}
 
     def _powers_above(self, level: float, places: Mapping[Any, Place]) -> Powers:
-        """Return both powers (dBm) of each pair that exceeds a level one way, with each node's transmit power."""
+        """Return the powers (dBm) in both directions of each pair in which either exceeds a level.
+
+        They include each node's transmit power.
+        """
         usual = {node: at for node, at in places.items() if node not in self._more_db}
         found = self._model.powers_above(usual, level, seed=self.seed) if len(usual) > 1 else {}
         if len(usual) == len(places):
@@ -291,24 +296,24 @@ class Deployment:
 
     @cached_property
     def hears_dbm(self) -> float:
-        """The least received power (dBm) that makes neighbours."""
+        """The least received power (dBm) that makes two motes neighbours."""
         return self._phy.receives_from(self.least, REFERENCE)
 
     @cached_property
     def powers(self) -> Powers:
-        """{(sender, receiver): dBm} at the start: for neighbours, and pairs that matter in one direction."""
+        """{(sender, receiver): dBm} at the start, for neighbours and for other pairs whose power is not negligible."""
         if len(self.places) < 2:
             return {}
         found = self._powers_above(self._weakest, self.places)
         later = [pair for edge in self.graph.edges for pair in (edge, edge[::-1]) if pair not in found]
         more = self._powers_between(later, self.places) if later else {}
-        # Behind many walls there is less than any power.
+        # Many walls can attenuate a power below the least one that is allowed.
         return found | {ends: max(power, -MOST_DBM) for ends, power in more.items()}
 
     def reception(self, bits: int = REFERENCE) -> dict[tuple[Any, Any], float]:
         """Return the probability that a frame of ``bits`` on the air is received without interference.
 
-        {(sender, receiver): probability} of all neighbours, as motes begin.
+        The result is {(sender, receiver): probability} of all neighbours, at the motes' initial positions.
         """
         bits, noise = check.integer("bits", bits, low=1), self._phy.noise_dbm
         pairs = [ends for edge in self.graph.edges for ends in (edge, edge[::-1])]
@@ -317,7 +322,7 @@ class Deployment:
 
     @cached_property
     def graph(self) -> "nx.Graph[Any]":
-        """The graph of neighbours, with each node's ``pos``; motes that move are linked to all they ever meet."""
+        """The graph of neighbours, with each node's ``pos``. Motes that move have links to all that they ever meet."""
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:
@@ -337,11 +342,11 @@ class Deployment:
 
     @property
     def _weakest(self) -> float:
-        """The least power (dBm) that disturbs."""
+        """The least received power (dBm) that interferes."""
         return min(self._phy.noise_dbm - self.weakest_db, self.hears_dbm)
 
     def powers_of(self, node: Hashable, places: Mapping[Any, Place]) -> Powers:
-        """Return the powers (dBm) between a node and others at some positions, both ways, if not negligible."""
+        """Return the powers (dBm) between a node and the others at given positions, both ways, if not negligible."""
         at, names = list(places.values()), list(places)
         there, back = self._model.powers_of(self._numbers[node], at, self._keys, seed=self.seed)
         if self._more_db:
@@ -373,7 +378,7 @@ class Deployment:
         return (*values.tolist(), *before[len(values) :])
 
     def place_of(self, node: Hashable, time: float) -> Place:
-        """Return where (m) a mote is at ``time`` (s), by the ``moves`` of the deployment.
+        """Return a mote's position (m) at ``time`` (s), according to the deployment's ``moves``.
 
         Raises
         ------
@@ -393,7 +398,7 @@ class Deployment:
     # --- motes that move ----------------------------------------------------------------------------------------------
 
     def _met(self, graph: "nx.Graph[Any]") -> Iterator[tuple[Any, Any]]:
-        """Yield pairs that come into range on their ways."""
+        """Yield the pairs of motes that come into range as they move."""
         names, number = list(self.positions), self._numbers
         now = np.array(list(self.positions.values()))
         # For each moving mote, the motes that it has not met yet.
@@ -435,7 +440,7 @@ class Deployment:
 
     @property
     def clocks(self) -> list[ClockSkew]:
-        """The clocks of the motes whose clocks are wrong."""
+        """The clock errors of the motes that have any."""
         offsets = (drawn("offset", self.offset, node, self.seed) for node in self.positions)
         drifts = (drawn("drift_ppm", self.drift_ppm, node, self.seed) / 1e6 for node in self.positions)
         found = map(ClockSkew, self.positions, offsets, drifts)
@@ -457,7 +462,8 @@ class Deployment:
         Raises
         ------
         BadInput
-            If motes are not connected though they must be; it names them, and how far the nearest other is.
+            If motes are not connected though they must be. The message names them, and gives the distance to the
+            nearest other mote.
         """
         for name in ("graph", "links", "medium", "connected"):
             if name in options:
@@ -490,7 +496,7 @@ class Deployment:
 
     @property
     def joins(self) -> list[Join]:
-        """The times at which motes are switched on that are absent at the start."""
+        """The faults that switch on the motes that are absent at the start."""
         at = {node: drawn("start", self.start, node, self.seed) for node in self.positions}
         return [Join(node, time) for node, time in at.items() if time > 0.0]
 

@@ -1,4 +1,4 @@
-"""How replays draw the watched states of agents: declared by a class (`netsim.Agent.draw`), or for one network.
+"""How replays draw the watched states of agents, as declared by an agent's class (`netsim.Agent.draw`) or a network.
 
 ``draw = {"role": Role(usual="follower"), "log": Strip(committed="commit")}`` on an agent's class maps a state's name to
 its drawing; the state is the attribute of this name, or the result of a function of the agent. States are watched in
@@ -39,7 +39,7 @@ __all__ = [
 
 State = str | Callable[[Any], Any] | None
 
-# A flag's words.
+# The texts of a flag's values.
 _FLAGS = {"True", "False"}
 
 
@@ -54,20 +54,20 @@ class Drawn:
     """
 
     state: State = None
-    # The accepted classes of values, or the least and the greatest number; and a text for refusals.
+    # The accepted classes of values, or the least and the greatest number; and a text for error messages.
     _classes: ClassVar[Any] = object
     _limits: ClassVar[tuple[float, float] | None] = None
     _allowed: ClassVar[str] = ""
 
     def check(self, value: Any) -> bool:
-        """Return whether this way can draw a value."""
+        """Return whether a value can be drawn in this way."""
         if self._limits is None:
             return isinstance(value, self._classes)
         number = check.measured(value)
         return number is not None and self._limits[0] <= number <= self._limits[1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the page's form: ``as``, the class's name in lower case, and its settings."""
+        """Return the declaration as a dict for the page: ``as``, the class's name in lower case, and its settings."""
         read = ("state", "committed")
         more = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in read}
         return {"as": type(self).__name__.lower()} | {name: value for name, value in more.items() if value is not None}
@@ -75,15 +75,15 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Edge(Drawn):
-    """An arrow to the agent that the state names, as wide as its subtree; the tree's depth gives the colour.
+    """An arrow to the agent that the state names. The arrow's width shows the size of the subtree below the agent.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     colour : bool, optional
-        Whether agents are coloured by their depth along this edge; at most one edge can colour them, by default the
-        first.
+        Whether agents are coloured by their depth in the tree of these edges. At most one edge can give the colour, by
+        default the first.
     """
 
     colour: bool | None = None
@@ -92,7 +92,7 @@ class Edge(Drawn):
 
 @dataclass(frozen=True)
 class Star(Drawn):
-    """A star in place of a circle, where a flag is set: a sink, a source."""
+    """A star in place of the circle while a flag is set, for example at a sink or source."""
 
     _classes = bool | np.bool_
     _allowed = "True or False"
@@ -105,14 +105,14 @@ class Token(Star):
 
 @dataclass(frozen=True)
 class Role(Drawn):
-    """A word as shape and colour of the agent.
+    """A text, shown as the shape and colour of the agent.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     usual : str, optional
-        The word that is grey; by default that in which most agents begin.
+        The value that is shown in grey; by default the value that most agents have at the start.
     """
 
     usual: str | None = None
@@ -120,7 +120,7 @@ class Role(Drawn):
 
 @dataclass(frozen=True)
 class Badge(Drawn):
-    """A word or number below the agent, after its role."""
+    """A text or number below the agent, after its role."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Number(Drawn):
     state : str or callable, optional
         See `Drawn`.
     middle : float, optional
-        The number in the middle of a scale of two colours.
+        The number in the middle of a two-coloured scale; by default the scale has one colour.
     """
 
     middle: float | None = None
@@ -145,7 +145,7 @@ class Number(Drawn):
 
 @dataclass(frozen=True)
 class Stack(Drawn):
-    """A count as a pile at the agent's right; from 7 on the number is written."""
+    """A count, shown as a pile at the agent's right; from 7 on as a number."""
 
     _limits = 0.0, math.inf
     _allowed = "a count of at least 0"
@@ -161,12 +161,12 @@ class Gauge(Drawn):
 
 @dataclass(frozen=True)
 class Dim(Star):
-    """A pale agent, where a flag is set: asleep."""
+    """A pale agent while a flag is set, for example an agent asleep."""
 
 
 @dataclass(frozen=True)
 class Arc(Drawn):
-    """The time (s) of a coming event, as a shrinking ring; infinity means never."""
+    """The time (s) of a future event, shown as a shrinking ring; infinity means never."""
 
     _limits = -math.inf, math.inf
     _allowed = "a time (s)"
@@ -174,7 +174,7 @@ class Arc(Drawn):
 
 @dataclass(frozen=True)
 class Strip(Drawn):
-    """A list as a row of cells, aligned by index; in a pair the first element, a term, gives the cell's colour.
+    """A list, shown as a row of cells, aligned by index. If an entry is a pair, its first element gives the colour.
 
     The last 64 entries are shown, each with at most 12 characters.
 
@@ -193,12 +193,12 @@ class Strip(Drawn):
 
 @dataclass(frozen=True)
 class Kind(Drawn):
-    """Not a state, but a kind of message: its name, for kinds that are single letters.
+    """The name of a kind of message, which pages show in place of the kind. This is not a state.
 
     Parameters
     ----------
     state : str
-        The word.
+        The name to show.
     """
 
     def as_dict(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ _SHOWN, _LONGEST = 64, 12
 
 
 def check_draw(draw: Any) -> dict[str, Drawn | None]:
-    """Return declarations; raises BadInput if one is invalid, or two edges both give the colour."""
+    """Return checked declarations; raises BadInput if one is invalid, or two edges both give the colour."""
     if not isinstance(draw, Mapping) or not all(isinstance(each, Drawn | None) for each in draw.values()):
         raise check.refuse("draw", draw, "{state: how it is drawn}, as {'role': Role()}; None for not at all")
     colours = [name for name, each in draw.items() if isinstance(each, Edge) and each.colour]
@@ -250,9 +250,9 @@ class DeclaredState:
     Parameters
     ----------
     column : str
-        The state's column; of a mote's part behind the part's name and a dot.
+        The state's column; for a part of a mote, the part's name, a dot and the state's name.
     functions : mapping
-        The function of the agent, or part, by its class.
+        The function that reads the state, by the class of the agent or part.
     """
 
     def __init__(self, column: str, functions: Mapping[type, Callable[[Any], Any]]) -> None:
@@ -266,7 +266,7 @@ class DeclaredState:
         return type(self._member(agent)) in self._functions
 
     def __call__(self, agent: Any) -> Any:
-        """Return the state; raise AttributeError, with the agent as its object, if the agent lacks it so far."""
+        """Return the state. While the agent lacks it, raise an AttributeError whose ``obj`` is the agent."""
         member = self._member(agent)
         function = self._functions.get(type(member))
         try:
@@ -280,7 +280,7 @@ class DeclaredState:
 def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
     """Return the default drawings of a `netsim.Radio`'s nodes: asleep, and the battery's charge.
 
-    Both are read when an agent's code runs, because only that code switches its radio.
+    Both are read when the agent's code runs, because only that code switches the agent's radio.
     """
     if isinstance(medium, str):
         return {}
@@ -301,7 +301,7 @@ def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]
 
 
 def _battery(agent: Any) -> float | None:
-    """Return the share of energy left in a battery, in steps of 2 %; None on mains."""
+    """Return the share of energy left in an agent's battery, in steps of 2 %; None if it has no battery."""
     account = agent._netsim.energy
     whole = None if account is None else account.whole
     return None if whole is None else round(50 * account.left / whole) / 50
@@ -326,14 +326,14 @@ class Cells:
 
 
 def cells_text(drawn: Strip, cells: Cells) -> str | None:
-    """Return a strip's entries as text; None if they are not a list.
+    """Return the entries of a strip as one text; None if the value is not a list.
 
-    Each is ``term|entry``, with ``!`` before a committed one; entries are separated by spaces.
+    Each entry becomes ``term|entry``, with ``!`` before a committed one; entries are separated by spaces.
 
     Raises
     ------
     BadInput
-        If more are committed than there are.
+        If the number of committed entries exceeds the number of entries.
     """
     entries, committed = cells.entries, check.measured(cells.committed)
     if not drawn.check(entries):
@@ -352,7 +352,7 @@ def cells_text(drawn: Strip, cells: Cells) -> str | None:
 
 
 def named_kinds(kinds: Iterable[str], draw: Mapping[str, Any]) -> list[str]:
-    """Return declared kinds of message keyed by their names (`Kind`); a name that another kind has is dropped."""
+    """Return the names of kinds of message, with declared names (`Kind`) except those that another kind has."""
     words = {name.rpartition(".")[2]: each["word"] for name, each in draw.items() if each and each["as"] == "kind"}
     named = {kind: words.get(kind, kind) for kind in kinds}
     return [word if [*named.values()].count(word) == 1 else kind for kind, word in named.items()]
@@ -364,7 +364,8 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
     Parameters
     ----------
     states : mapping
-        As a page has them: ``agents``, and ``values`` by column, numbers or ``words`` and ``codes``.
+        The states in the page's form: ``agents``, and ``values`` by column, which are numbers or ``words`` and
+        ``codes``.
     agents : sequence
         The agents' names as text.
     given : mapping
@@ -388,7 +389,7 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
         if (beside := next(rest, None)) is not None:
             found[beside] = {"as": "badge"}
     edges = [each for each in found.values() if each["as"] == "edge"]
-    # The edge declared to give the colour, or else the first one without a declaration.
+    # The edge with ``colour`` True, or else the first edge that leaves ``colour`` open.
     chosen = next((each for said in (True, None) for each in edges if each.get("colour") is said), None)
     for each in edges:
         each["colour"] = each is chosen
@@ -396,7 +397,7 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
 
 
 def values_of(column: Any) -> list[Any]:
-    """Return a state's value at each change, from numbers or from ``words`` and ``codes``: words, numbers, None."""
+    """Return a state's value (text, number or None) at each change, from its numbers or its ``words`` and ``codes``."""
     if isinstance(column, Mapping):
         return [column["words"][code] if code >= 0 else None for code in column["codes"]]
     return [None if each is None or not math.isfinite(each) else float(each) for each in column]
@@ -420,12 +421,12 @@ def _usual(values: list[Any], changed: Sequence[int], names: set[Hashable], agen
         ever = [each for each in had.values() if "True" in each]
         if len(ever) == 1 and agents > 1 and ever[0] == {"True"}:
             return {"as": "star"}
-        # At most one agent at a time has a token, and it moves.
+        # A flag that at most one agent has at a time, and that moves between agents, is a token.
         return {"as": "token" if len(ever) > 1 and at_once == 1 else "role"}
     return {"as": "edge" if len(found) > 1 and found <= names else "role"}
 
 
 def _is_short(drawn: Mapping[str, Any], values: list[Any]) -> bool:
-    """Return whether a state's words, or whole numbers, are short enough to stand beside a role."""
+    """Return whether a state's texts or whole numbers are short enough to be shown beside a role."""
     is_whole = (each is None or (each == int(each) and abs(each) < 1e4) for each in values)
     return drawn["as"] == "role" or (drawn["as"] == "number" and all(is_whole))

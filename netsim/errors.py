@@ -10,8 +10,8 @@ class NetsimError(Exception):
     Attributes
     ----------
     run : Run or None
-        The run until the error, if the error ended `Network.run`. Copies of the error, also in other processes, do not
-        have it.
+        The run up to the error, if the error ended `Network.run`. Copies of the error, such as those sent to other
+        processes, have None.
     """
 
     run: Any = None

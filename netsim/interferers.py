@@ -1,7 +1,7 @@
 """Interference sources beside motes: Wi-Fi, jammers, networks on other channels.
 
 An interferer has a position, and emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it
-disturbs their reception, but its signals are not frames. It does not hear motes, except for `ReactiveJammer`.
+disturbs their reception, but its signals are not frames. Only a `ReactiveJammer` senses what motes send.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ _REJECTED = (0.0, 32.0, 48.0, 54.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Interferer:
-    """Base class of interference sources; it emits all the time, or for a share of each ``period``.
+    """Base class of interference sources.
 
-    Only the part of its power counts that falls into the motes' band, ``Phy.bandwidth`` wide: 20 MHz into 2 MHz loses
-    10 dB.
+    Only the power that falls into the motes' band interferes. That band is ``Phy.bandwidth`` wide: a source of 20 MHz
+    loses 10 dB in a band of 2 MHz.
 
     Parameters
     ----------
     position : (x, y) or (x, y, z)
-        Its place in metres.
+        The position in metres.
     power_dbm : float
-        Its transmit power over its whole band.
+        The transmit power over the source's whole band.
     bandwidth : float
-        The width of its band in Hz, which contains the motes' band if it is wider.
+        The width of the source's band in Hz. A wider band than the motes' contains the motes' band.
     at, until : float
-        From when until when it is there, in seconds.
+        The times (s) from and to which the source is present.
 
     Raises
     ------
@@ -66,11 +66,11 @@ class Interferer:
         check.fields(self, check.number, "until", above=self.at)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return the power (dBm) with which it disturbs motes with this phy."""
+        """Return the source's power (dBm) in the band of motes with this phy."""
         return self.power_dbm - max(0.0, 10.0 * math.log10(self.bandwidth / phy.bandwidth))
 
     async def act(self, agent: "Interference") -> None:
-        """Emit, without end: the agent's run ends it."""
+        """Emit carriers without end; the agent's `run` cancels this coroutine."""
         raise NotImplementedError
 
 
@@ -83,7 +83,7 @@ class Interference(Agent):
         self.source = source
 
     async def run(self) -> None:
-        """Do what the interferer does, from when it begins until it ends."""
+        """Run the interferer's `act` from its ``at`` to its ``until``."""
         await asyncio.sleep(self.source.at)
         try:
             async with asyncio.timeout(
@@ -96,7 +96,7 @@ class Interference(Agent):
                 raise
 
     async def emit(self, seconds: float) -> None:
-        """Emit a carrier for some seconds, but not beyond the interferer's end."""
+        """Emit a carrier for some seconds, but not beyond the interferer's ``until``."""
         if (left := self.source.until - self.now) > 0.0:
             await self.radio.carrier(min(seconds, left))
 
@@ -108,9 +108,10 @@ class Jammer(Interferer):
     Parameters
     ----------
     duty : float
-        The share of time for which it emits, above 0, up to 1.
+        The share of time for which the jammer emits, above 0, up to 1.
     period : float
-        Seconds from burst to burst. Where motes walk, a burst reaches them as they stood when it began.
+        Seconds from the start of a burst to the start of the next. The power with which a burst reaches moving motes
+        depends on their positions at its start.
     """
 
     duty: float = 1.0
@@ -135,7 +136,7 @@ class ReactiveJammer(Interferer):
     Parameters
     ----------
     burst : float
-        Seconds for which it emits.
+        Seconds for which the jammer emits after it senses a carrier.
     poll : float
         Seconds from one assessment of the channel to the next, which bounds the delay of a reaction.
     """
@@ -148,28 +149,28 @@ class ReactiveJammer(Interferer):
         check.fields(self, check.finite, "burst", "poll", above=0)
 
     async def act(self, agent: Interference) -> None:
-        """Listen, and emit."""
+        """Assess the channel repeatedly, and emit a burst when it is busy."""
         while True:
             await asyncio.sleep(self.poll)
             if agent.radio.busy():
                 await agent.emit(self.burst)
-                # Its radio first turns around; during the turnaround it senses a busy channel.
+                # The turnaround of the jammer's radio comes first; meanwhile the jammer would sense a busy channel.
                 await asyncio.sleep(self.poll)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearbyNetwork(Interferer):
-    """Another network of motes on a nearby channel: frames as a Poisson process, from one position.
+    """Another network of motes on a nearby channel, modelled as frames from one position in a Poisson process.
 
     Parameters
     ----------
     frames_per_s : float
-        Mean number of frames in a second of silence.
+        Mean number of frames per second in which no frame is being sent.
     frame : float
-        Seconds of a frame; by default the longest of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
+        Duration of a frame in seconds. Default: the longest frame of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
     channels_off : int
-        The distance of its channel in channels of 5 MHz. Its power is attenuated by 0, 32, 48 and, from distance 3, 54
-        dB, as in an AT86RF231.
+        The distance between its channel and the motes', in channels of 5 MHz. For distances 0, 1, 2, and 3 or more, the
+        network's power is attenuated by 0, 32, 48 and 54 dB, as in an AT86RF231.
     """
 
     frames_per_s: float = 10.0
@@ -182,7 +183,7 @@ class NearbyNetwork(Interferer):
         check.fields(self, check.integer, "channels_off", low=0)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return its power after the motes' filters."""
+        """Return the network's power (dBm) after the filters of the motes' radios."""
         return super().in_band_dbm(phy) - _REJECTED[min(self.channels_off, len(_REJECTED) - 1)]
 
     async def act(self, agent: Interference) -> None:
@@ -210,11 +211,12 @@ _DIFS = 2 * _SIFS + 2 * 9
 
 @dataclass(frozen=True, kw_only=True)
 class WiFi(Interferer):
-    """A Wi-Fi access point: its beacons, or its network's traffic, on a channel overlapping the motes'.
+    """A Wi-Fi access point that sends beacons, or its network's traffic, on a channel that overlaps the motes'.
 
     "beacons": a beacon of ``beacon`` s every 100 TU of 1.024 ms, the usual interval of IEEE 802.11. The other values
-    model a network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgement; the next follows at
-    once with probability p, or after a silence from a generalised Pareto distribution. "voip", "video" and "download"
+    model a network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgements. The next packet
+    follows immediately with probability p, or after a silence from a generalised Pareto distribution. "voip", "video"
+    and "download"
     have the parameters of these kinds of traffic, "5 %" to "50 %" those of a device that uses this share of the
     capacity. Source of model and parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit 9cb6d8e7,
     src/WLAN_actmod_main.c and src/WLAN_actmod_argparse.c.
@@ -224,7 +226,7 @@ class WiFi(Interferer):
     traffic : str
         "beacons", "voip", "video", "download", "5 %", "10 %", "25 %" or "50 %".
     beacon : float
-        Seconds of a beacon; by default 200 bytes at 1 Mbit/s after a long preamble of 192 us.
+        Duration of a beacon in seconds. Default: 200 bytes at 1 Mbit/s after a long preamble of 192 us.
     """
 
     power_dbm: float = 20.0
@@ -240,7 +242,7 @@ class WiFi(Interferer):
             raise check.refuse("beacon", self.beacon, f"below {100 * _TU:g} s, the interval of beacons")
 
     async def act(self, agent: Interference) -> None:
-        """Send beacons from a random moment on, or packets."""
+        """Send packets or, from a random time on, beacons."""
         rng = agent.rng
         if self.traffic == "beacons":
             await asyncio.sleep(100 * _TU * rng.random())
@@ -270,9 +272,9 @@ class BusyPeriods(Interferer):
     Parameters
     ----------
     file : str or Path
-        The file; its periods are in order of time, and do not overlap.
+        The csv file. Its periods must be in order of time and must not overlap.
     period : float, optional
-        They begin anew after so many seconds, counted from ``at``. None: they happen once.
+        The recording repeats after this number of seconds, counted from ``at``. None: it is played once.
 
     Raises
     ------
@@ -297,7 +299,7 @@ class BusyPeriods(Interferer):
         check.fields(self, check.finite, "period", low=last, above=0, optional=True)
 
     async def act(self, agent: Interference) -> None:
-        """Emit when the channel was busy."""
+        """Emit during the recorded busy periods."""
         start = agent.now
         while True:
             for begin, end in self.periods:

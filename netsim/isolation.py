@@ -1,9 +1,9 @@
-"""Isolated agents: each agent's class comes from a separate module, as if each had a process.
+"""Isolated agents: each agent's class comes from a separate copy of its module, as if each agent had a process.
 
 Agents of one process can reach each other through a variable of their module, an attribute of their class, a default
-argument, or an object that `make` gave to several of them. Isolated agents cannot, so a run with them is the same to
-the byte only if the agents did not depend on sharing. Isolation does not stop malicious code, which can still use
-`sys.modules` or the garbage collector.
+argument, or an object that `make` gave to several of them. Isolated agents cannot. So a run with isolated agents is the
+same to the byte only if the agents did not depend on sharing. Isolation does not stop malicious code, which can still
+use `sys.modules` or the garbage collector.
 """
 
 import io
@@ -35,7 +35,7 @@ _EXECUTED: set[str] = set()
 _LIBRARIES = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-# Types of objects that copies share, as in `copy.deepcopy`: they have no state, or none that can be copied.
+# Types of objects that copies share, as in `copy.deepcopy`, because they have no state that can be copied.
 _SHARED = (type, FunctionType, BuiltinFunctionType, ModuleType, weakref.ref)
 
 
@@ -122,7 +122,7 @@ def _executed(path: str, kind: type) -> ModuleType:
 
 
 def _kept(module: ModuleType, make: Callable[[], _A]) -> _A:
-    """Return the new agent; its module is removed together with it."""
+    """Return the new agent. Its module is removed from `sys.modules` when the agent is deleted."""
     try:
         agent = make()
     except BaseException:
@@ -150,14 +150,14 @@ def _copied(name: Hashable, agent: _A) -> _A:
 
 
 class _Writer(pickle.Pickler):
-    """Writes an agent: objects of its module by name, and shared objects by index."""
+    """Pickles an agent: objects of its module are written as names, and shared objects as indices."""
 
     def __init__(self, file: io.BytesIO, module: str | None, shared: list[Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._name, self._shared = module, shared
 
     def persistent_id(self, value: Any) -> str | int | None:
-        """Return the name of a module's object, the index of a shared one, or None."""
+        """Return the name of an object of the module, the index of a shared object, or None for any other object."""
         if not isinstance(value, _SHARED):
             return None
         if self._name is not None and getattr(value, "__module__", None) == self._name:
@@ -169,7 +169,7 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Reads the output of a `_Writer`, with names looked up in another module."""
+    """Reads the output of a `_Writer`; names refer to objects of another module."""
 
     def __init__(self, file: io.BytesIO, module: ModuleType, shared: list[Any]) -> None:
         super().__init__(file)

@@ -1,4 +1,4 @@
-"""Questions of a lesson: the reader guesses before a run shows the answer.
+"""Questions in a lesson, which readers answer before a run shows the result.
 
 ``guess("q1", "How many leaders?", ["none", "one", "two"], right=2)`` at the end of a cell shows the question. On the
 site of the documentation a click answers it, and the cells whose metadata are ``{"reveal": "q1"}`` open then.
@@ -21,7 +21,7 @@ class Guess:
     Attributes
     ----------
     name : str
-        The name in the metadata of cells.
+        The name by which the metadata of cells refer to the question.
     question : str
         The text of the question.
     options : tuple of str
@@ -55,7 +55,7 @@ def guess(name: str, question: str, options: Sequence[str], *, right: int) -> Gu
     Parameters
     ----------
     name : str
-        A word; cells with the metadata ``{"reveal": name}`` are those that the answer opens.
+        An identifier of the question. An answer opens the cells with the metadata ``{"reveal": name}``.
     question : str
         The text of the question.
     options : sequence of str
@@ -66,7 +66,7 @@ def guess(name: str, question: str, options: Sequence[str], *, right: int) -> Gu
     Raises
     ------
     BadInput
-        If the name is no word, there are too few or too many options, or ``right`` is none of them.
+        If the name is not an identifier, there are too few or too many options, or ``right`` is not an index of one.
     """
     if not name.isidentifier():
         raise check.refuse("name", name, "a word, such as q1")

@@ -1,4 +1,4 @@
-"""Ways that nodes walk: moves for `netsim.Deployment`, drawn at random or read from a trace."""
+"""Movements of nodes: moves for `netsim.Deployment`, drawn at random or read from a trace."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -28,11 +28,11 @@ def random_waypoint(
 ) -> list[Move]:
     """Return the moves of the random waypoint model.
 
-    A node moves straight to a position that is uniform on the area, at a speed that is uniform between two bounds,
-    stays there for a time that is uniform between two others, and continues. Slow legs last longer: without pauses the
-    long-run mean speed, (high − low)/ln(high/low), is below the middle of the bounds. Sources: Johnson, Maltz, "Dynamic
-    Source Routing in Ad Hoc Wireless Networks", 1996; Yoon, Liu, Noble, "Random Waypoint Considered Harmful", INFOCOM
-    2003, for the mean speed, and for why the lower bound must be above 0.
+    Each node repeats two steps. It draws a position in the area, a speed within the bounds ``speed`` and a duration
+    within the bounds ``pause``, all uniformly. Then it moves straight to the position and stays there so long. Slow
+    legs last longer. So without pauses the long-run mean speed, (high − low)/ln(high/low), is below the middle of the
+    bounds. Sources: Johnson, Maltz, "Dynamic Source Routing in Ad Hoc Wireless Networks", 1996; Yoon, Liu, Noble,
+    "Random Waypoint Considered Harmful", INFOCOM 2003, for the mean speed, and for why the lower bound must be above 0.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def random_waypoint(
     step : float
         As in `netsim.faults.Move`.
     seed : int
-        Each node's path is a function of the seed and the node's name.
+        A node's path depends only on the seed and the node's name.
 
     Raises
     ------
@@ -87,14 +87,14 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
     """Read the moves of a trace, whose format is recognised by its content (docs/files.md).
 
     * csv: the columns time (s), name, x and y (m) and, if heights change, z; or longitude and latitude, which are
-      projected. The rows of a node are in order of time. A name that is a whole number is that number
+      projected. The rows of a node are in order of time. A name that is a whole number is read as a number
     * ns-2: ``$ns_ at TIME "$node_(I) setdest X Y SPEED"``, as setdest, BonnMotion and SUMO write it
-    * BonnMotion (``.movements``): a line for each node, of times and places, in the plane or in space
-    * SUMO's floating-car data: XML with ``fcd-export``; places in degrees are projected
+    * BonnMotion (``.movements``): a line for each node, with times and positions in two or three dimensions
+    * SUMO's floating-car data: XML with ``fcd-export``; positions in degrees are projected
 
     Each may be compressed by gzip or bzip2. Between two points of the trace a node moves in a straight line. It jumps
     to its first point at that point's time, and stays at its last point. `netsim.Deployment.read` of such a file
-    returns the nodes with these moves. A RuntimeWarning reports omitted data and the projection of places.
+    returns the nodes with these moves. A RuntimeWarning reports omitted data and the projection of positions.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
 
 
 def _ordered(name: str, values: Any, count: int) -> list[float]:
-    """Return ``count`` numbers: lower bounds, then as many upper bounds; raises BadInput if a lower bound is larger."""
+    """Return ``count`` numbers, first the lower bounds, then the upper; raises BadInput if a lower bound is larger."""
     found: list[float] = np.atleast_1d(check.finite_array(name, values)).tolist()
     if len(found) != count or any(
         low > high for low, high in zip(found[: count // 2], found[count // 2 :], strict=True)

@@ -1,7 +1,7 @@
-"""Motes of several parts: routing, time, dissemination, an application, all on one radio.
+"""Motes of several parts, such as routing, time synchronization and an application, which share one radio.
 
-On the path agent → outbox → link → inbox → agent, a mote stands between the inbox and its parts: it hands each frame to
-the part that owns the frame's kind. Each part is an agent, which can also run alone.
+On the path agent → outbox → link → inbox → agent, a mote stands between the inbox and its parts: it passes each frame
+to the part that owns the frame's kind. Each part is an agent, which can also run alone.
 """
 
 import asyncio
@@ -32,35 +32,35 @@ MAC = "mac"
 
 
 class Part(Agent):
-    """Base of users' agents that are only used as parts of a `Mote`.
+    """Base class of agents that are used only as parts of a `Mote`.
 
     Attributes
     ----------
     kinds : collection of str
         Class attribute: the kinds of frames delivered to the part; by default none.
     switches_radio : bool
-        Class attribute: whether the part switches the radio on and off, or sets its channel. A mote has at most one
-        part of this sort.
+        Class attribute: whether the part switches the radio on and off, or sets its channel. At most one part of a mote
+        may do so.
     uses_radio : bool
         Class attribute: whether the part uses the radio directly, as with ``radio.transmit``, and so cannot run above a
         MAC layer.
     on_ipv6 : type, optional
-        Class attribute: the part's form of IPv6 packets (`netsim.ipv6.Packets`); by default the general form.
+        Class attribute: the format of the part's IPv6 packets (`netsim.ipv6.Packets`); by default the general format.
     mote : Mote
-        The mote, with the other parts as attributes: ``self.mote.routing.report(21.5)``.
+        The mote. Its attributes are the other parts: ``self.mote.routing.report(21.5)``.
     """
 
     kinds: ClassVar[Collection[str]] = ()
     switches_radio: ClassVar[bool] = False
     uses_radio: ClassVar[bool] = False
     on_ipv6: ClassVar[Any] = None
-    # Whether the radio is on for this part's own frames only, so that no other part of the mote may get frames.
+    # Whether the radio is on only for this part's frames, so that no other part of the mote may receive frames.
     _is_alone: ClassVar[bool] = False
     mote: "Mote"
 
 
 class MacLayer(Protocol):
-    """The methods that a mote needs of a MAC layer, such as `netsim.agents.ContikiMAC`, beyond those of a part."""
+    """The methods that a mote requires of a MAC layer, such as `netsim.agents.ContikiMAC`, besides those of a part."""
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
         """Send a value to a neighbour, and return the outcome."""
@@ -73,7 +73,7 @@ class MacLayer(Protocol):
 
 
 class Message(NamedTuple):
-    """The equivalent of a frame that arrives through an agent's own MAC layer."""
+    """A message that arrived through an agent's own MAC layer; parts receive it in place of a frame."""
 
     sender: Hashable
     kind: str
@@ -81,7 +81,7 @@ class Message(NamedTuple):
 
 
 class _PartContext:
-    """A mote's context as one part sees it: with its own inbox, random numbers, radio handle and outbox.
+    """The context of one part of a mote, with the part's inbox, random numbers, radio handle and outbox.
 
     All other attributes, such as the name, the neighbours and the battery, are read from and written to the mote's
     context.
@@ -98,7 +98,7 @@ class _PartContext:
         self.inbox = PartInbox(part, base.inbox)
         self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
         self.outbox: Any = base.outbox
-        # A part has no parts. `task` runs it; None before its start.
+        # A part has no parts itself. `task` is the task that runs the part; None before its start.
         self.parts: None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -112,12 +112,12 @@ class _PartContext:
             setattr(self.base, name, value)
 
     def claim_radio(self) -> None:
-        """Raise AgentError if another part of the mote switches the radio; from now on this one does."""
+        """Register this part as the one that switches the radio; raise AgentError if another part already does."""
         self.mote._claim_radio(self.part)
 
 
 class _MacOutbox:
-    """The outbox of all parts above a MAC layer, which sends over that layer in tasks of the mote."""
+    """The outbox of the parts above a MAC layer. It sends through that layer, in tasks of the mote."""
 
     acknowledges = True
 
@@ -144,18 +144,18 @@ class _MacOutbox:
         is_reply: bool = False,
         outcome: "asyncio.Future[Delivery] | None" = None,
     ) -> bool:
-        """Have the MAC layer send a message to a neighbour."""
+        """Send a message to a neighbour through the MAC layer."""
         begun = self._begin(self._post(to, self._message(kind, payload, raw_data, request), outcome))
         if not begun and outcome is not None:
             outcome.set_result(Delivery(False, 0, 0, ALL_CAUSES[REFUSED]))
         return begun
 
     def transmit(self, *args: Any) -> None:
-        """Raise AgentError, because a MAC layer itself determines when a frame leaves, and how often."""
+        """Raise AgentError, because the MAC layer determines when, and how often, a frame is transmitted."""
         raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
 
     def _begin(self, sends: Coroutine[Any, Any, Any]) -> bool:
-        """Begin to send, and return True; return False if the mote has ended or its node is down."""
+        """Start a task that sends, and return True; return False if the mote has ended or its node is down."""
         try:
             task = self._group.create_task(sends)
         except RuntimeError:
@@ -184,23 +184,24 @@ class _MacOutbox:
 class Mote(Agent):
     """An agent of several parts: ``Mote(time=FTSP(), routing=CTP(), app=Sampler())``.
 
-    Each part is a separate agent: it has its tasks, its stream of random numbers, and an inbox with frames of its
-    ``kinds`` only. Name, neighbours, clock, radio, battery and faults belong to the mote. A part that returns has
-    ended, and the others continue; the mote ends with the last. A part that raises fails the mote. After a
-    `netsim.faults.Crash` all parts restart.
+    Each part is a separate agent: it has its tasks, its stream of random numbers, and an inbox that receives only
+    frames of its ``kinds``. All parts share the mote's name, neighbours, clock, radio, battery and faults. If a part
+    returns, the others continue; the mote ends when all parts have returned. If a part raises an error, the mote fails.
+    After a `netsim.faults.Crash` all parts restart.
 
     Parameters
     ----------
     mac : MAC layer, optional
         The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the MAC layer of the radio. Parts above
-        it use `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and get a `Message` in place of each frame.
+        a MAC layer use `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and receive a `Message` in place of each
+        frame.
     **parts : Agent
         The parts by name, each of which becomes an attribute of the mote.
 
     Attributes
     ----------
     mac : MAC layer or None
-        As given.
+        The MAC layer.
     parts : dict
         The parts by name, without the MAC layer.
     foreign : Counter
@@ -222,7 +223,7 @@ class Mote(Agent):
             raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
         self.mac, self.parts = mac, parts
         self.foreign: Counter[str] = Counter()
-        # {kind: the part that owns it}.
+        # {kind: the name of the part that receives its frames}.
         self._owners: dict[str, str] = {}
         for name, part in self._members().items():
             _check_part(name, part, has_mac=mac is not None)
@@ -253,7 +254,7 @@ class Mote(Agent):
         return self.parts if self.mac is None else {MAC: self.mac, **self.parts}
 
     def _context_of(self, part: Agent) -> Context:
-        """Return a part's context, which stays the same if the mote's state is restored after a crash."""
+        """Return a part's context; the context remains when the mote's state is restored after a crash."""
         context = self._netsim
         name = next(name for name, each in self._members().items() if each is part)
         places = context.parts = context.parts or {}
@@ -297,7 +298,7 @@ class Mote(Agent):
                     done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
                         if task.cancelled():
-                            # A part cancelled during the run ends the mote, as it would end an agent.
+                            # A cancelled part ends the mote, just as a cancelled agent ends.
                             task.result()
             for task in below:
                 task.cancel()
@@ -307,7 +308,7 @@ class Mote(Agent):
         while True:
             while not inbox._settled():
                 if not await inbox._block():
-                    # Iterations of parts over their inboxes end; other parts may still send.
+                    # End the parts' iterations over their inboxes. Other parts may still send.
                     for part in self._members().values():
                         part._netsim.inbox.end_iteration()
             self.hand_out(inbox._next())
@@ -320,7 +321,7 @@ class Mote(Agent):
             self.foreign["(message)"] += 1
 
     def hand_out(self, frame: Frame | Message) -> None:
-        """Give a frame to the part that owns its kind."""
+        """Put a frame into the inbox of the part that owns the frame's kind."""
         owner = self._owners.get(frame.kind)
         if owner is None:
             self.foreign[frame.kind] += 1

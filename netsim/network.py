@@ -51,7 +51,7 @@ Compute = float | Latency | Mapping[Any, float | Latency]
 Capacities = float | str | Path | Mapping[Any, float]
 Agents = Mapping[Any, Agent]
 
-# Lower bounds on the memory (bytes) per agent and per directed link; measurements gave 5,700 and 220.
+# Lower bounds of the memory (bytes) per agent and per directed link; 5,700 and 220 were measured.
 _BYTES_PER_AGENT, _BYTES_PER_LINK = 4_000, 150
 
 _BY_NAME = operator.attrgetter("name")
@@ -102,22 +102,23 @@ class Network:
         Each round is extended by the time of its slowest node, and an agent spends its own time at the start of the
         round. `Agent.compute` waits for the next compute time. Default: nothing takes time.
     kinds : sequence of str, optional
-        Kinds of message that all nodes know beforehand, at most 128: frames contain a kind's number, one byte, instead
-        of its name. Other kinds can be sent, too.
+        Kinds of message that all nodes know beforehand, at most 128: frames contain the kind's number, in one byte,
+        instead of its name. Other kinds can be sent, too.
     stack : SixLowpan, optional
-        `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
+        `netsim.SixLowpan`: messages are sent as frames of 6LoWPAN. Default: a message is one msgpack array.
     uplink, downlink : float, mapping or path, optional
-        Bits per second of a node, which all that it sends, or that is sent to it, shares: a number for all nodes,
-        {node: number}, or a csv file with the columns node and uplink, or downlink (`netsim.Profile`). A node that is
-        left out has no limit. The ``rate`` of a link limits that link besides. Only on wires.
+        The capacity of a node in bits per second, which is shared by all frames that the node sends (uplink), or that
+        are sent to it (downlink): a number for all nodes, {node: number}, or a csv file with the columns node and
+        uplink, or downlink (`netsim.Profile`). A missing node has no limit. The ``rate`` of a link applies in addition.
+        Only on wires.
     sharing : {"fair", "fifo"}
-        Whether the frames in flight share a node's capacity max-min fairly; otherwise each frame, in the order of
+        How frames in flight share a node's capacity. "fair": max-min fairly. "fifo": each frame, in the order of
         sending, gets all the capacity that earlier frames leave.
     routing : str or mapping, optional
         How messages to nodes that are not neighbours are forwarded. "shortest": over the fewest links; the name of an
-        edge attribute: over the path with the least sum; {node: {destination: neighbour}}: by these tables. Among
-        equally good routes, each node chooses the neighbour that is first in the graph. Default: only neighbours can be
-        sent to. Not on a `Radio`, for which `netsim.agents` has protocols.
+        edge attribute: over the path with the least sum of this attribute; {node: {destination: neighbour}}: by these
+        tables. Among equally good routes, each node chooses the neighbour that is first in the graph. Default: an agent
+        can send only to neighbours. Not on a `Radio`, for which `netsim.agents` has routing protocols.
     hop_limit : int, optional
         The maximal number of links that a message crosses with ``routing``. Default: the number of nodes minus one.
 
@@ -259,7 +260,7 @@ class Network:
         return capacity
 
     def _checked_routes(self, routing: Routing | None, hop_limit: int | None) -> Routes | None:
-        """Return the routes; raise BadInput on a medium whose protocols forward by themselves."""
+        """Return the routes; raise BadInput on a radio, whose agents run routing protocols themselves."""
         if routing is not None and isinstance(self.medium, Radio):
             what = "left out on a netsim.Radio, where a protocol of netsim.agents, such as Rpl, forwards messages"
             raise check.refuse("routing", routing, what)
@@ -364,20 +365,20 @@ class Network:
             Whether the link carries frames from now on. Frames that are offered to a cut link end as ``link_down``;
             frames in flight arrive.
         one_way : bool
-            Whether to change only the direction from ``sender`` to ``receiver``, as of `netsim.faults.LinkDown`.
+            Whether to change only the direction from ``sender`` to ``receiver``, as in `netsim.faults.LinkDown`.
         drops : bool
-            With ``up=False``: whether frames that the link has accepted, and that have not arrived, also those in its
+            With ``up=False``: whether the frames that the link has accepted but not delivered, including those in its
             queue, end as ``lost``.
         held : bool, optional
-            Whether frames that arrive over the link wait from now on; with False, those that wait arrive.
+            True: frames that arrive over the link wait from now on. False: the waiting frames arrive.
         latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc
-            As in `netsim.Link`. A ``rate`` is a number of bits per second; `math.inf`: sending takes no time.
+            As in `netsim.Link`. Here ``rate`` is a number of bits per second; with `math.inf`, sending takes no time.
 
         Raises
         ------
         BadInput
-            If the graph has no such edge, nothing is changed, a value is outside its range, or the link does not
-            support the change: on a `netsim.Radio`, and if real, a link can only be cut.
+            If the graph has no such edge, no change is given, a value is outside its range, or the link does not
+            support the change: links of a `netsim.Radio`, and of a real transport, can only be cut.
         """
         runtime, one_way = self._runtime(), check.flag("one_way", one_way)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
@@ -462,16 +463,16 @@ class Network:
         Parameters
         ----------
         states : mapping or sequence
-            {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. It is
-            a number, or one of up to 1,000 words: True or False, text, a member of an enum, or a set, list, tuple or
-            dict of these; None: no value. An agent that lacks the attribute has none, for agents may be of several
-            classes; one that no agent has by the first row, or the end, is refused. It is read before each message and
-            with each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
+            {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. Its
+            value is a number; or one of up to 1,000 different values of the types bool, text, enum, and sets, lists,
+            tuples and dicts of these; or None, which means no value. Agents that lack the attribute have no value, but
+            it is an error if no agent has it by the first row or the end. A state is read before each message and with
+            each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
             `Run.rounds`. Reading a state does not affect the agent.
         draw : mapping, optional
-            {column: how it is drawn in a replay}, as ``{"queue": Stack(), "parent": Edge()}`` of `netsim.draw`; a
-            column that is not watched yet is watched, too. It precedes what the agents' classes declare
-            (`netsim.Agent.draw`), which runs that keep a trace or are shown live watch by themselves.
+            {column: how a replay draws the state}, as ``{"queue": Stack(), "parent": Edge()}`` of `netsim.draw`. A
+            column that is not watched yet is watched, too. This takes precedence over the states that the agents'
+            classes declare (`netsim.Agent.draw`), which are watched in every run that keeps a trace or is shown live.
 
         Raises
         ------
@@ -556,11 +557,11 @@ class Network:
         pace : float
             See ``clock``; default 1.
         every : int
-            Only the first row, each ``every``-th and the last are written, and the probes called for them: measures of
-            many models may cost more than their rounds. Default: 1.
+            Write only the first row, each ``every``-th and the last, and call the probes only for these: measures of
+            many models may cost more time than the rounds. Default: 1.
         order : int or Order, optional
             The order of an agent's steps at equal times: drawn from this seed, or given by a `netsim.testing.Order`.
-            Default: the order in which they became ready.
+            Default: the order in which the steps became ready.
         deliveries : bool
             Whether to record the messages that each agent receives (`Run.deliveries`), with payloads.
 
@@ -691,7 +692,7 @@ class Network:
 
     @contextmanager
     def _active(self, runtime: Runtime) -> Iterator[None]:
-        """Route `at`, `set_link` and `set_receiver` to a run; raise NetsimError if another run is active."""
+        """Direct calls of `at`, `set_link` and `set_receiver` to a run; raise NetsimError if another run is active."""
         if self._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
         self._running = runtime
@@ -714,7 +715,7 @@ class Network:
         if not settings.trace and settings.viewer is None:
             return
         drawn = {**drawn_by_radio(settings.medium), **declared(result.agents.values())}
-        # A user's function may differ in meaning from a class's state of the same name, so it is kept.
+        # Keep a user's function: it may differ in meaning from the state of the same name that a class declares.
         new = {
             name: found
             for name, found in drawn.items()
@@ -760,22 +761,22 @@ class Network:
 
 
 Backend = Callable[[Network, Settings, Run], Run]
-"""Runs a network with checked settings: it fills and returns the run, or returns another one."""
+"""A function that runs a network with checked settings; it fills and returns the given run, or returns another."""
 
 BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
-"""Runs the networks of a program in place of the simulation; None: the simulation does."""
+"""The function that runs networks in place of the simulation; None: the simulation runs them."""
 
 
 Refine = Callable[[Network, Settings, Run], Settings]
-"""Returns the settings with which a run is to begin in place of those that it was given."""
+"""A function that returns the settings with which a run begins, in place of the given settings."""
 
 REFINE: ContextVar[Refine | None] = ContextVar("REFINE", default=None)
-"""Changes the settings of a search's runs; None: nothing does."""
+"""The function that changes the settings of runs, as a search does; None: settings are not changed."""
 
 
 @contextmanager
 def refined_by(refine: Refine) -> Iterator[None]:
-    """Let ``refine`` change the settings of the runs inside the context, which the simulation plays."""
+    """Let ``refine`` change the settings of the runs inside the context; the simulation runs them."""
     token = REFINE.set(refine)
     try:
         with played_by(None):
@@ -786,7 +787,7 @@ def refined_by(refine: Refine) -> Iterator[None]:
 
 @contextmanager
 def unscheduled(network: Network) -> Iterator[None]:
-    """Discard, at the end, actions (`Network.at`) and watched states that were added inside the context."""
+    """At the end of the context, discard the actions (`Network.at`) and watched states that were added inside it."""
     before = list(network._scheduled), network._watched, network._draw
     try:
         yield
@@ -796,7 +797,7 @@ def unscheduled(network: Network) -> Iterator[None]:
 
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
-    """Make ``backend`` run the networks inside the context; None: the simulation."""
+    """Make ``backend`` run the networks inside the context; with None, the simulation runs them."""
     token = BACKEND.set(backend)
     try:
         yield
@@ -815,7 +816,7 @@ def spread(workers: int, dask: str | None = None) -> Iterator[None]:
 
 
 def _changed(link: Link) -> str:
-    """Return a link with the arguments that differ from the defaults."""
+    """Return a link as text, with only the arguments that differ from the defaults."""
     own = [(each.name, getattr(link, each.name)) for each in fields(link)]
     usual = Link()
     return f"Link({', '.join(f'{name}={value!r}' for name, value in own if value != getattr(usual, name))})"
@@ -832,7 +833,7 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
-    """Return capacities as numbers, reading those given as a file."""
+    """Return capacities as numbers; read them from the file if a path is given."""
     if not isinstance(value, str | Path):
         return value
     # Imported here, because few networks have a profile.
@@ -846,10 +847,10 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 
 
 def _time_model(name: str, value: float | Latency) -> Latency:
-    """Return a time model; a number means that many seconds, always."""
+    """Return a time model; a number stands for a constant time in seconds."""
     if isinstance(value, latency.Correlated):
-        # Workers draw compute times in any order, and several workers draw the same time, so a time must not depend on
-        # earlier ones.
+        # Workers draw compute times in any order, and several workers may draw the same time. So a time must not
+        # depend on earlier draws.
         raise check.refuse(name, value, "a model whose times do not depend on one another")
     return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 

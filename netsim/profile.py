@@ -13,7 +13,7 @@ from netsim.util import check, tables
 
 __all__ = ["Profile"]
 
-# FedScale's names and units: kbit/s both ways, and milliseconds.
+# The columns ``communication`` (kbit/s, both directions) and ``computation`` (ms) are those of FedScale.
 _CAPACITIES = ("uplink", "downlink", "communication")
 _COLUMNS = (*_CAPACITIES, "seconds", "computation", "active", "inactive")
 
@@ -29,9 +29,10 @@ class Profile:
     uplink, downlink : mapping
         Bits per second.
     seconds : mapping
-        The compute times of a node's steps (s), in their order.
+        The compute times (s) of a node's steps, in the order of the steps.
     online : mapping
-        The times (s) from and to which a node is online, in their order. A node that is missing always is.
+        The intervals (from, to) in seconds in which a node is online, in order of time. A missing node is always
+        online.
     """
 
     uplink: Mapping[Hashable, float]

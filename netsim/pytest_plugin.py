@@ -15,16 +15,16 @@ __all__ = ["CALL", "Call"]
 
 
 class Call(NamedTuple):
-    """A test that pytest runs, and the options for it.
+    """The test that pytest is running, and the plugin's options for it.
 
     Attributes
     ----------
     node : str
         The test's identifier on the command line.
     seed : int or None
-        The only seed to try; None: those of the test.
+        The only seed to try; None: the seeds that the test declares.
     at, order : str or None
-        Faults and order as text; None: they are drawn.
+        The faults and the order as text; None: they are drawn at random.
     folder : Path or None
         The folder for replays; None: replays are not written.
     """
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 CALL: ContextVar[Call | None] = ContextVar("CALL", default=None)
-"""The test that runs; None outside of pytest."""
+"""The test that pytest is running; None outside pytest."""
 
 
 def pytest_addoption(parser: "pytest.Parser") -> None:
@@ -70,7 +70,7 @@ def _refused(text: str) -> Exception:
 
 
 def pytest_runtest_setup(item: "pytest.Item") -> None:
-    """Note which test runs."""
+    """Store the test that pytest is about to run."""
     config = item.config
     file, _, rest = item.nodeid.partition("::")
     here = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
@@ -79,7 +79,7 @@ def pytest_runtest_setup(item: "pytest.Item") -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Note that no test runs."""
+    """Store that no test is running."""
     CALL.set(None)
 
 

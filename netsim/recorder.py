@@ -17,15 +17,16 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Appends each row to a file at once, as a line of JSON.
+    """Appends each row to a file immediately, as a line of JSON.
 
-    A killed process leaves every recorded row. (If the machine crashes, its file system decides.) Agents may share a
-    recorder, and it does not affect the run. An agent that returns from a `Crash` without its state keeps its recorder.
+    If the process is killed, the file contains every recorded row. (After a crash of the machine this depends on its
+    file system.) Agents may share a recorder, and it does not affect the run. An agent that restarts without its state
+    after a `Crash` keeps its recorder.
 
     Parameters
     ----------
     path : str or Path
-        The file, which must not exist yet: rows of two runs do not mix, and none of a killed run is lost.
+        The file, which must not exist yet, so that rows of two runs never mix and no row of a killed run is lost.
 
     Raises
     ------
@@ -63,7 +64,7 @@ class Recorder:
         except OSError as error:
             raise NetsimError(f"recorder {str(self.path)!r}: could not be written ({error.strerror})") from error
         if written < len(line):
-            # The disk may have room later, so remove the partial row: the next one must not follow it.
+            # Remove the partial row: the disk may have room later, and the next row must then begin on a new line.
             with suppress(OSError):
                 os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise NetsimError(f"recorder {str(self.path)!r}: could not be written (the disk is full)")

@@ -1,4 +1,4 @@
-"""Agents that do the same in each round: broadcast as the round opens, and process frames as it closes."""
+"""Agents that broadcast at the start of each round, and process the received frames at its end."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from netsim.transport.heard import Heard
 from netsim.wire.payloads import encodable
 
 Failed = Callable[[int, BaseException], None]
-"""Called with the place of an agent in its batch and the error that its part of the work raised."""
+"""Called with the index of an agent in its batch, and the error that the agent's code raised."""
 
 Call = Callable[..., Any]
-"""Calls a function, and its arguments, as the agent in a place of the batch; what it raises is that agent's error."""
+"""Calls a function with arguments on behalf of the agent with an index in the batch, to which an error is ascribed."""
 
 
 class RoundAgent(Agent):
-    """Base of agents that act alike in each of ``count`` rounds: subclass it and write `say` and `hear`.
+    """Base class of agents that do the same in each of ``count`` rounds: subclass it and write `say` and `hear`.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class RoundAgent(Agent):
         self.begin()
         async for k in self.rounds(self.count):
             await self.say(k)
-            # In two steps: `hear` may be replaced during the wait.
+            # Look up `hear` only after the wait, during which it may be replaced.
             frames = await self.collect()
             self.hear(frames, k)
 
@@ -79,7 +79,7 @@ class BatchRounds:
         self._own_ways: list[int] = []
 
     def own_ways(self) -> list[int]:
-        """Return the indices of agents that need a separate task, because their class or a method was replaced."""
+        """Return the indices of the agents that need a separate task because their class or a method was replaced."""
         seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
         if seen != self._seen:
             self._seen = seen
@@ -102,7 +102,7 @@ class BatchRounds:
 
 
 def complete(say: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> None:
-    """Run the `say` of an agent, or of its sharing, to its end; it never waits."""
+    """Run the `say` of an agent, or of its `Sharing`, to its end; this `say` never waits."""
     saying = say(*values)
     try:
         while True:
@@ -131,7 +131,7 @@ def overrides(kind: type, base: type) -> bool:
     fields = vars(base).get("__dataclass_fields__", ())
     for each in kind.__mro__[: kind.__mro__.index(base)]:
         for name, value in vars(each).items():
-            # A plain value may override another, as a default, but not a property.
+            # A plain value changes no method, unless it overrides a property: otherwise it is another default.
             is_code = callable(value) or hasattr(type(value), "__get__")
             is_code = is_code or isinstance(vars(definer(base, name)).get(name), property)
             if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):
@@ -140,7 +140,7 @@ def overrides(kind: type, base: type) -> bool:
 
 
 class HeardByAll(list[Heard]):
-    """The frames heard by each agent of a batch in a round, in the agents' order: a `Heard` each, and as arrays.
+    """The frames that each agent of a batch received in a round: a `Heard` per agent, in their order, and arrays.
 
     Attributes
     ----------
@@ -157,11 +157,11 @@ class HeardByAll(list[Heard]):
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The number of frames that each agent heard, shape (agents, 1, …) with as many axes as the states."""
+        """The number of frames that each agent received, shape (agents, 1, …) with as many axes as the states."""
         return np.array([len(each) for each in self]).reshape(-1, *[1] * len(self._shape))
 
     def sum(self) -> NDArray[np.float64]:
-        """Return `Heard.sum` of each agent, in the shape of all states; zeros for agents that heard nothing.
+        """Return each agent's `Heard.sum`, in the shape of all states; zeros for agents that received nothing.
 
         Raises
         ------
@@ -183,10 +183,10 @@ class HeardByAll(list[Heard]):
 
 
 class StateAgent(RoundAgent):
-    """Base of agents that share a state: subclass it and write `step`, and `step_all` for speed with many agents.
+    """Base class of agents that broadcast a state: subclass it and write `step` (and `step_all`, for speed).
 
-    In each of ``count`` rounds an agent broadcasts its state as a message "state", and computes a new one from the
-    frames heard.
+    In each of ``count`` rounds an agent broadcasts its state as a message of kind "state", and computes a new state
+    from the frames that it received.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class StateAgent(RoundAgent):
 
     @classmethod
     def step_all(cls, states: NDArray[np.float64], heard: HeardByAll) -> Any:
-        """Return the new states of several agents at once, equal to the byte to the results of `step`.
+        """Return the new states of several agents in one call, equal to the byte to the results of `step`.
 
         Optional: `step` defines the result. It is called if `step_all` returns None, as by default, if the states are
         not float64 of one shape, or if a run needs a task for each agent (faults, a radio, watched states, …).
