@@ -20,16 +20,16 @@ ROOT = Path(__file__).parents[1]
 MAIN = "from netsim.studies.cli import main; main()"
 
 DEPRECATIONS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
-"""What numpy, pandas, networkx and asyncio warn of before they change it: an error in tests, the command's too."""
+"""Warnings of numpy, pandas, networkx and asyncio about future changes: errors in tests, and in commands they call."""
 
 OTHER = {"python": "", "compiled": "python"}[core.NAME]
-"""The value of NETSIM_CORE with which a process has the core that this one has not."""
+"""The value of NETSIM_CORE that selects the core which this process does not use."""
 
 Done = subprocess.CompletedProcess[str]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's variables without the folder of real data, and more."""
+    """Return this process's environment without NETSIM_DATA, and with the variables ``more``."""
     return {name: value for name, value in os.environ.items() if name != "NETSIM_DATA"} | more
 
 
@@ -39,7 +39,7 @@ def shown(message: Warning | str, category: type[Warning], filename: str, lineno
 
 
 def call(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in this process: a new process would import for a second."""
+    """Call the command in this process, because a new process would spend a second on imports."""
     out, err = io.BytesIO(), io.BytesIO()
     status: Any = 0
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
             warnings.catch_warnings(),
         ):
             stack.enter_context(each)
-        # The command prints a warning, which is an error in a test.
+        # The command prints warnings, which would be errors in a test.
         warnings.simplefilter("default")
         for category in DEPRECATIONS:
             warnings.simplefilter("error", category)
@@ -65,7 +65,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
 
 
 def python(code: str, *words: str, **env: str) -> str:
-    """Run code in a new Python, which must succeed, and return its output; the core is the usual one."""
+    """Run code in a new Python process on the default core; return its output. The code must succeed."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
     command = [sys.executable, "-c", textwrap.dedent(code), *words]
     done = subprocess.run(
@@ -102,7 +102,7 @@ for line in sys.stdin:
 
 @functools.cache
 def _server(core: str) -> "subprocess.Popen[str]":
-    """Start a process on a core, with another hash seed, which runs each line's code in a separate fork."""
+    """Start a process on a core, with another hash seed, that reads lines of code and runs each in a fork."""
     variables = os.environ | {"NETSIM_CORE": core, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
     return subprocess.Popen(
         [sys.executable, "-c", _SERVES],
@@ -117,8 +117,7 @@ def _server(core: str) -> "subprocess.Popen[str]":
 def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple[int, str]:
     """Run code in another process; return its wait status and its output.
 
-    Each is forked from a process that has imported netsim, pandas and pytest, because importing them takes more than a
-    second.
+    The process is forked from one that has imported netsim, pandas and pytest, because this takes more than a second.
     """
     process = _server(of_core)
     assert process.stdin is not None

@@ -79,7 +79,7 @@ LONGEST = (
     "test_export",
     "test_imports",
 )
-"""The files that take longest, slow or quick, the longest first."""
+"""The test files that take longest, the longest first, for slow and for quick tests alike."""
 
 APART = (
     "::test_examples_run",
@@ -89,11 +89,11 @@ APART = (
     "test_grading.py::",
     "test_neural.py::",
 )
-"""Tests that share nothing with the others of their file, which would end last as a whole."""
+"""Files whose tests share no fixtures: workers take their tests one by one, because as a whole they would end last."""
 
 
-# Each run tries the same examples, so that a failure comes from the change; benchmarks.soak draws new ones. A busy
-# machine's delay is no failure.
+# Each run tries the same examples, so that a new failure is due to a change of the code; benchmarks.soak draws new
+# examples. There is no deadline, because a delay on a busy machine is not a failure.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
@@ -120,10 +120,10 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the order stand: xdist would begin with the files of most tests, and end with long ones of few.
+    """Keep the order of files: xdist would begin with the files that have most tests, and end with long files of few.
 
-    Several processes write bytecode, whatever the environment says: else each rewrites the asserts of all tests, which
-    takes 14 s, and each that a test starts compiles netsim anew.
+    With several processes, bytecode is always written. Otherwise each process would rewrite the asserts of all tests,
+    which takes 14 s, and each process that a test starts would compile netsim anew.
     """
     config.option.loadscopereorder = False
     if getattr(config.option, "numprocesses", None):
@@ -146,8 +146,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail if a test has left a file in the tree: it belongs in a temporary folder."""
-    # pytest collects garbage ten times before it ends, to report errors raised there: once suffices.
+    """Fail if a test has left a file in the tree; tests must write into temporary folders."""
+    # Before it ends, pytest collects garbage ten times to report errors of finalizers. Once suffices.
     gc.collect()
     gc.freeze()
     # Only the controlling process checks, because it ends last.
@@ -160,9 +160,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes a browser, real data or the extra ``dev`` as slow, and begin with the longest files.
+    """Mark tests that need a browser, real data or the extra ``dev`` as slow, and put the longest files first.
 
-    Workers take whole files: a long one should not begin when all others have ended.
+    Workers take whole files, so a long file should not begin when all others have ended.
     """
     for item in items:
         reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
@@ -189,7 +189,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Rewrite the asserts of every n-th file, and find the others' as n - 1 other processes leave them, in 14 s."""
+    """Rewrite the asserts of every n-th file: n processes share this work of 14 s, and read each other's bytecode."""
     given = getattr(session.config, "workerinput", None)
     if given is not None:
         # Imported modules never become garbage, and scanning them takes an eighth of the time.
@@ -205,7 +205,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave tests and libraries, which stay to the end, out of each later collection of garbage: half a second."""
+    """Exempt tests and libraries, which are never garbage, from garbage collections: each takes half a second less."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -224,7 +224,7 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def without_drawing() -> Iterator[None]:
     """Create figures without drawing them, which takes most of the time of a small study.
 
-    `tests/scenarios/test_one_agent.py` draws the figures of each study, and so do the tests of figures.
+    `tests/scenarios/test_one_agent.py` and the tests of figures do draw them.
     """
     from matplotlib.figure import Figure
 
@@ -242,7 +242,7 @@ def without_drawing() -> Iterator[None]:
 
 @pytest.fixture
 def undrawn() -> Iterator[None]:
-    """See `without_drawing`: for a test."""
+    """Apply `without_drawing` to one test."""
     with without_drawing():
         yield
 
@@ -263,7 +263,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
-    """Restore SIGINT: a pytest in the background may ignore it, and so would every process that a test starts."""
+    """Restore the handler of SIGINT: a pytest in the background may ignore it, which the tests' processes inherit."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Work that dies before or after each call that changes a folder, and is done again in a whole process."""
+"""Kill work before or after each system call that changes a folder, and repeat it in a process that is not killed."""
 
 import os
 from collections.abc import Callable

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Not pyplot: its import in a kernel sets up how figures are shown.
+# Without pyplot, because importing pyplot in a kernel determines how figures are shown.
 _MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "anywidget")
 _MODULES += ("netsim.agents.classics", "netsim.replay.render", "netsim.scenarios", "netsim.testing", "tests.parts")
 
@@ -47,12 +47,12 @@ def forked_kernels(folder: Path) -> Iterator[str]:
 
 def serve(number: int) -> None:
     """Fork a kernel for each connection to the socket of this number."""
-    # As a kernel sets them: matplotlib reads the first; the second makes the kernel end with its parent.
+    # Jupyter sets both for a kernel: matplotlib reads the first, and the second ends the kernel with its parent.
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ["JPY_PARENT_PID"] = str(os.getpid())
     for name in _MODULES:
         __import__(name)
-    # A kernel that has ended is not waited for.
+    # Ended kernels must not become zombies, because nothing waits for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=number) as listening:
         while True:

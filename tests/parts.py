@@ -27,7 +27,7 @@ from netsim.distributed.journal import END, entries
 from netsim.run import Probe
 
 PERIOD, PACE = 0.1, 0.5
-"""Simulated seconds of a round, and how many pass in a real one: 0.2 real seconds a round."""
+"""The simulated seconds of a round, and the simulated seconds per real second: a round takes 0.2 real seconds."""
 
 IMPAIRED = Link(
     latency=latency.uniform(5e-3, 40e-3), loss=loss.gilbert_elliott(0.1, 3), rate=1e6, queue=8, mtu=64, corrupt=0.1
@@ -40,7 +40,7 @@ def slow(*values: Any) -> Any:
 
 
 def only_with(*modules: str) -> pytest.MarkDecorator:
-    """Mark tests that take libraries of the extra ``dev``: as slow (by tests/conftest.py), and skipped without them."""
+    """Mark tests that need libraries of the extra ``dev`` as slow (tests/conftest.py); skip them without a library."""
     missing = [each for each in modules if importlib.util.find_spec(each) is None]
     return pytest.mark.skipif(
         bool(missing), reason=f"no {' and no '.join(missing or modules)}: pip install -e '.[dev]'"
@@ -94,7 +94,7 @@ def pseudo_terminal() -> tuple[int, int]:
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
-    """Let Dask fork its workers from a process with the needed imports, which take a spawned one 2 s."""
+    """Let Dask fork its workers from a process that has made the imports, which take 2 s in a spawned worker."""
     import dask
     from distributed.utils import get_mp_context
 
@@ -146,7 +146,7 @@ def spread(agents: Mapping[Hashable, Any]) -> dict[str, float]:
 
 
 def shares(names: Sequence[str], agents: Sequence[Hashable]) -> dict[str, dict[str, list[Hashable]]]:
-    """Return, for each process, the other processes and their agents, dealt in turn."""
+    """Return for each process its peers: the other processes with their agents, which are dealt in turn."""
     place = {name: list(agents[i :: len(names)]) for i, name in enumerate(names)}
     return {here: {name: place[name] for name in names if name != here} for here in names}
 
@@ -200,7 +200,7 @@ def in_parts(
     sample: float | None = None,
     **settings: Any,
 ) -> dict[str, Run | BaseException]:
-    """Return by address how each part of a run over UDP ended."""
+    """Run in parts over UDP; return the run or error of each part, keyed by its address."""
     peers = peers or shares(addresses(parts), list(make()[0].graph))
     transports = {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}
     return played(make, transports, probes, sample=sample)
@@ -232,7 +232,7 @@ def in_time(play: Callable[[Path, float], None], folder: Path, pace: float = PAC
 
 
 def longest_lag(folder: Path) -> float:
-    """Return the largest delay (real seconds) of a part of run 0."""
+    """Return the largest delay (real seconds) of any part in run 0."""
     parts = [dict(entries(path)) for path in folder.glob("run-0/*.journal")]
     return max(float(part[END]["longest_lag"]) for part in parts)
 
@@ -277,7 +277,7 @@ def must_be_the_same(simulated: Run, run: Run) -> None:
 
 
 def program(name: str) -> str | None:
-    """Return the path of a server, if it is installed."""
+    """Return the path of a server program; None if it is not installed."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
 
 
@@ -290,7 +290,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(command: Sequence[str | Path], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server while the context lasts; it is ready when its port accepts connections."""
+    """Run a server inside the context, which begins when the server's port accepts connections."""
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
             give_up = time.monotonic() + 60

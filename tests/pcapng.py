@@ -10,7 +10,7 @@ RAW_IP = 101
 
 @dataclass
 class Packet:
-    """A packet: its time in units of its interface, its original length, and raw IP's IPv4 and UDP headers."""
+    """A packet: its time in units of its interface, its original length, and the fields of its IPv4 and UDP headers."""
 
     time: int
     length: int

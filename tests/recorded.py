@@ -1,4 +1,4 @@
-"""A real run in the form of a replay's page."""
+"""A recorded run as the data of a replay's page, for tests of the page."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Average(netsim.Agent):
 def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFrame:
     """Return the row of `Run.states` that the page shows for each agent at a time, in the agents' order.
 
-    It is the last row by then; for an agent that sends at that time, the row of its first sending.
+    It is the agent's last row up to that time; for an agent that sends at that time, the row of its first message.
     """
     sends = np.flatnonzero(columns["start"] == time)
     first: dict[int, int] = {}

@@ -39,13 +39,13 @@ SLOW = (
     "sites.md",
     "sweeps.md",
 )
-# Its two processes run in real time, and equal the simulation if neither is delayed by more than a round.
+# The page's two processes run in real time; they equal the simulation only if neither is late by more than a round.
 _TRIES = {"sockets.md": 3}
 # Examples that write files into the current folder.
 WRITES = ("first.md", "faults.md")
-# It opens a pseudo-terminal, which a bare chroot lacks.
+# These pages open a pseudo-terminal, which a bare chroot lacks.
 NEEDS_TERMINAL = ("devices.md",)
-# They are imported where anywidget is installed.
+# These modules can be imported only if anywidget is installed.
 OF_NOTEBOOKS = ("netsim.replay.notebook", "netsim.studies.laboratory.widget")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -146,7 +146,7 @@ def test_every_page_is_on_the_site() -> None:
 
 @pytest.mark.parametrize("of_notebooks", [False, pytest.param(True, marks=only_with("anywidget"))])
 def test_a_name_of_netsims_in_a_docstring_or_a_page_is_one(of_notebooks: bool) -> None:
-    """`netsim.a.b` in single backticks names something that is there."""
+    """A name `netsim.a.b` in single backticks must exist."""
     files = [path for folder in ("netsim", "agents", "scenarios", "docs") for path in (ROOT / folder).rglob("*.py")]
     for path in [*files, *PAGES]:
         for name in re.findall(r"(?<!`)`(netsim(?:\.\w+)+)`(?!`)", path.read_text()):
@@ -190,7 +190,7 @@ def test_ci_runs_the_steps_of_check() -> None:
     steps = re.search(r"steps=\((.*)\)", (ROOT / "check").read_text().partition("if [ ${#steps")[2])
     assert steps
     (called,) = re.findall(r"^begin check \./check (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    # The tests are those of the README's command.
+    # "tests" stands for the tests of the README's command.
     assert {*called.split(), "tests"} == {*steps[1].split(), "site"}
 
 
@@ -245,7 +245,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         room / "tests" / "pythons": '#!/bin/sh\necho "pythons $* in $PWD" >> "$LOG"\nexit ${PYTHONS:-0}\n',
         room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\necho what it says\nexit ${CHECK:-0}\n',
         tools / "python3": PYTHON,
-        # Present, so that it is not installed.
+        # mosquitto is present, so that .ci/run does not install it.
         tools / "mosquitto": "",
         tools / "tshark": "",
         tools / "npm": "",

@@ -1,4 +1,4 @@
-"""Imports run one way: netsim.scenarios → netsim.agents → netsim, and between the rooms of netsim, without a circle."""
+"""Imports have one direction, netsim.scenarios → netsim.agents → netsim, and no cycle between the rooms of netsim."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ FOLDERS = ("netsim", "agents", "scenarios", "tests", "benchmarks", "docs")
 
 
 def modules(*folders: str) -> dict[str, Path]:
-    """Return the files of some of the three folders by the names of their modules: agents/ is netsim.agents."""
+    """Return the files of some of the three folders, keyed by module name: agents/ is netsim.agents."""
     found = {}
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules(*folders: str) -> dict[str, Path]:
 
 
 def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
-    """Return the known modules that a file imports at run time, wherever in it, and with ``types`` also for types."""
+    """Return the known modules that a file imports anywhere at run time and, with ``types``, for type checkers."""
     found = set()
     for module, names, is_for_types in _imports(path):
         if types or not is_for_types:
@@ -39,7 +39,7 @@ def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
 
 @cache
 def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
-    """Return each module that a file imports, the names from it, and whether that is for types only."""
+    """Return each module that a file imports, the imported names, and whether the import is for type checkers only."""
     text = path.read_text()
     nodes = list(statements(ast.parse(text)))
     typing = {
@@ -68,7 +68,7 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def room(module: str) -> str:
-    """Return the room of netsim that a module stands in; a module at the root is a room of its own."""
+    """Return the room (subpackage) of netsim that a module belongs to; a module at the root is a room itself."""
     return ".".join(module.split(".")[:2])
 
 
@@ -109,7 +109,7 @@ def test_rooms_import_only_from_those_above_them_in_the_table() -> None:
     assert [(one, other) for one, other in among.edges if places[one] < places[other]] == []
 
 
-# Arrows of types only that run up. To turn one round would take a Protocol that mirrors a single class.
+# The type-only imports against the order of rooms. Each could be avoided only by a Protocol that copies one class.
 UP = {
     ("netsim.network", "netsim.deployment"): "a network keeps the Deployment that made it",
     ("netsim.engine", "netsim.deployment"): "a run moves nodes by the powers of that Deployment",
@@ -134,7 +134,7 @@ def test_imports_run_one_way(folder: str, may_not: list[str]) -> None:
 
 
 def test_nobody_imports_the_folders_by_their_bare_names() -> None:
-    # A module that is loaded as `agents.x` and as `netsim.agents.x` is two modules, with two of each class.
+    # If a file is imported as both `agents.x` and `netsim.agents.x`, there are two modules, and two of each class.
     names = "(?:agents|scenarios)\\b"
     bare = re.compile(rf"^\s*(?:from|import)\s+{names}|(?:import_module|__import__)\([\"']{names}")
     assert bare.search("    from agents.deep import Deep")

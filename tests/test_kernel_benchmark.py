@@ -1,6 +1,6 @@
-"""The benchmark that holds links against a real kernel: its mapping, its arithmetic, and that nothing of it stays.
+"""The benchmark that compares links with a real kernel: its mapping, its arithmetic, and that it removes everything.
 
-What needs network namespaces is skipped where they may not be made.
+Tests that need network namespaces are skipped where creating one is not permitted.
 """
 
 import argparse
@@ -165,7 +165,7 @@ def ends() -> Iterator[Ends]:
 
 
 def begun(setting: Setting, ends: Ends) -> None:
-    """Skip the test if this kernel does not have it."""
+    """Skip the test if this kernel does not support the setting."""
     try:
         setting.begin(ends)
         setting.end_it(ends)
@@ -179,7 +179,7 @@ def test_frames_through_the_kernel_have_netsims_fates(part: str, ends: Ends) -> 
     begun(setting, ends)
     plan = bursts(120, setting.pace, 1.4, setting.size, np.random.default_rng(1))
     for _ in range(3):
-        # A machine that is busy elsewhere may be late once, with the queue's timer or amid a burst.
+        # On a busy machine the queue's timer may be late, or a burst may be interrupted, so the test may repeat once.
         kernel = through_kernel(ends, setting, plan)
         found = difference(kernel, simulate(setting, kernel.offered, plan.sizes, 1)[0])
         if found["differ"] == 0:
@@ -194,14 +194,14 @@ def test_a_random_drop_of_the_kernel_has_its_rate(ends: Ends) -> None:
     setting = mapping.random_drop(200)
     begun(setting, ends)
     came = len(through_kernel(ends, setting, evenly(2000, 2e-5, 60)).order)
-    # Six standard deviations.
+    # The tolerance is six standard deviations.
     assert abs(came - 1600) < 6 * math.sqrt(2000 * 0.2 * 0.8)
 
 
 @pytest.mark.slow
 def test_flows_share_an_uplink_as_htbs_classes_do(ends: Ends) -> None:
     for _ in range(3):
-        # As above: a machine that is busy elsewhere may be late once.
+        # As above: a busy machine may be late once.
         try:
             rows = uplink(ends, repeats=1)
         except Unavailable as why:
@@ -272,13 +272,13 @@ def test_nothing_is_left_of_a_command_that_ends_amid_the_traffic(number: int) ->
         time.sleep(0.005)
     if process.poll() is not None:
         pytest.skip(process.communicate()[0].strip())
-    # Its devices are made by now, and frames are under way.
+    # By now the benchmark has created its devices, and frames are in flight.
     time.sleep(0.5)
     process.send_signal(number)
     _, err = process.communicate()
     if number == signal.SIGINT:
         assert (process.returncode, err) == (130, "kernel: interrupted; the namespaces are gone\n")
-    # A command that had just begun ends by itself.
+    # A command that had just started ends by itself.
     until = time.monotonic() + 60
     while made & opened("[0-9]*") and time.monotonic() < until:
         time.sleep(0.02)

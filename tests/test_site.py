@@ -1,4 +1,7 @@
-"""The site's pages: replays that play in them, guesses that open what follows, its search; from disk and a server."""
+"""The pages of the site: their replays play, guesses open hidden cells, and the search finds pages.
+
+Each test runs with the pages opened from the disk and from a server.
+"""
 
 import json
 import re
@@ -29,7 +32,7 @@ def replays() -> dict[str, Any]:
 
 
 def outputs(path: Path, kind: str) -> list[Any]:
-    """Return what the cells of a lesson show of a kind."""
+    """Return the outputs of one media type in the cells of a lesson."""
     import nbformat
 
     found = [cell.get("outputs", ()) for cell in nbformat.read(path, as_version=4).cells]
@@ -158,7 +161,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["disk", "server"])
 def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where the site is: a folder, or an address."""
+    """The location of the site: a folder, or the address of a server."""
     if request.param == "disk":
         yield site.as_uri()
         return
@@ -171,7 +174,7 @@ def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def asked_nobody(browser: Page, place: str) -> bool:
-    """Return whether the page asked for nothing but the site's, and had no errors."""
+    """Return whether the page requested only files of the site, and had no errors."""
     others = [url for url in browser.requested if not url.startswith((place, "about:", "data:", "blob:"))]
     assert not others
     assert not browser.output
@@ -186,7 +189,7 @@ SHOWN = (
 
 @pytest.fixture
 def listening(browser: Page) -> Iterator[Page]:
-    """The browser, whose pages keep what their replays tell them."""
+    """The browser, with pages that store the messages of their replays."""
     heard = "window.heard = []; addEventListener('message', event => heard.push(event.data));"
     added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=heard)["identifier"]
     yield browser
@@ -209,7 +212,7 @@ def test_todays_page_can_show_the_runs_of_all_lessons(listening: Page, site: Pat
     page = site / "all.html"
     page.write_text(f'<meta charset="utf-8"><body>{elements}<script src="theme/replay.js"></script>')
     listening.open(page, ready="document.querySelectorAll('netsim-replay').forEach(each => each.show())")
-    # A page that cannot be shown says so, and is never ready.
+    # A replay that cannot be shown reports an error, and never reports that it is ready.
     shown = f"heard.filter(each => each.replay === 'ready').length === {len(names)}"
     assert listening.run(SHOWN % shown)
     assert not listening.output
@@ -243,7 +246,7 @@ SOUGHT = {
     "crash a node": "faults",
     "set loss": "links",
     "compare two runs": "replay",
-    # Little words find nothing by themselves.
+    # Short words such as "a" find nothing alone.
     "write a lesson": "lessons/index",
     "packet loss": "loss",
 }
@@ -260,7 +263,7 @@ def test_who_searches_finds_the_right_page_first(browser: Page, place: str) -> N
             f"field.focus(); field.value = {json.dumps(words)};"
             "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
         )
-        # Its address has what was sought.
+        # The address of the result page contains the query.
         query = words.replace(" a ", " ").replace(" ", "+")
         found = f"[document.querySelector('.md-search-result__item a')?.href].find(each => each?.includes('h={query}'))"
         assert browser.run(SHOWN % found).partition("?")[0] == f"{place}/{page}.html"

@@ -41,7 +41,7 @@ PATH = topology.path(3)
 
 
 class Child(netsim.Agent):
-    """Chooses the previous agent as its parent after a second, and counts one more action."""
+    """After a second it chooses the previous agent as its parent, and increments a counter."""
 
     draw: ClassVar[Mapping[str, Any]] = {
         "parent": Edge(),

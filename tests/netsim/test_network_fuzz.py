@@ -1,4 +1,4 @@
-"""Random networks keep the laws: a few each time; `benchmarks.soak` runs many more."""
+"""Random networks obey the laws. The tests draw a few networks; `benchmarks.soak` draws many more."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ def test_laws_hold_on_random_networks(seed: int) -> None:
 
 
 def test_the_networks_are_hard_enough() -> None:
-    """Each end of a frame is met: a law that is never put to the test holds always."""
+    """Each outcome of a frame occurs, since a law about an outcome that never occurs would not be tested."""
     met: Counter[str] = Counter()
     # Transmissions collide on a Radio only, which has a separate fuzzer.
     ends = [name for name in (*CAUSES, "duplicated", "in_flight") if name != "collided"]
@@ -46,7 +46,7 @@ def test_the_networks_are_hard_enough() -> None:
 
 
 def test_every_process_and_both_cores_run_the_same() -> None:
-    """The Python core defines the compiled one: the same events, the same tables, to the byte."""
+    """The compiled core must give the same events and tables as the Python core, to the byte."""
     code = "from tests.fuzzers.networks import hashes; print(*hashes(3, 8), sep='\\n')"
     here = hashes(3, 8)
     assert len(set(here)) == 8
@@ -200,7 +200,7 @@ def on_wires(faults: Iterable[Fault] = (), round_period: float = 1.0, **link: An
     return Network(topology.path(3), Link(**link), faults=faults, round_period=round_period)
 
 
-# Parameters that need not be whole numbers, with a network for each and two whole values.
+# Parameters that accept any real number: for each a function that creates a network, and two whole values to compare.
 WHOLE: dict[str, tuple[Callable[[Any], Network], tuple[int, int]]] = {
     "rate": (lambda x: on_wires(rate=x), (7, 10**25)),
     "budget": (lambda x: on_wires(budget=x), (50, 10**25)),

@@ -122,7 +122,7 @@ class Keys(Server):
 
 
 class Broker(Agent):
-    """A node of a log over the service, 0; it takes the next offset and stores a message there.
+    """A node of a log in the service, node 0: it takes the next offset and stores a message there.
 
     Gossip Glomers, challenge 5b (fly.io/dist-sys/5b, 2023), on Maelstrom 0.2: its workload "kafka" reports a lost write
     if two messages get one offset. That happens if a node reads the offset and then writes the next one; Maelstrom's
@@ -162,7 +162,7 @@ def messages(agents: Any) -> int:
 
 
 class Etcd(Raft):
-    """A register on Raft, whose clients ask any node that believes to be the leader.
+    """A register on Raft. Clients ask any node that believes it is the leader.
 
     etcd-io/etcd issue 741, 18 April 2014, shortly before etcd 0.4.0: a leader answers reads from its own state, even
     after the others have elected a new leader. So does etcd 2.0 without ``quorum=true`` (issue 2837), with which a read

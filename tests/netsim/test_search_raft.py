@@ -16,12 +16,12 @@ from tests.command import ROOT, call
 
 LECTURE = runpy.run_path(str(ROOT / "docs" / "examples" / "lecture.py"))
 EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
-# Raft relies on its disk.
+# Raft assumes that a crashed server keeps what is on its disk, so the crashes keep the state.
 CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
 
 
 def cluster(version: str, longest: float = 0.15) -> partial[Any]:
-    """Return a `make` of four servers; by default all wait equally long for a leader."""
+    """Return a `make` of four servers. ``longest`` is the longest wait (s) for a leader; by default all wait alike."""
     return partial(EXAMPLE["make"], version=version, agents=4, longest=longest)
 
 

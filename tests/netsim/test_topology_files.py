@@ -18,7 +18,7 @@ from netsim.errors import BadInput
 from tests.fuzzers import files
 from tests.parts import slow
 
-# Written for this test in the form of the Internet Topology Zoo's files, each with one of their defects.
+# Files in the format of the Internet Topology Zoo, written for this test, each with one defect that its files have.
 REPEATED = """Creator "somebody"
 graph [
   Network "Ours"

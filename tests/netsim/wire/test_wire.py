@@ -410,7 +410,7 @@ def test_known_attacks_and_claims_that_cost_more_than_their_bytes_are_refused(da
 
 
 def test_decoding_hostile_bytes_takes_memory_and_time_in_proportion_to_their_number() -> None:
-    # With 1 GB beyond the interpreter's memory, and for a few seconds at most.
+    # The process may use 1 GB more than the interpreter, and a few seconds.
     program = """
         import resource, struct, time
         from netsim.errors import WireError
@@ -540,7 +540,7 @@ def test_damaged_coded_arrays_are_wire_errors_or_arrays(number: int) -> None:
 
 
 def test_what_bytes_claim_is_checked_before_it_is_made() -> None:
-    """Every type and every claimed size: refusing, or decoding to a coded array, takes little memory."""
+    """For every type and every size that the bytes claim, refusing or decoding them takes little memory."""
     lengths = [
         msgpack.packb(length) for length in (2**20, 2**24, 2**31, 2**40, 2**47, 2**63, [2**20, 2**20], [0, 2**40])
     ]
