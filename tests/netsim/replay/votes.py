@@ -1,4 +1,4 @@
-"""A run made by hand in a page's format: a vote among five agents, a partition, a crash, notes, captions and labels."""
+"""A hand-written run in the format of a page: a vote among five agents, a partition, a crash, notes and labels."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Programs for test_conditions, in a separate file because its processes would import pytest with that test."""
+"""Programs for test_conditions. They are in a separate file, so that the tests' processes need not import pytest."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A study's files: complete saving in spite of failures; studies in files; runs that are pickled."""
+"""A study's files: saved completely or not at all; studies defined in files; pickled runs."""
 
 import copy
 import json
@@ -465,7 +465,7 @@ Show = Callable[[Path], tuple[int, str, str]]
 
 
 def seal(path: Path) -> None:
-    """Rewrite the files' digests, as a careful editor of a folder would."""
+    """Rewrite SHA256SUMS after an edit, as a user who edits a folder deliberately would."""
     write_sums(path)
 
 
@@ -705,7 +705,7 @@ def test_of_a_sweep_is_shown_what_it_is_and_what_it_came_to(tmp_path: Path) -> N
     for begun in ("with intervals: ", "one point: "):
         (command,) = [line.removeprefix(begun) for line in lines if line.startswith(begun)]
         assert call(*shlex.split(command)[1:], cwd=tmp_path).returncode == 0
-    # Killed half-way, and with a point that failed.
+    # The sweep now looks as if it was killed half-way, and one of its points failed.
     shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=2")
     shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=3")
     (tmp_path / "swept" / "failed").mkdir(exist_ok=True)
@@ -786,7 +786,7 @@ def test_a_file_may_postpone_its_annotations_and_have_any_name(name: str, tmp_pa
     assert [each.optional for each in definition.parameters] == [True, True, False, True]
     study = definition.execute(agents=5)
     assert len(study.runs["idle"].agents) == 5
-    # pandas and the like may have come in; nothing of ours stays, and nothing was replaced.
+    # Libraries such as pandas may have been imported; no module of a study remains, and no module was replaced.
     assert not [key for key in sys.modules if "_study_" in key]
     assert all(sys.modules[key] is module for key, module in before.items())
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.py"], "no __pycache__"
@@ -802,7 +802,7 @@ def test_two_files_of_one_name_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
-    # Files of one length written within the same second, which a bytecode cache would not distinguish.
+    # The files have equal lengths and are written within one second, so a bytecode cache would confuse them.
     for agents in (3, 7, 5):
         path = written(tmp_path, MODERN.replace("NAME", "mine").replace("agents: int = 3", f"agents: int = {agents}"))
         assert len(catalogue.find_study(path).execute().runs["idle"].agents) == agents

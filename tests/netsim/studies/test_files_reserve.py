@@ -1,4 +1,4 @@
-"""The place of a run folder: reserved before the run, protected from other runs, cleaned after killed ones."""
+"""A run reserves its folder's name, protects it from other runs, and removes what killed runs left there."""
 
 import json
 import multiprocessing

@@ -34,7 +34,7 @@ distributed = pytest.importorskip("distributed", reason="Dask is not installed: 
 
 pytestmark = [
     pytest.mark.slow,
-    # Dask warns of workers that come and go, as they do in these tests.
+    # Dask warns about workers that come and go, which happens in these tests on purpose.
     pytest.mark.filterwarnings("ignore::UserWarning:distributed", "ignore::ResourceWarning"),
 ]
 
@@ -47,14 +47,14 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
-    """Wait for Dask: a LocalCluster notices a dead worker after some time, and loses it for good during a restart."""
+    """Lengthen time limits: a LocalCluster notices a dead worker late, and may lose it for good during a restart."""
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), forked_workers():
         yield
 
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """A worker that is started again sets the hash seed in the environment, too."""
+    """Restore the environment after each test: a restarted worker sets the hash seed in this process, too."""
     with mock.patch.dict(os.environ):
         yield
 
@@ -124,7 +124,7 @@ def test_the_command_takes_a_relative_study_and_folder(study: str, tmp_path: Pat
     flags = ["mine.py", "--seed", "0:3", "--fail", "1"]
     as_workers = {"NETSIM_DATA": os.environ.get("NETSIM_DATA", "")}
     done = call("sweep", *flags, "--dask", cluster.scheduler_address, "--out", "there", cwd=tmp_path, **as_workers)
-    assert done.returncode == 1, done.stderr  # one point is made to fail
+    assert done.returncode == 1, done.stderr  # one point fails on purpose
     assert done.stdout.splitlines()[-1] == "there: 2 of 3 points, 1 failed; points.csv"
     assert call("sweep", *flags, "--out", "here", cwd=tmp_path).returncode == 1
     assert files(tmp_path / "there") == files(tmp_path / "here")
@@ -332,7 +332,7 @@ def test_a_worker_with_another_netsim_is_named(
 
 
 def test_a_worker_without_this_netsim_is_named(study: str, tmp_path: Path) -> None:
-    """A worker that imports another package as netsim."""
+    """The worker imports another package under the name netsim, and the error names this worker."""
     (tmp_path / "netsim").mkdir()
     (tmp_path / "netsim" / "__init__.py").touch()
     with local(0) as cluster:

@@ -12,11 +12,11 @@ from netsim.studies.sweeps.workers import run_here
 
 @pytest.mark.slow
 def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of the test are pickled by value: importing their module would take each of six workers a second."""
+    """The classes are defined inside the test, so that workers need not import this module, which takes a second."""
 
     @dataclass(frozen=True)
     class Job:
-        """A job of a name."""
+        """A job that only has a name."""
 
         name: str
 

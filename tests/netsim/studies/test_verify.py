@@ -91,7 +91,7 @@ def test_last_digits(folder: Path) -> None:
     found = netsim.studies.verify(folder)
     assert found.state == "equal to 1e-9"
     assert found.where.startswith("rounds.csv, algorithm mine, round 2, column spread: ")
-    # The hash detects differing bits that the tables, with nine digits, do not show.
+    # The hash detects differences that the tables do not show, because they have nine digits.
     edit(folder, "summary.json", lambda text: text.replace(json.loads(text)["trace_hash"], "0" * 32))
     assert netsim.studies.verify(folder).state == "equal to 1e-9"
     assert found
@@ -294,7 +294,7 @@ def test_a_trace_of_another_run_is_reported(traced: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, expected: str, traced: Path) -> None:
-    """Data kept for replays only."""
+    """Data that a trace keeps only for replays have no hash, so `verify` compares them."""
 
     def change(records: Any) -> None:
         records[column][0] += by

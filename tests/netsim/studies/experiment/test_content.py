@@ -198,7 +198,7 @@ class Forgets(Coder):
         return np.asarray(vector)
 
 
-# In one line, as lambdas in a mapping of methods often are.
+# Several lambdas in one line, which is common in a mapping of methods.
 ONE, TWO = {"a": lambda x: x, "b": lambda x: x + 1}, [lambda x: 1, lambda x: 2]
 
 
@@ -284,7 +284,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 def test_two_parts_that_differ_have_two_contents(name: str) -> None:
     one, other = PAIRS[name]
     assert not same(one, other)
-    # The match is not accidental, as one of addresses would be.
+    # The keys are equal because of the content, not because of equal addresses.
     assert same(one, one)
 
 

@@ -37,7 +37,7 @@ class Fails(DPSGD):
 
 
 class Sleeps(DPSGD):
-    """Takes longer than the time limit."""
+    """Runs longer than the time limit."""
 
     def local_step(self) -> Any:
         while True:
@@ -45,7 +45,7 @@ class Sleeps(DPSGD):
 
 
 class Hogs(DPSGD):
-    """Takes more memory than there is."""
+    """Allocates more memory than the limit allows."""
 
     def local_step(self) -> Any:
         self.hoard = np.ones(2**28)
@@ -53,7 +53,7 @@ class Hogs(DPSGD):
 
 
 class Dies(DPSGD):
-    """Is killed by the system."""
+    """Kills its own process, as the system would."""
 
     def local_step(self) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -231,7 +231,7 @@ def test_what_failed_for_want_of_a_file_runs_once_it_is_there(tmp_path: Path) ->
 
 
 def test_no_measure_number_is_a_row_that_says_so() -> None:
-    """A measure that is NaN, beside an error that is a number, kills no run; an error that is NaN does."""
+    """A run survives a measure that is NaN, if its error is a number; a run whose error is NaN has diverged."""
     results = small(methods={"good": GOOD}, measure=[lambda agents: {"nothing": math.nan, "endless": math.inf}]).run()
     assert set(results.runs["outcome"]) <= {"unfinished", "stalled", "converged"}
     assert results.runs["nothing"].isna().all()

@@ -1,4 +1,4 @@
-"""An experiment as a study: its flags, its runs, and what it tells."""
+"""An experiment as a study: its flags, its runs, its notes and its answer."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from tests.netsim.studies.experiment.parts import counting, least_squares, small
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Problem):
-    """A problem that tells of itself.
+    """A problem with notes about itself.
 
     Parameters
     ----------
     agents : int
         Number of agents.
     noise : float
-        Of the targets.
+        Standard deviation of the targets' noise.
     """
 
     agents: int = 4

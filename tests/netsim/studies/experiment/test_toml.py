@@ -1,4 +1,4 @@
-"""Experiments in TOML: the same cells as in Python, and refusals with their place in the file."""
+"""Experiments in TOML: the same cells as in Python, and errors that name the line of the file."""
 
 import json
 from pathlib import Path

@@ -29,7 +29,7 @@ def election() -> Iterator[LabServer]:
 
 
 def at(place: str) -> str:
-    """Return the place of an agent or of a link's middle in the window, for `Lab.openMenu`."""
+    """Return the position of an agent, or of a link's middle, in the window, for `Lab.openMenu`."""
     box = "document.querySelector('[data-part=map]').getBoundingClientRect()"
     return f"(() => {{ const box = {box}, places = {place}; return [box.left + places[0], box.top + places[1]]; }})()"
 
@@ -54,7 +54,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     browser.open(election.address)
     shown(browser, 0)
     assert "role leader: 1" in browser.run("document.querySelector('.lab-card').textContent")
-    # One panel at a time, by its button. The legend has the role and the number of the same name.
+    # Each button shows one panel at a time. The legend has entries for the role and for the number of the same name.
     for name, other in (("curves", "counts"), ("counts", "curves")):
         pressed = f"document.querySelector('header [data-panel={name}]')"
         assert browser.run(f"{pressed}.checkVisibility() && ({pressed}.click(), {pressed}.ariaPressed)") == "true"
@@ -63,7 +63,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     browser.run("lab.panel('counts', false)")
     legend = "[...document.querySelectorAll('.lab-legend .words li')].map((each) => each.textContent)"
     assert browser.run(legend).count("leader") == 2
-    # Agent 1, the future leader, whose number is 11.
+    # Select agent 1, which later becomes the leader.
     browser.run("replay.seek(0.05)")
     click(browser, "replay.place(1)")
     assert "Agent 1 " in browser.run("document.querySelector('.lab-menu').textContent")
@@ -83,7 +83,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     assert browser.run("lab.branch.at").endswith(" crash 1")
     # Events seen before the branch have happened, and later ones have not.
     assert 0.05 <= float(browser.run("lab.branch.at").split()[0]) < 0.053
-    # Saved by the download button.
+    # The download button saves the page.
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     buttons = "[...document.querySelectorAll('.lab-right button')]"
     browser.run(f"{buttons}.find((each) => each.textContent === 'Save as script').click()")
@@ -153,7 +153,7 @@ def test_typed_and_emptied_fields_run_what_the_command_runs(browser: chromium.Pa
             done = call(*shlex.split(command)[1:], "--out", str(out), cwd=tmp_path)
             assert done.returncode == 0, done.stderr
             assert json.loads((out / "summary.json").read_text())["trace_hash"] == trace_hash
-        # A node with such a name would be ambiguous in a fault's text.
+        # In the text of a fault, nodes with these names would be ambiguous.
         for name in ("x until 3", "", "0-", "x keeping state"):
             browser.run(f"lab.fault('crash', {json.dumps(name)})")
             assert "cannot have that name" in browser.run("lab.said.textContent")
@@ -201,7 +201,7 @@ def test_nothing_is_cut_on_any_width(width: int, election: LabServer, browser: c
     assert box[2] <= 844
     browser.press("Escape")
     assert browser.run("document.querySelector('.lab-menu')") is None
-    # Using the keyboard alone.
+    # From here on the test uses only the keyboard.
     browser.run("document.querySelector('.lab-reach button').focus()")
     assert browser.run("replay.state().chosen") == {"agent": 0}
     browser.press("Enter", "\r")
@@ -306,7 +306,7 @@ def test_a_widget_asks_python(browser: chromium.Page, tmp_path: Path) -> None:
     # The frame has another origin, so tests can see its content, but not read it.
     assert widget._waiting
     browser.run(f"{frame}.focus()")
-    # Nor can a test wait for it: a busy machine draws it later.
+    # A test cannot wait for an event either, so it takes pictures until the content appears.
     deadline = time.monotonic() + 60
     while True:
         browser.screenshot(tmp_path / "widget.png")
