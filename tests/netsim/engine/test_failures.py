@@ -257,7 +257,7 @@ class Waiter(Agent):
         ("event", "Event.wait()", "asyncio.Event().wait()"),
         ("future", "a future", "create_future"),
         ("group", "TaskGroup.__aexit__()", "async with asyncio.TaskGroup"),
-        # It awaits its own coroutine inside one of asyncio's.
+        # The agent awaits its own coroutine inside one of asyncio's.
         ("limit", "Event.wait()", "asyncio.Event().wait()"),
         # The report does not name asyncio's innermost coroutine, which depends on the version.
         ("within", "wait_for()", "asyncio.wait_for(asyncio.Event"),

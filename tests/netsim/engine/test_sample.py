@@ -128,7 +128,7 @@ def test_progress_and_probes_are_told_of_each_row() -> None:
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_what_arrives_at_the_very_time_has_arrived(reads: bool) -> None:
-    """Whether or not an agent reads it then; a reader has handled it."""
+    """A frame that arrives at the time of a sample counts as arrived, whether or not an agent reads it then."""
 
     class Sleeper(Reader):
         async def run(self) -> None:
@@ -148,7 +148,7 @@ def test_what_arrives_at_the_very_time_has_arrived(reads: bool) -> None:
 
 
 def test_all_that_is_due_has_happened_however_long_it_takes() -> None:
-    """A chain of zero-latency messages, callbacks and tasks, all at one instant, comes before the row of that time."""
+    """A chain of messages, callbacks and tasks without latency, all at one instant, precedes the row of that time."""
 
     class Relay(Agent):
         def __init__(self) -> None:

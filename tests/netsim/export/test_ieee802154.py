@@ -51,7 +51,7 @@ def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def parsed(packet: pcapng.Packet) -> dict[str, Any]:
-    """Return the parts of a packet: elements of the TAP header, MAC header, content, whether the FCS is right."""
+    """Return the parts of a packet: TAP header, MAC header, content, and whether the FCS is correct."""
     version, length = struct.unpack_from("<BxH", packet.captured)
     assert version == 0
     elements, place = {}, 4
@@ -73,7 +73,7 @@ def parsed(packet: pcapng.Packet) -> dict[str, Any]:
 
 
 def remainder(frame: bytes) -> int:
-    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, by its shift register: lowest bit of each byte first."""
+    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, with its shift register: the lowest bit of each byte is first."""
     register = 0
     for byte in frame:
         for bit in range(8):
@@ -108,7 +108,7 @@ def test_tshark_reads_802154_and_its_counts_are_those_of_the_run(run: Run, path:
     assert len(broadcasts) == 2 * 3
     assert {float(line[4]) for line in lines if line[2] == "0x0002" and line[3] == "0x0001"} == {-71.5}
     assert {line[4] for line in broadcasts} == {""}
-    # tshark itself finds the frame that each acknowledgement is for.
+    # tshark itself determines which frame each acknowledgement belongs to.
     acknowledged = tshark(path, *plainly, "-o", "wpan.802154_ack_tracking:TRUE", "-Y", "wpan.ack_to")
     assert len(acknowledged) == types[ACKNOWLEDGEMENT]
 
@@ -139,7 +139,7 @@ def test_packets_are_the_rows_of_on_air(run: Run, path: Path) -> None:
             continue
         assert (parts["from"], parts["to"]) == (addresses[row["sender"]], addresses[receiver])
         assert parts["wants_ack"] == (receiver is not None)
-        # Repetitions share a sequence number; each next fragment increments it.
+        # Repeated frames have the same sequence number; each further fragment increments it.
         known = numbers.setdefault(row["sender"], {})
         assert parts["number"] == known.setdefault((row["message"], row["fragment"]), len(known) % 256)
         # The emulated frame has 6 bytes before the MAC header, so both have the same length.

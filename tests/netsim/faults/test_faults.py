@@ -60,11 +60,11 @@ def test_a_crash_with_its_state_kept() -> None:
     # Node 0 restarts within round 7, takes part from the next round on, and ends with the others.
     assert agents[0].rounds_of == [1, 2, 3, 8, 9, 10]
     assert run.ended_at == 10
-    # In round 3 it had broadcast before it failed.
+    # In round 3 node 0 had broadcast before it failed.
     assert [0 in agents[1].heard[k] for k in range(1, 11)] == [k in (1, 2, 3, 8, 9, 10) for k in range(1, 11)]
     table = run.ledger.table("receiver")
     down = dict(zip(table["receiver"], table["receiver_down"], strict=True))
-    # Three neighbours send in rounds 4, 5 and 6; round 7's frames arrive at 6.1 s, when it is still down.
+    # Three neighbours send in rounds 4, 5 and 6; the frames of round 7 arrive at 6.1 s, when node 0 is still down.
     assert down == {0: 12, 1: 0, 2: 0, 3: 0}
 
 
@@ -78,7 +78,7 @@ def test_a_crash_without_its_state_begins_as_before_the_run() -> None:
 def test_a_node_may_fail_again_and_again() -> None:
     agents, _ = talk([Crash(0, at=k + 0.5, until=k + 0.7, keeps_state=True) for k in range(9)])
     assert agents[0].lives == 10
-    # It fails after its broadcast, and restarts before the round closes, so it hears frames only in the last round.
+    # Node 0 fails after its broadcast and restarts before the round closes, so it receives frames only in the last.
     assert agents[0].rounds_of == list(range(1, 11))
     assert list(agents[0].heard) == [10]
     assert all(0 in agents[1].heard[k] for k in range(1, 11))
@@ -94,7 +94,7 @@ def test_failures_that_overlap_end_with_the_last() -> None:
 def test_leaving_and_joining() -> None:
     agents, run = talk([Leave(0, at=4.0), Join(1, at=3.0)])
     assert agents[0].rounds_of == [1, 2, 3, 4]
-    # It fails at 4 s, before round 4 closes at that instant.
+    # Node 0 fails at 4 s, before round 4 closes at the same instant.
     assert sorted(agents[0].heard) == [1, 2, 3]
     assert agents[1].rounds_of == list(range(4, 11))
     assert run.ended_at == 10
@@ -104,7 +104,7 @@ def test_a_run_ends_when_all_that_are_left_have_ended() -> None:
     _, run = talk([Leave(node, at=2.5) for node in range(4)])
     assert run.ended_at == 2.5
     _, run = talk([Crash(0, at=2.5, until=30.5)])
-    # When it restarts no rounds are left.
+    # When the node restarts, no rounds are left.
     assert run.ended_at == 30.5
 
 
@@ -265,7 +265,7 @@ def test_who_had_ended_still_answers_and_does_not_begin_anew() -> None:
     agents = {0: Asked(), 1: Asked()}
     faults = [Crash(0, at=0.9, until=1.2, keeps_state=True), Crash(0, at=2.5, until=2.9)]
     Network(topology.path(2), Link(latency=0.01), faults=faults).run(agents)
-    # Requests at 0, 1.02, 2.52 (down) and 4.02 s, when its state is that before the run.
+    # Requests arrive at 0, 1.02, 2.52 (the node is down) and 4.02 s, when its state is that before the run.
     assert agents[1].heard == [1, None, None, 0]
 
 
@@ -346,7 +346,7 @@ def test_a_partition_cuts_what_joins_the_sides_and_heals() -> None:
     agents, _ = talk([Partition({0, 1}, at=3, until=5), LinkDown(0, 2, at=4, until=7)])
     assert silent_rounds(agents[0], 1) == silent_rounds(agents[3], 2) == []
     assert silent_rounds(agents[0], 3) == silent_rounds(agents[2], 1) == [4, 5]
-    # Two faults hold this link.
+    # Two faults cut this link.
     assert silent_rounds(agents[0], 2) == silent_rounds(agents[2], 0) == [4, 5, 6, 7]
 
 
@@ -395,7 +395,7 @@ def test_jitter_delays_each_frame_by_its_own_amount() -> None:
     assert (times[during] >= 0.1).all()
     assert (times[during] < 0.6).all()
     assert len(set(times[during])) == 4 * 12
-    # Uniform: mean and deviation of 48 draws.
+    # Delays are uniform: the tolerance is four standard deviations of the mean of 48 draws.
     assert abs(times[during].mean() - 0.35) < 4 * 0.5 / math.sqrt(12 * 48)
     assert run.trace_hash != plain.trace_hash
 
@@ -467,7 +467,7 @@ def test_a_straggler_sends_late() -> None:
     assert sent == [0, 1, 2.5, 3.5, 4.5, 5, 6, 7, 8, 9]
     assert silent_rounds(agents[1], 0) == []
     agents, run = talk([Straggler(0, 0.95, at=1.5, until=4.5)])
-    # 0.95 s and a latency of 0.1 s exceed a round.
+    # The delay of 0.95 s and the latency of 0.1 s together exceed a round.
     assert silent_rounds(agents[1], 0) == [3, 4, 5]
     assert run.ledger.table([])["late"].iloc[0] == 9
 
@@ -698,7 +698,7 @@ def test_an_answer_and_what_it_sets_off_are_by_the_clock_of_who_answers() -> Non
 
     agents: dict[int, Any] = {0: Asks(), 1: Answers()}
     Network(topology.path(2), faults=[ClockSkew(1, drift=1.0), ClockSkew(0, offset=1.0)]).run(agents)
-    # At 4 s; and 2 s by a clock at half speed are 4 s.
+    # The note is made at 4 s, which is 2 s by a clock at half speed.
     assert (agents[0].told, agents[0].thought, agents[1].noted) == (2.0, 3.0, 4.0)
 
 
@@ -903,7 +903,7 @@ def test_drawn_sizes_are_uniform_and_change_nothing_else(size: str) -> None:
 
     def drawn(**more: Any) -> tuple[Faults, list[Fault]]:
         faults = Faults.draw(topology.ring(400), until=100, seed=3, **more, **{kind: 400})
-        # These fields belong to the kinds of fault; the base class lacks them.
+        # Subclasses of Fault have these fields, but the base class does not.
         same: Any = {field: None if size == "duration" else 0.5}
         return faults, [dataclasses.replace(fault, **same) for fault in faults]
 
@@ -964,7 +964,7 @@ def test_agents_cannot_know_that_all_clocks_are_slow_in_a_slow_world(first: int)
 
 
 def test_a_fault_elsewhere_changes_no_draw() -> None:
-    """Law 2: events on links without the fault are the same as without it."""
+    """Law 2: a fault does not change the events of links that it does not affect."""
     link = Link(latency=latency.uniform(0.0, 0.8), loss=0.3)
 
     def ends(faults: list[Fault]) -> list[Any]:

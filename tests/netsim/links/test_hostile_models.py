@@ -1,4 +1,4 @@
-"""Every link model accepts numpy's numbers, and refuses what is not a number in one line."""
+"""Every link model accepts numpy's numbers, and refuses any other object in one line."""
 
 import math
 from collections.abc import Callable

@@ -25,7 +25,7 @@ from tests.parts import every, slow
 MEGABIT = sized(125_000)
 EACH_SECOND = [(float(second), "x") for second in range(30)]
 WIRES = {"capacities": {"uplink": 1e15}, "links": {}}
-"""Frames wait in the queues of links, or are transfers that share a capacity, here a vast one."""
+"""Settings for transfers that share a capacity, here a vast one, in place of queues of links."""
 
 
 def arrivals(link: Link, plan: Sequence[tuple[float, Any]], *faults: Fault, workers: int = 1, **settings: Any) -> Any:
@@ -43,14 +43,14 @@ def arrivals(link: Link, plan: Sequence[tuple[float, Any]], *faults: Fault, work
 def test_a_rate_that_halves_midway_takes_half_as_long_again(capacities: dict[str, float]) -> None:
     halves = LinkChange(0, 1, at=0.5, rate=0.5e6)
     assert arrivals(Link(rate=1e6), [(0.0, MEGABIT)], halves, **capacities) == ([1.5], {"delivered": 1})
-    # A change for a while: 0.5 Mbit until 0.5 s, 0.25 Mbit until 1 s, and so on.
+    # The change is temporary: 0.5 Mbit are sent until 0.5 s, 0.25 Mbit more until 1 s, and so on.
     a_while = LinkChange(0, 1, at=0.5, until=1.0, rate=0.5e6)
     times, _ = arrivals(Link(rate=1e6, latency=0.25), [(0.0, MEGABIT)] * 3, a_while, **capacities)
     assert times == pytest.approx([1.5, 2.5, 3.5])
     at_once = LinkChange(0, 1, at=0.5, rate=math.inf)
     times, _ = arrivals(Link(rate=1e6, latency=0.25), [(0.0, MEGABIT)] * 2, at_once, **capacities)
     assert times == pytest.approx([0.75, 0.75], abs=1e-8)
-    # A rate begins, with a shorter queue, which drops no frame that already waits.
+    # A change sets a rate and a shorter queue, which drops no frame that already waits.
     begins = LinkChange(0, 1, at=0.5, rate=1e6, queue=1)
     assert arrivals(Link(), [(0.0, MEGABIT), *[(1.0, MEGABIT)] * 3], begins)[0] == [0.0, 2.0]
 
@@ -65,7 +65,7 @@ def test_a_queue_limits_only_while_there_is_a_rate(capacities: dict[str, float])
     assert (pytest.approx(expected[0], abs=1e-8), expected[1]) == (times, outcomes)
     for_good = LinkChange(0, 1, at=1.5, rate=math.inf), LinkChange(0, 1, at=2.5, rate=1e6)
     assert arrivals(Link(rate=1e6, queue=2), bursts, *for_good, **capacities) == (times, outcomes)
-    # The rate belongs to another change with other times; the queue stays.
+    # Another change sets the rate for other times, and does not affect the queue.
     changes = [LinkChange(0, 1, at=0.0, queue=2), *(LinkChange(0, 1, t, t + 1.5, rate=1e6) for t in (0.0, 2.5))]
     last = LinkChange(0, 1, at=3.75, rate=1e6)
     assert arrivals(Link(), bursts, *changes, last, **capacities) == (times, outcomes)
@@ -128,7 +128,7 @@ def test_a_picture_says_what_links_do(tmp_path: Path) -> None:
 
 
 def heard(link: Link, *faults: Fault) -> dict[tuple[int, int], list[int]]:
-    """Return the numbers of the broadcasts heard on each link of a ring; number k is sent at k seconds."""
+    """Return the numbers of the broadcasts received over each link of a ring; number k is sent at k seconds."""
     plan = [(float(second), second) for second in range(150)]
     network = Network(topology.ring(4), link, faults=faults, seed=3)
     run = network.run({node: Talker(plan) for node in range(4)}, trace=True)
@@ -181,7 +181,7 @@ class Drifting:
     last: Any = 0.5
 
     def on_links(self, u: NDArray[np.float64]) -> "Drifting":
-        """Return the model for some links, which begins at ``u``."""
+        """Return the model for some links, whose first delays follow from ``u``."""
         other = Drifting()
         other.last = u
         return other

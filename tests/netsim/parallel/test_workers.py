@@ -66,7 +66,7 @@ def mean(agents: Mapping[Any, Any]) -> float:
 
 
 class Mean:
-    """The same mean, measured in parts."""
+    """A probe of the same mean that is measured in parts."""
 
     __name__ = "mean"
 
@@ -102,7 +102,7 @@ FRAGMENTS = Link(latency=0.01, rate=2000.0, mtu=16)
     [slow(2, LATE), (5, LATE), (3, Link()), slow(12, Link()), (2, Link(latency=0.25)), (3, FRAGMENTS)],
 )
 def test_rounds_are_the_same_over_workers(workers: int, link: Link) -> None:
-    # Five have an agent each.
+    # With five workers, each has one agent.
     agents = 5 if workers == 5 else 12
     one, several = (averaged(each, link, agents, probes=[mean]) for each in (1, workers))
     assert one.trace_hash == several.trace_hash
@@ -259,7 +259,7 @@ def test_frames_without_latency_are_read_by_rounds_only() -> None:
 
 
 def test_an_agent_that_catches_a_refusal_does_not_go_on() -> None:
-    """Otherwise it would behave differently than in one process."""
+    """If the agent went on after the refusal, it would behave differently than in one process."""
 
     class Catching(Waiting):
         async def run(self) -> None:
@@ -437,7 +437,7 @@ def test_measured_delays_are_a_latency() -> None:
 
 
 def working(process: "subprocess.Popen[str]", count: int) -> list[str]:
-    """Return the processes that work for a command, once each has run some rounds: half a second of the processor."""
+    """Return the worker processes of a command once each has used half a second of CPU time, which is some rounds."""
     children: list[str] = []
     while len(children) < count or min(map(used, children)) < 0.5:
         time.sleep(0.05)
@@ -494,7 +494,7 @@ class Stopped(Average):
 
 def stopping(workers: int = 3) -> Run:
     network = Network(topology.ring(12), LATE, round_period=0.1, seed=4)
-    # In one process none is stopped, because that would stop pytest.
+    # With one process, which is pytest itself, no process is stopped.
     at = 0.55 if workers > 1 else 1e9
     return network.run({i: Stopped(float(i), at if i == 3 else 1e9) for i in network.graph}, workers=workers)
 
@@ -547,7 +547,7 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: py
 
 
 def stop_again(worker: int, named: threading.Event) -> None:
-    """Stop a worker until it is named; stopped within a message, it leaves the run waiting for the rest."""
+    """Stop a worker until a warning names it; if it stops within a message, the run waits for the rest."""
     while not named.wait(15.0):
         os.kill(worker, signal.SIGCONT)
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Carriers: power without a frame. Transmit powers of single nodes, and agents in the background."""
+"""Carriers (signals without a frame), transmit powers of single nodes, and agents in the background."""
 
 import asyncio
 from dataclasses import replace
@@ -41,7 +41,7 @@ class Sends(Agent):
 
 
 class Emits(Agent):
-    """Emits carriers (begin, seconds)."""
+    """Emits carriers, which are given as (start, duration) in seconds."""
 
     background = True
 
@@ -74,13 +74,13 @@ def arrived(run: Run) -> list[int]:
 def test_what_a_carrier_overlaps_is_lost() -> None:
     times = 0.1, 0.199, 0.21, 0.249, 0.2501, 0.3
     run = network().run({0: Sends(*times), 1: Hears(), "x": Emits((0.2, 0.05))})
-    # A frame is on the air for 61 bytes, 1.95 ms.
+    # A frame is on the air for 1.95 ms, the time of 61 bytes.
     assert arrived(run) == [0, 4, 5]
     assert run.ledger.table()["collided"].item() == 3
 
 
 def test_nobody_locks_on_a_carrier() -> None:
-    """The floor is about -99 dBm: a frame of -70 dBm would be locked on, and the stronger frame behind it lost."""
+    """If the carrier of -70 dBm were a frame, the receiver would lock on it, and lose the stronger frame after it."""
     run = network(to_one=-75.0).run({0: Sends(0.1), 1: Hears(), "x": Emits((0.05, 0.2))})
     assert arrived(run) == [0]
 

@@ -14,7 +14,7 @@ from tests.parts import slow
 
 RATE = 250e3
 FRAME = 50
-"""In bytes."""
+"""The length of a frame in bytes."""
 SECONDS = 8 * FRAME / RATE
 
 
@@ -47,12 +47,12 @@ def star_of_senders(senders: int, radio: Radio, per_second: float, seconds: floa
 
 @pytest.mark.parametrize("load", [0.2, 0.5, 1.0])
 def test_throughput_of_pure_aloha(load: float) -> None:
-    """S = G·e^(−2G) for many senders; with N senders exactly e^(−2G(N−1)/N) of the frames survive."""
+    """The throughput is S = G·e^(−2G) for many senders; of N senders' frames, exactly e^(−2G(N−1)/N) survive."""
     senders, seconds = 60, 6000 * SECONDS / load
     run = star_of_senders(senders, Radio(access="aloha"), load / senders / SECONDS, seconds, seed=1)
     share, frames = share_delivered(run)
     expected = math.exp(-2 * load * (senders - 1) / senders)
-    # Losses come in pairs, and G/N of a sender's frames wait for its own previous frame.
+    # The tolerance allows for losses in pairs, and for the G/N of frames that wait for the sender's previous frame.
     assert share == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / frames) + load / senders / 2)
     throughput = run.ledger.exits[0] * SECONDS / seconds
     assert throughput == pytest.approx(load * math.exp(-2 * load), rel=0.08)
@@ -60,7 +60,7 @@ def test_throughput_of_pure_aloha(load: float) -> None:
 
 @pytest.mark.parametrize("load", [0.3, 1.0])
 def test_throughput_of_slotted_aloha(load: float) -> None:
-    """S = G·e^(−G)."""
+    """The throughput is S = G·e^(−G), where G is the load."""
     senders, seconds = 60, 6000 * SECONDS / load
     radio = Radio(access="slotted_aloha", slot=SECONDS)
     run = star_of_senders(senders, radio, load / senders / SECONDS, seconds, seed=2)
@@ -70,7 +70,7 @@ def test_throughput_of_slotted_aloha(load: float) -> None:
 
 @pytest.mark.parametrize(("senders", "q"), [(2, 0.5), slow(5, 0.2), slow(8, 0.05)])
 def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) -> None:
-    """S = N·q·(1 − q)^(N−1) if each sends in each slot with probability q."""
+    """The throughput is N·q·(1 − q)^(N−1) if each of N nodes sends in each slot with probability q."""
     slots = 6000
 
     async def now_and_then(me: Actor) -> None:
@@ -91,7 +91,7 @@ def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) ->
 
 UNIT, CCA, TURNAROUND, ACK, ACK_WAIT = 20, 8, 12, 22, 54
 SIFS, LIFS, LONGEST_SHORT_FRAME = 12, 40, 2 * (6 + 18)
-"""In symbols of 16 µs, as IEEE 802.15.4 has them at 250 kbit/s; a frame of 18 bytes follows 6 of preamble and size."""
+"""Durations in symbols of 16 µs, as in IEEE 802.15.4 at 250 kbit/s; 6 bytes of preamble and length precede a frame."""
 SYMBOL = 16e-6
 
 
@@ -119,7 +119,7 @@ def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: i
     nodes = [Node(rng) for _ in range(senders)]
     for node in nodes:
         node.back_off(0)
-    ack_starts: dict[int, int] = {}  # start of each acknowledgement, and its addressee
+    ack_starts: dict[int, int] = {}  # {start of an acknowledgement: its addressee}
     ack_for, ack_left, ack_disturbed = -1, 0, False
     space = SIFS if frame <= LONGEST_SHORT_FRAME else LIFS
     for now in range(symbols):
@@ -155,7 +155,7 @@ def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: i
 
 
 def advance(node: Node, frame: int, acks: bool) -> None:
-    """Advance to the next state if the present one is over."""
+    """Advance a node to the next state if its current state is over."""
     if node.state == "space" and node.left == 0:
         node.retries = 0
         node.back_off(0)
@@ -251,7 +251,7 @@ def test_a_hidden_terminal_is_not_sensed() -> None:
 
 @pytest.mark.parametrize(("p", "tries"), [(0.1, 4), (0.5, 4), (0.5, 1), (0.8, 6)])
 def test_mean_tries_and_residual_loss(p: float, tries: int) -> None:
-    """(1 − pᵐ)/(1 − p) tries on average, pᵐ lost, for m tries at most."""
+    """With loss p and at most m tries, a message takes (1 − pᵐ)/(1 − p) tries on average, and pᵐ of them are lost."""
     frames = 4000
 
     async def talk(me: Actor) -> None:
@@ -270,7 +270,7 @@ def test_mean_tries_and_residual_loss(p: float, tries: int) -> None:
 
 @pytest.mark.parametrize(("p", "a"), [(0.0, 0.5), (0.2, 1.0), (0.4, 0.1)])
 def test_efficiency_of_stop_and_wait(p: float, a: float) -> None:
-    """(1 − p)/(1 + 2a), where a is the time under way over that of sending."""
+    """The efficiency is (1 − p)/(1 + 2a), where a is the propagation time divided by the sending time."""
     frames, under_way = 3000, a * SECONDS
 
     async def talk(me: Actor) -> None:

@@ -17,7 +17,7 @@ AXE = os.environ.get("NETSIM_AXE", "")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not AXE, reason="NETSIM_AXE is not set: the path of axe-core's axe.min.js"),
-    # Colours depend on the scheme alone, and the layout on the width.
+    # Two cases suffice, because colours depend only on the scheme, and the layout only on the width.
     pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")]),
 ]
 

@@ -481,7 +481,7 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
 def test_the_work_for_a_name_grows_no_faster_than_the_name(
     view: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a limited number of letters is measured; a name has at most a thousand."""
+    """The width of only a limited number of letters is measured, although a name may have a thousand."""
     measured = 0
     getlength = ImageFont.FreeTypeFont.getlength
 
@@ -523,7 +523,7 @@ def test_without_an_engine_one_line_says_what_is_missing(tmp_path: Path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-# The scripts draw on the browser's canvases: each as large as the picture, and drawn once.
+# In the browser, the scripts draw once on canvases that are as large as the picture.
 REAL = """(() => {
   const SIZE = [900, 600], made = [], widthOf = () => 0;
   %s
