@@ -27,7 +27,7 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # `Repairs` stores at least this many received states of each neighbour, to insert late states in their order.
+_KEPT = 64  # `Repairs` stores at least this many received states per neighbour, so that late states can be inserted.
 
 
 class Sharing:
