@@ -31,7 +31,10 @@ Steps = Callable[[_Agents], Sequence[Array] | None]
 
 
 def compiled_steps(name: str) -> Any:
-    """Return a class method `local_steps` that calls the compiled function ``name``, or returns None without it."""
+    """Return a class method that calls the compiled function ``name``, or returns None if it is not compiled.
+
+    Classes use it as their `SharingAgent.local_steps`.
+    """
     return classmethod(lambda cls, agents: None if steps is None else getattr(steps, name)(agents))
 
 
