@@ -97,7 +97,7 @@ def two_node_loop(seed: int, **rule: Any) -> list[float]:
 
 
 def test_two_nodes_count_to_infinity() -> None:
-    """If node 0 advertises its old route first, node 1 counts 3, 5, … up to infinity; otherwise it stays at infinity."""
+    """If node 0 advertises its old route first, node 1 counts 3, 5, … to infinity; otherwise it stays at infinity."""
     ways = {tuple(two_node_loop(seed, split_horizon="off", triggered=False)) for seed in range(12)}
     assert ways == {(16,), (16, 3, 5, 7, 9, 11, 13, 15, 16)}
 
