@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The local steps and updates of several agents at once, compiled.
+"""Compiled functions that compute the local steps and updates of several agents in one call.
 
-Each function computes the same as the methods that its docstring names, to the last bit: it does the same operations on
-an element in the same order, and calls the same libraries for inner products. A test compares the results. A function
-returns None if it does not support one of the agents. No agent has then been changed, and the caller uses Python code.
+The results equal those of the Python methods named in the docstrings to the last bit. For this reason, the operations
+on an element have the same order as in Python, and inner products call the same libraries. A test compares the results.
+A function returns None if it does not support one of the agents. It has then changed no agent, and the caller runs the
+Python methods instead.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -95,22 +96,22 @@ cdef object copied(array):
 
 
 cdef struct State:
-    # The inputs of an agent's step. The pointers are to elements of arrays that are attributes of the agent.
+    # The inputs of an agent's step. The pointers refer to the data of arrays that the agent's attributes hold.
     int64_t n, degree
     const double* theta
     const double* dual
     const double* own
     const double* others
     double rho, eta, own_weight
-    # The sample that the step learns from: φ, target, prediction; and the regularizer of the cost.
+    # The sample from which the step learns (φ, target, prediction), and the cost's regularizer λ/N.
     const double* phi
     double target, prediction, regularizer
 
 
 cdef Copies copies_of(dict own):
-    """Return the copies in an agent's `Sharing`, given the agent's attributes ``own``.
+    """Return the copies of the neighbours' states from the attributes ``own`` of an agent.
 
-    Return None unless the class is `Sharing` itself, not a subclass, and the copies are of the compiled class.
+    Return None unless the agent uses `Sharing` itself, not a subclass, and the compiled class of copies.
     """
     sharing = own.get("sharing")
     if type(sharing) is not Sharing:
@@ -120,7 +121,7 @@ cdef Copies copies_of(dict own):
 
 
 cdef bint read_number(dict own, str name, double* number) except -1:
-    """Read the present value of a parameter that may have a schedule; return False if the value is no float."""
+    """Read the current value of a parameter that may have a schedule; return False if the value is no float."""
     value = own.get(name)
     if not PyFloat_Check(value):
         return False
@@ -214,7 +215,7 @@ cdef bint read_sample(dict own, State* state) except -1:
 
 
 cdef int draw(dict own, State* s) except -1:
-    """Take the sample that `look_ahead` stored, predict its target, and count the loss, as `StreamCost.draw` does."""
+    """Predict the target of the sample that `look_ahead` stored, and record the loss, as `StreamCost.draw` does."""
     cdef dict cost = own["cost"].__dict__
     cost["features"], cost["target"] = <tuple>cost["_ahead"]
     cost["_ahead"] = None
@@ -237,7 +238,8 @@ cdef list steps(list agents, Read read, Step step):
     cdef dict own
     cdef State* all_of_them
     for agent in agents:
-        # Read all samples before any pointer to an agent's arrays: a user's iterator of samples may change any agent.
+        # Read all samples before taking pointers to arrays: the iterator of samples is user code, which may replace
+        # the arrays of any agent.
         if not look_ahead(agent):
             return None
     all_of_them = <State*>PyMem_Malloc(max(count, 1) * sizeof(State))
@@ -282,7 +284,7 @@ def linearised_steps(list agents):
 
 
 cdef inline object proximal(const State* s, double quadratic, linear):
-    """Return the same minimum as `OnlineCost.argmin`; the array ``linear`` is overwritten with it."""
+    """Compute the minimum as `OnlineCost.argmin` does, store it in the array ``linear``, and return this array."""
     cdef double* to = elements(linear)
     cdef double double_ = 2.0 * (s.regularizer + quadratic)
     cdef double f = -dot(to, s.phi, s.n) / double_, k = dot(s.phi, s.phi, s.n) / double_
@@ -294,8 +296,8 @@ cdef inline object proximal(const State* s, double quadratic, linear):
 
 
 cdef bint read_proximal(dict own, State* state) except -1:
-    # If an agent has no neighbours, False makes all agents take their steps in Python: that agent's local problem may
-    # have no unique minimum, and only the Python code raises an error for this.
+    # For an agent without neighbours the local problem may have no unique minimum, and only the Python code raises an
+    # error for this. The result False makes all agents take their steps in Python.
     return own["solve"] == "rank-one" and read_linearised(own, state) and state.degree > 0
 
 
@@ -336,7 +338,7 @@ def dynamic_steps(list agents):
 cdef bint read_diffusion(dict own, State* state) except -1:
     """Read the inputs of a diffusion step; return False if one is missing or has an unsupported type.
 
-    The weights are those that `Sharing.add_known` caches once a frame from each neighbour has arrived.
+    The weights are read from the cache that `Sharing.add_known` fills once a frame from each neighbour has arrived.
     """
     cdef Copies copies = copies_of(own)
     theta = own["theta"]
@@ -436,9 +438,9 @@ def table(list arrays):
 
 
 def samples(list costs, bint is_ahead):
-    """Return samples z and y of multi-kernel costs as arrays; None if a cost or sample has an unsupported type.
+    """Return one sample (z, y) of each multi-kernel cost, as two arrays; None if a type is not supported.
 
-    The samples are the next ones if ``is_ahead``, else the last ones drawn.
+    The sample is the cost's next one if ``is_ahead``, and otherwise the last one drawn.
     """
     cdef list features = [], targets = []
     cdef dict own
@@ -462,7 +464,7 @@ def samples(list costs, bint is_ahead):
 
 
 def gossiped(list agents):
-    """Return θ'_p + γ Σ_n w'_in (h_n − h_i) of each agent, as in `GossipOMKL.local_step`."""
+    """Return θ'_p + γ Σ_n w'_in (h_n − h_i) for each agent, as `GossipOMKL.local_step` computes it."""
     cdef Copies copies
     cdef double gamma, total, weight
     cdef double* to
@@ -498,12 +500,12 @@ def gossiped(list agents):
     return states
 
 
-# --- what agents say and hear -----------------------------------------------------------------------------------------
+# --- broadcasts and received frames -----------------------------------------------------------------------------------
 
 def are_as_seen(list agents, tuple seen, list sharings):
-    """Return whether each agent's class, number of attributes and `Sharing` object are those given.
+    """Return whether no agent's class, number of attributes or `Sharing` object has changed since the last check.
 
-    ``seen`` begins with the list of the classes and the list of the numbers of attributes.
+    ``seen`` begins with two lists from that check: the agents' classes, and their numbers of attributes.
     """
     cdef Py_ssize_t i
     cdef dict own
@@ -518,7 +520,7 @@ def are_as_seen(list agents, tuple seen, list sharings):
 
 
 def take(list agents, list states):
-    """Set the agents' states in order, up to the first with a wrong shape; return its index, or -1 if there is none."""
+    """Set the agents' states in order. Stop at a state of the wrong shape and return its index; return -1 if none."""
     cdef Py_ssize_t i
     for i in range(len(agents)):
         agent, state = agents[i], states[i]
@@ -533,7 +535,7 @@ def take(list agents, list states):
 def broadcast(list sharings, list outboxes, list states, coded, list speaking, int64_t k, failed):
     """Broadcast the states of the agents for which ``speaking`` is True, as `Sharing.say` and `Sharing._said` do.
 
-    ``coded`` has for each agent the payload and the state decoded from it. If it is None, states are sent unencoded.
+    ``coded`` lists (payload, state decoded from it) for each agent. If ``coded`` is None, states are sent unencoded.
     """
     cdef Py_ssize_t i
     cdef Copies copies
@@ -560,7 +562,7 @@ def broadcast(list sharings, list outboxes, list states, coded, list speaking, i
 
 
 cdef object offer(outbox, bint is_open, now, str kind, int64_t k, payload, double deadline):
-    """Broadcast as `Outbox.broadcast` does; if that method would only use the fast path, use the path directly."""
+    """Broadcast a payload as `Outbox.broadcast` does, but call the outbox's fast path directly where possible."""
     number = outbox.kinds.get(kind)
     if not (is_open and type(outbox) is Outbox and outbox._uses_fast_path) or outbox.subscribers or number is None:
         return outbox.broadcast(kind, payload, k, False)
@@ -571,7 +573,7 @@ cdef object offer(outbox, bint is_open, now, str kind, int64_t k, payload, doubl
 
 
 def hear(list inboxes, list sharings, double until, bint adds, failed):
-    """Take frames into the agents' copies, as `Inbox.take_into` does; return the places of those without an error."""
+    """Apply received frames to the copies, as `Inbox.take_into` does; return the indices of the error-free agents."""
     cdef ArrivalQueue arrivals
     cdef Copies copies
     cdef Py_ssize_t i
@@ -633,7 +635,7 @@ def rounded(states):
         decoded = new_like(state)
         from_, to, back = elements(state), <float*>cnp.PyArray_DATA(single), elements(decoded)
         for j in range(cnp.PyArray_SIZE(state)):
-            # The comparison is False for a NaN, too: `Float` itself must encode or refuse a state with a NaN.
+            # The comparison is False for a NaN, too. The function then returns None, and `Float` handles the NaN.
             fits &= fabs(from_[j]) <= LARGEST
             to[j] = <float>from_[j]
             back[j] = to[j]

@@ -21,21 +21,22 @@ from netsim.util.typing import Array
 class ADPSGD(Cited, netsim.Agent):
     """AD-PSGD: asynchronous SGD with pairwise averaging (Lian, Zhang, Zhang and Liu 2018, algorithm 1).
 
-    Repeat: x̂ ← θ_i; compute ∇R_i(x̂), which takes simulated time;  draw a neighbour j, and set θ_i and θ_j to their
-    mean;  θ_i ← θ_i − η ∇R_i(x̂).
+    Each agent i repeats: x̂ ← θ_i; compute ∇R_i(x̂), which takes simulated time; draw a neighbour j, and set θ_i and
+    θ_j to their mean; θ_i ← θ_i − η ∇R_i(x̂).
 
-    Agent i sends θ_i. Agent j replies at once with θ_j, and then adds (θ_i − θ_j)/2 to its model. When the reply
-    arrives, agent i subtracts the same (θ_i − θ_j)/2 from its model, even if other agents have averaged with i
-    meanwhile; so the sum of the two models is kept. On a network with compute times (``Network(…, compute=…)``) a
-    gradient takes such a time. On other networks its time is log-normal with mean ``seconds``; the logarithm of the
-    time has the standard deviation ``spread``. Agents stop after ``count`` rounds. The rounds only measure time here;
-    they are as long as for a synchronous method on the same network.
+    To average, agent i sends θ_i. Agent j replies immediately with θ_j, and then adds (θ_i − θ_j)/2 to its model. When
+    the reply arrives, agent i subtracts the same (θ_i − θ_j)/2 from its model, even if other agents have averaged with
+    i meanwhile. So an average never changes the sum of the models. The network's compute times
+    (``Network(…, compute=…)``) determine how long a gradient takes. On a network without compute times, the time is
+    log-normal with mean ``seconds``, and its logarithm has the standard deviation ``spread``. Agents stop after
+    ``count`` rounds. The rounds only measure time here; they are as long as for a synchronous method on the same
+    network.
 
     The method needs links in both directions and a cost with a gradient, which may be stochastic, but no weights. With
-    constant η the models only come near the optimum, as with `DPSGD`, and the costs of faster agents weigh more. A lost
-    request skips one average. After a lost reply the model of j has changed and that of i has not, which shifts the
-    mean of all models slightly; later gradient steps undo the shift, so losses cost little. An agent waits at most
-    ``patience`` for a reply.
+    constant η the models only approach the optimum, as with `DPSGD`, and the costs of faster agents weigh more. After a
+    lost request there is no average. After a lost reply only the model of j has changed, which shifts the mean of all
+    models slightly. Later gradient steps undo the shift, so losses cost little. An agent waits at most ``patience`` for
+    a reply.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class ADPSGD(Cited, netsim.Agent):
     seconds : float
         Mean time (s) of a gradient, on a network without compute times.
     spread : float
-        Standard deviation of that time's logarithm; with 0 the time is constant.
+        Standard deviation of the logarithm of the gradient's time; with 0 the time is constant.
     patience : float
         Maximum time (s) to wait for a reply.
 
@@ -85,7 +86,7 @@ class ADPSGD(Cited, netsim.Agent):
         working = asyncio.create_task(self._work())
         async for _ in self.rounds(self.count, keep_late=True):
             if working.done():
-                # The endless task is done only after an error, which result() raises.
+                # The task loops for ever, so it is done only after an error; result() raises this error.
                 working.result()
         working.cancel()
 
@@ -101,7 +102,7 @@ class ADPSGD(Cited, netsim.Agent):
             self.theta = self.theta - self.eta * gradient
 
     def _drawn(self) -> float:
-        """Return a random time (s) of a gradient, from ``seconds`` and ``spread``."""
+        """Return a random duration (s) of a gradient computation: log-normal with ``seconds`` and ``spread``."""
         return self.seconds * self.rng.lognormal(-0.5 * self.spread**2, self.spread)
 
     async def _average(self) -> None:

@@ -1,8 +1,9 @@
 """Base classes of the consensus methods, whose agents take local steps and exchange their states with neighbours.
 
-A method is a dataclass: its fields are the method's parameters, and its `local_step` computes the method's equation.
-`Dual` adds the dual variable of the ADMM methods, `Diffusion` the weighted mean of the diffusion methods. In each round
-`run` calls an agent's `SharingAgent.say`, which sends, and then `SharingAgent.hear`, which processes received frames.
+A method is a dataclass whose fields are the method's parameters and whose `local_step` computes the method's equation.
+`Dual` adds the dual variable of the ADMM methods, and `Diffusion` the weighted mean of the diffusion methods. In each
+round, `run` first calls `SharingAgent.say` to take a step and broadcast the state, and then `SharingAgent.hear` to
+process the received frames.
 """
 
 import inspect
@@ -42,9 +43,9 @@ Step = TypeVar("Step", bound=Callable[..., Array])
 
 
 def asks(*methods: str) -> Callable[[Step], Step]:
-    """Return a decorator that marks a local step with ``methods``, the names of the cost's methods that the step calls.
+    """Return a decorator that records in a local step which ``methods`` of the cost the step calls.
 
-    A local step that overrides a decorated one does not inherit the mark.
+    A method that overrides a decorated local step does not inherit the record.
     """
 
     def marked(step: Step) -> Step:
@@ -70,7 +71,7 @@ def _annotations(cls: type) -> Mapping[str, object]:
     if sys.version_info >= (3, 14):
         from annotationlib import Format, get_annotations
 
-        # Annotations are read as text, because evaluating one fails for a name imported only under TYPE_CHECKING.
+        # Read the annotations as text: evaluating an annotation fails if its name is imported only for type checkers.
         return get_annotations(cls, format=Format.STRING)
     return inspect.get_annotations(cls)
 
@@ -90,7 +91,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.coders.Coder, optional
-        Encodes the state, or its change since the last broadcast; by default `Exact`, which sends the state unencoded.
+        Encodes the state, or the state's change since the last broadcast. By default `Exact`: the state is sent
+        unencoded.
     coded_start : bool
         Whether θ̂_i, the state that the neighbours know, starts as Q(0), the decoded value of encoded zeros, instead of
         0 (see `Sharing`).
@@ -115,9 +117,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
             if "Scheduled" in str(kind) and not isinstance(vars(cls).get(name), Scheduled):
                 raise TypeError(f"{cls.__qualname__}.{name}: must be Scheduled(default=…), not {vars(cls).get(name)!r}")
 
-    # Both ends of a link keep copies of each other's state.
+    # Both ends of a link keep a copy of the other end's state.
     needs_links_both_ways = True
-    # Whether a server sends its model to clients, with whose steps `Lazy` compares.
+    # Whether clients receive a server's model; the censor `Lazy` needs the steps of that model.
     has_server: ClassVar[bool] = False
 
     cost: Cost
@@ -141,7 +143,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         self._forget()
 
     def _forget(self) -> None:
-        """Set θ_i to zeros. A subclass with further learned arrays extends this method, to reset these arrays, too."""
+        """Set θ_i to zeros. A subclass with more learned arrays must extend this method to reset them."""
         size = self.cost.size
         shape = size if isinstance(size, tuple) else (size,)
         self.theta = np.zeros(tuple(check.integer("cost.size", length, low=1) for length in shape))
@@ -157,7 +159,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         vars(self).pop("sharing", None)
 
     def begin(self) -> None:
-        """Call `start` and create the agent's `Sharing`, unless that was already done in this run."""
+        """Call `start` and create the agent's `Sharing`, unless this run has already created it."""
         if "sharing" in vars(self) and self.sharing.is_of_this_run():
             return
         vars(self).pop("sharing", None)
@@ -175,8 +177,8 @@ class SharingAgent(Cited, netsim.RoundAgent):
         Parameters
         ----------
         k : int
-            Number of the round, from 1; in a method without rounds, number of the step. Schedules and censors depend on
-            it.
+            Number of the round, from 1, on which schedules and censors depend. In a method without rounds, the number
+            of the step.
 
         Raises
         ------
@@ -213,7 +215,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def imbalance(self) -> dict[str, Array]:
         """Return arrays whose sum over all agents is zero while no frame is lost; by default none.
 
-        The key of an array, such as "dual_residual", names the column in which studies record the norm of the sum.
+        Studies record the norm of each sum in a column named after the array's key, such as "dual_residual".
         """
         return {}
 
@@ -228,9 +230,9 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def start(self) -> None:
         """Prepare for the first round; `begin` calls this once the neighbours are known.
 
-        The `Sharing` is created when `start` first reads ``self.sharing`` or, if `start` does not, after `start`. The
-        creation calls `outgoing`. So a subclass must first set the attributes that its `outgoing` reads, and then call
-        the inherited `start`.
+        The first read of ``self.sharing`` creates the `Sharing`, and so calls `outgoing`. The inherited `start` may
+        read it. So a subclass must first set the attributes that its `outgoing` reads, and then call the inherited
+        `start`.
         """
 
     def local_step(self) -> Array:
@@ -241,10 +243,10 @@ class SharingAgent(Cited, netsim.RoundAgent):
     def local_steps(cls, agents: list[Any]) -> Sequence[Array] | None:
         """Return the new θ_i of several agents of this class and of one network, in the order of the agents.
 
-        A subclass may define this to save time. The results must equal those of `local_step` to the last bit. The
-        result None, the default, means that each agent must take its own local step; the method must then have changed
-        no agent. If a subclass overrides any method of the class that defines `local_steps`, `local_steps` is not
-        called, and each agent takes its own local step.
+        A subclass may define this method to save time. The results must equal those of `local_step` to the last bit.
+        None, the default, means that the caller must call each agent's `local_step`; the method must then have changed
+        no agent. `local_steps` is ignored in a subclass that overrides another method of the class that defines it;
+        each agent then takes its own local step.
         """
         return None
 
@@ -255,10 +257,10 @@ class SharingAgent(Cited, netsim.RoundAgent):
 
     @classmethod
     def batch(cls, agents: Sequence[Any]) -> BatchRounds | None:
-        """Return an object that runs the rounds of these agents at once, or None if each agent must run its own rounds.
+        """Return an object that runs the rounds of all these agents, or None if each agent must run its own rounds.
 
-        The result is None if code outside netsim creates the agents' `Sharing` objects: such an object may await while
-        it broadcasts, so each agent must run its rounds in a task of its own.
+        The result is None if code outside netsim creates the agents' `Sharing` objects. Such an object may await while
+        it broadcasts, so each agent needs a separate task.
         """
         makers = {definer(cls, "new_sharing"), *(type(agent.duals) for agent in agents if issubclass(cls, Dual))}
         if any(not maker.__module__.startswith("netsim.") for maker in makers):
@@ -284,7 +286,7 @@ class SharingAgent(Cited, netsim.RoundAgent):
         )
 
     def after_sharing(self) -> None:
-        """Update the agent after the neighbours' frames were applied to the copies; does nothing by default."""
+        """Update the agent once the received frames have been applied to the copies; by default, do nothing."""
 
 
 def _nothing(agents: list[Any]) -> bool:
@@ -294,7 +296,7 @@ def _nothing(agents: list[Any]) -> bool:
 class _Sharing:
     """Descriptor of the attribute `SharingAgent.sharing`; the first read during `begin` creates the agent's `Sharing`.
 
-    A read before `begin` raises AttributeError, so that a probe that reads the attribute does not create the object.
+    An earlier read raises AttributeError, so that a probe that reads the attribute does not create the `Sharing`.
     """
 
     def __get__(self, agent: SharingAgent | None, owner: type[SharingAgent]) -> Any:
@@ -307,15 +309,15 @@ class _Sharing:
         return agent.sharing
 
 
-# Set the descriptor after the class is created: `dataclass` would take a value in the class body for a field's default.
+# The descriptor is set outside the class body, where `dataclass` would use it as the field's default value.
 SharingAgent.sharing = _Sharing()  # type: ignore[assignment]
 
 
 class Weighted(SharingAgent):
     """Base class of the methods that weight their neighbours' states.
 
-    `Diffusion` describes ``weights`` and ``unheard``. ``weighs_itself`` says whether ``weights`` must have a number for
-    the agent itself, too.
+    `Diffusion` describes ``weights`` and ``unheard``. If ``weighs_itself`` is True, ``weights`` must include a weight
+    for the agent itself.
     """
 
     weights: Mapping[Any, float]
@@ -352,7 +354,8 @@ class Weighted(SharingAgent):
 class Proximal(SharingAgent):
     """Base class of the methods whose local step is an exact minimisation.
 
-    The cost's solver is kept from round to round, and created anew only if the factor of ‖θ‖² changes.
+    The solver that the cost provides is reused in every round. A new solver is created only if the factor of ‖θ‖²
+    changes.
     """
 
     cost: Any
@@ -370,7 +373,7 @@ class Proximal(SharingAgent):
         return self._argmin(linear)
 
     def __getstate__(self) -> Any:
-        """Return the attributes to pickle, without the solver, which each run creates anew."""
+        """Return the attributes to pickle. The solver is left out, because each run creates a new one."""
         state = super().__getstate__()
         fields, *slots = state if isinstance(state, tuple) else (state,)
         fields = {name: value for name, value in fields.items() if name not in ("_argmin", "_quadratic")}
@@ -403,8 +406,8 @@ class Dual(WithDual):
     rho : float or schedule
         Penalty ρ > 0.
     duals : Duals, optional
-        How γ_i is computed: by `Accumulated`, the default, with the update above, or in a way that tolerates lost
-        frames (`RunningSums`, `CodedSums`, `EdgeDuals`).
+        How γ_i is computed. The default `Accumulated` uses the update above; `RunningSums`, `CodedSums` and `EdgeDuals`
+        tolerate lost frames.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
 
@@ -453,7 +456,7 @@ class Dual(WithDual):
         self._others_sum = self.sharing.sum_of_copies()
 
     def pull_to_sum(self) -> Array:
-        """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact step."""
+        """Return γ_i − ρ Σ_n (θ̂_i + θ̂_n), the linear term of an exact minimisation step."""
         return add_scaled_sum(self.dual, -self.rho, self._own_sum, self._others_sum)
 
     def pull_to_difference(self) -> Array:
@@ -465,11 +468,11 @@ class Dual(WithDual):
 class Diffusion(Weighted):
     """Base class of the diffusion methods, whose local step starts from ψ_i = w_ii θ_i + Σ_n w_in θ̂_n.
 
-    θ̂_n is the state that neighbour n last broadcast. Until the first frame from n arrives, n is left out and the other
-    weights are renormalised to sum to 1, because a zero in place of θ̂_n would pull the model towards zero. With
-    ``unheard="dropped"``, n is left out in every round in which no frame from n arrives. If n has sent nothing
-    yet because of a censor, n counts with θ̂_n = 0. `Sharing.known` decides, as far as possible, whether n was censored
-    or its frames were lost.
+    θ̂_n is the state that neighbour n last broadcast. Until the first frame from n arrives, the mean omits n, and the
+    other weights are renormalised to sum to 1; a zero in place of θ̂_n would pull the model towards zero. With
+    ``unheard="dropped"``, the mean omits n in every round in which no frame from n arrives. If only a censor has kept n
+    silent so far, n counts with θ̂_n = 0. `Sharing.known` decides, as far as possible, whether n was censored or its
+    frames were lost.
 
     Parameters
     ----------
@@ -479,8 +482,8 @@ class Diffusion(Weighted):
         The weight w_in of the agent itself and of each neighbour, by name: a row of a doubly stochastic matrix.
     unheard : {"kept", "dropped"}
         Whether a neighbour from which no frame arrived in this round counts with its last θ̂_n ("kept") or not at all
-        ("dropped"). "dropped" requires no censor, because a censored neighbour sends nothing while its state is
-        unchanged.
+        ("dropped"). "dropped" cannot be combined with a censor, because a censored neighbour sends nothing while its
+        state hardly changes.
     cost, count, censor, coder, coded_start
         As in `SharingAgent`.
     """
@@ -491,9 +494,9 @@ class Diffusion(Weighted):
     unheard: str = "kept"
 
     def combined(self, state: Array | None = None) -> Array:
-        """Return ψ_i; it equals θ_i if every neighbour is left out or has the weight 0.
+        """Return ψ_i, which is θ_i if every neighbour is omitted or has the weight 0.
 
-        If a method broadcasts another array than θ_i, it passes that array as ``state``, to be used in place of θ_i.
+        A method that broadcasts another array than θ_i passes that array as ``state``, which then replaces θ_i.
         """
         state = self.theta if state is None else state
         own = self.weights[self.name]

@@ -1,7 +1,7 @@
 """Batch methods: CTA, DKLA and COKE (Xu, Wang, Chen and Tian, "COKE: communication-censored decentralized kernel
 learning", 2021; the first author's dissertation, ch. 2).
 
-Each agent keeps its samples to itself. All agents use one feature map, and neighbours exchange θ.
+All agents use the same feature map. Neighbours exchange their models θ, never samples.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class DKLA(Proximal, Dual):
     cost : Problem
         The agent's cost R_i.
     count, rho, censor, coder, coded_start
-        As in `Dual`. The local step's matrix is factored again whenever ρ changes.
+        As in `Dual`. Whenever ρ changes, the matrix of the local step is factored again.
     """
 
     paper = papers.COKE

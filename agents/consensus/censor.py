@@ -1,4 +1,7 @@
-"""Censors decide in which rounds an agent broadcasts. h = θ_i − θ̂_i is the change since its last broadcast."""
+"""Censors decide in which rounds an agent broadcasts.
+
+θ̂_i is the state that agent i last broadcast, and h = θ_i − θ̂_i is the change of its state since then.
+"""
 
 import math
 from collections import deque
@@ -34,7 +37,7 @@ class Always:
     """No censoring: broadcast in every round."""
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return True: no broadcast is censored."""
+        """Return True, so that no broadcast is censored."""
         return True
 
 
@@ -54,12 +57,12 @@ class Threshold:
         check.put(self, v=threshold, mu=check.finite("decay", decay), squared=check.flag("squared", self.squared))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether ‖h‖₂, or its square, is at least the threshold."""
+        """Return whether ‖h‖₂, or ‖h‖₂² if ``squared``, is at least the threshold."""
         square = float(change.dot(change))
         return (square if self.squared else math.sqrt(square)) >= self.threshold(round_number)
 
     def threshold(self, round_number: int) -> float:
-        """Return the threshold in a round."""
+        """Return the threshold in round ``round_number``."""
         raise NotImplementedError
 
 
@@ -114,7 +117,7 @@ class Periodic:
         check.put(self, every=check.integer("every", self.every, low=1))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether the agent broadcasts in round k: in every m-th."""
+        """Return whether the round's number is a multiple of m."""
         return round_number % self.every == 0
 
 
@@ -153,17 +156,19 @@ class Lazy:
     """LAG: a client uploads its gradient if ‖h‖₂² > η⁻² Σ_d ξ_d ‖θ^{k+1−d} − θ^{k−d}‖₂², d = 1 … D (algorithm 1, 15a).
 
     Source: Chen, Giannakis, Sun and Yin 2018, LAG-WK; P. Xu's dissertation, section 5.6. h is the change of the
-    client's gradient since its last upload, θ^k the server's model in round k. Only the methods over a star take this
-    censor (`OverStar`, `EF21`, `EF21P`): the server is never silent, and a client compares h with the steps between the
-    models that it received. While it is silent, the server goes on with the client's last gradient.
+    client's gradient since its last upload, and θ^k is the server's model in round k. Only the methods over a star
+    support this censor (`OverStar`, `EF21`, `EF21P`). There the server sends its model in every round, and a client
+    compares h with the steps between the models that it received. For a client that uploads nothing, the server uses
+    the client's last gradient.
 
-    The paper's server takes θ ← θ − α Σ_i g_i, and its factor is 1/(α²N²). Here θ ← θ − (η/N) Σ_i g_i, so α = η/N, and
-    the factor is 1/η². A sum ξ_1 + … + ξ_D ≥ 1 lets the errors be as large as the gradient itself.
+    In the paper the server's step is θ ← θ − α Σ_i g_i, and the factor before the sum over d is 1/(α²N²). Here the step
+    is θ ← θ − (η/N) Σ_i g_i, so α = η/N and the factor is 1/η². If ξ_1 + … + ξ_D ≥ 1, the errors may become as large as
+    the gradient itself.
 
     Parameters
     ----------
     weights : tuple of float
-        ξ_1 … ξ_D, each ≥ 0; by default the paper's ten of 1/10.
+        ξ_1 … ξ_D, each ≥ 0; by default ten weights of 1/10, as in the paper.
     """
 
     weights: tuple[float, ...] = (0.1,) * 10
@@ -175,16 +180,16 @@ class Lazy:
         check.put(self, weights=each)
 
     def at(self, client: Any) -> Censor:
-        """Return the censor of one client in one run; it reads the client's ``eta`` and ``theta``, its copy of θ^k."""
+        """Return a censor for one client in one run, which reads η and the client's copy of θ^k from the client."""
         return _LazyClient(self.weights, client)
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Return whether h ≠ 0: where no step of the server is known, the threshold is 0."""
+        """Return whether h ≠ 0. Without a client the steps of the server are unknown, so the threshold is 0."""
         return bool(change @ change > 0.0)
 
 
 class _LazyClient:
-    """`Lazy` at one client, with the steps between the last models that it received."""
+    """The censor `Lazy` at one client, which stores the steps between the last models received."""
 
     def __init__(self, weights: tuple[float, ...], client: Any) -> None:
         self._weights, self._client = weights, client
@@ -193,12 +198,12 @@ class _LazyClient:
         self._steps: deque[float] = deque(maxlen=len(weights))
 
     def speaks(self, change: Vector, state: Vector, round_number: int, rng: np.random.Generator) -> bool:
-        """Take in the model received, and return whether ‖h‖₂² > η⁻² Σ_d ξ_d ‖θ^{k+1−d} − θ^{k−d}‖₂²."""
+        """Store the step to the model last received; return whether ‖h‖₂² > η⁻² Σ_d ξ_d ‖θ^{k+1−d} − θ^{k−d}‖₂²."""
         model: Vector = self._client.theta
         if self._model is not None:
             self._steps.appendleft(float(np.sum(np.square(model - self._model))))
         self._model = model
-        # Not zip(strict=True): in the first rounds there are fewer steps than weights.
+        # strict=False, because in the first rounds there are fewer steps than weights.
         threshold = sum(weight * step for weight, step in zip(self._weights, self._steps, strict=False))
         return bool(change @ change > threshold / self._client.eta**2)
 
@@ -206,9 +211,9 @@ class _LazyClient:
 def may_silence(censor: Censor, round_number: int) -> bool:
     """Return whether, in round ``round_number``, a censor may suppress the broadcast of an agent with θ̂_i = 0.
 
-    An agent that has never broadcast has θ̂_i = 0, so h = θ_i. If this function returns False, a neighbour that
-    receives nothing from such an agent knows that a frame was lost. For a censor class defined outside this module,
-    whose rule is unknown, the result is True.
+    An agent that has never broadcast has θ̂_i = 0, so h = θ_i. If this function returns False, and a neighbour receives
+    nothing from such an agent, the neighbour knows that a frame was lost. The rule of a censor class from outside this
+    module is unknown, so the result is True.
     """
     match censor:
         case Always():

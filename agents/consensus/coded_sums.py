@@ -1,10 +1,11 @@
 """Running sums in a few bits per element: integer multiples of a step Δ, sent modulo 2^m.
 
-θ̂_i = q_i Δ with integers q_i, and S_i = Σ_k q_i is their sum over the rounds k. A receiver predicts that q_n has not
-changed since n's last frame, and that S_n has grown by q_n in each round since. Of all integers with the residue that a
-frame carries, the receiver takes the one nearest to its prediction (`netsim.coders.Residues`). The sender chooses m in
-each round such that a receiver that missed up to ``reach`` of the last frames decodes correctly. A receiver that missed
-more frames notices a wrong prediction by the checksum, and requests a full frame.
+The state of agent i is θ̂_i = q_i Δ with integers q_i, and S_i = Σ_k q_i is the sum of the q_i over the rounds k. A
+receiver predicts that q_n has not changed since the last frame of neighbour n, and that S_n has grown by q_n in each
+round since then. Many integers have the residue that a frame carries; the receiver chooses the integer nearest to its
+prediction (`netsim.coders.Residues`). In each round the sender chooses m large enough for receivers that missed up to
+``reach`` of the last frames. If a receiver missed more frames, the checksum reveals a wrong prediction, and the
+receiver requests a full frame.
 """
 
 from collections.abc import Sequence
@@ -25,28 +26,29 @@ from netsim.util import check
 from netsim.util.typing import Vector
 
 REPAIR = "repair"
-"""The kind of message that requests a full frame: one that is decoded without a prediction."""
+"""The kind of message that requests a full frame, which can be decoded without a prediction."""
 
 
 @dataclass(frozen=True)
 class CodedSums(Duals):
-    """`RunningSums` in integer multiples of a step Δ, sent modulo powers of two; γ_i = ρΔ Σ_n (S_i − S_n).
+    """`RunningSums` in integer multiples of a step Δ, sent modulo powers of two: γ_i = ρΔ Σ_n (S_i − S_n).
 
     Parameters
     ----------
     step : float
         The final Δ, in units of θ.
     halvings : int
-        Number of times that Δ is halved. The first Δ is 2^halvings times the final one.
+        How many times Δ is halved. The first Δ is 2^halvings times the final Δ.
     halve_every : int
         Number of rounds from one halving to the next.
     dither : bool
-        Whether θ_i/Δ is rounded up or down at random, so that θ̂_i is unbiased, instead of to the nearest integer.
+        Whether θ_i/Δ is rounded up or down at random, which makes θ̂_i unbiased. If False, it is rounded to the nearest
+        integer.
     reach : int
-        Number of rounds in a row that a receiver may miss and still decode the next frame.
+        How many consecutive frames a receiver may miss and still decode the next frame.
     sum_every : int
-        Number of rounds from one frame with S to the next; the frames between carry θ̂ only. An agent with d neighbours
-        sends S in the rounds k for which k + d is a multiple of ``sum_every``.
+        Number of rounds from one frame with S to the next. The other frames carry only θ̂. An agent with d neighbours
+        sends S in round k if k + d is a multiple of ``sum_every``.
 
     Raises
     ------
@@ -92,10 +94,11 @@ class CodedSums(Duals):
 
 
 class CodedSharing(SummedSharing):
-    """A `SummedSharing` of integers, sent as residues.
+    """A `SummedSharing` whose frames carry residues of integers.
 
-    ``own`` and the copies are multiples of Δ; ``total`` is S_i and ``totals`` are the S_n, in units of Δ. ``astray``
-    counts the received frames whose checksum revealed a wrong prediction; ``repairs`` counts the full frames sent.
+    ``own`` and the copies are multiples of Δ. ``total`` is S_i and ``totals`` contains the S_n, in units of Δ.
+    ``astray`` counts the received frames whose checksum revealed a wrong prediction. ``repairs`` counts the full frames
+    sent.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class CodedSharing(SummedSharing):
         return np.asarray(q * self._step).reshape(self.own.shape)
 
     async def _begin_round(self, round_number: int) -> None:
-        """Change to the round's Δ, and request full frames from neighbours whose last frame failed its checksum."""
+        """Set Δ for the round, and request a full frame from each neighbour whose last frame failed its checksum."""
         before = self._way.halvings_by(self._round) if self._round else 0
         self._halve(self._way.halvings_by(round_number) - before)
         self._step = self._way.step_in(round_number)
@@ -186,7 +189,7 @@ class CodedSharing(SummedSharing):
 
     @property
     def _ages(self) -> Integers:
-        """The number of rounds since each row of `_past` was written, shape (reach + 1, 1)."""
+        """The number of rounds since each ring-buffer row of `_past` was written, shape (reach + 1, 1)."""
         count = self._past.shape[1]
         return np.asarray((self._newest - np.arange(count)) % count)[:, None]
 
@@ -201,7 +204,7 @@ class CodedSharing(SummedSharing):
         return super()._take_newer(frame, round_number, rho)
 
     def _take(self, frame: Frame, place: int, age: int, rho: float) -> bool:
-        """Decode a neighbour's frame of this round; reject an older one, whose Δ may differ."""
+        """Decode a neighbour's frame of this round. A frame of an older round is rejected, because its Δ may differ."""
         coded = frame.payload
         if not isinstance(coded, Residues) or coded.shape not in ((1, self._q.size), (2, self._q.size)):
             raise AgentError(f"{frame!r}: its payload must be residues of {self._q.size} numbers, not {coded!r:.60}")
@@ -217,9 +220,9 @@ class CodedSharing(SummedSharing):
         if len(found) == 2:
             self.totals[place] = found[1]
         else:
-            # The guess of S_n has added the old q_n in every round since n's last frame. For this round it should have
-            # added the new q_n, so it lacks the whole change of q_n. For each missed round before, it lacks half of the
-            # change on average, because it is unknown when q_n changed.
+            # The estimate of S_n has grown by the old q_n in every round since n's last frame. For this round it should
+            # have grown by the new q_n, so the whole change of q_n is missing. It is unknown in which of the missed
+            # rounds q_n changed, so on average half of the change is missing for each of them.
             moved = found[0] - guesses[0]
             if self._missed[place] > 1:
                 moved = np.rint(0.5 * (self._missed[place] + 1.0) * moved).astype(np.int64)
@@ -229,7 +232,7 @@ class CodedSharing(SummedSharing):
         return True
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Apply the frames received, then compute the copies θ̂_n = q_n Δ of all neighbours at once."""
+        """Apply the frames received, and then compute the copies θ̂_n = q_n Δ of all neighbours."""
         super().hear(frames, round_number)
         np.multiply(self._of, self._step, out=self.copies.table.reshape(self._of.shape))
 
@@ -243,6 +246,6 @@ class CodedSharing(SummedSharing):
         self.total = np.rint(self.totals[places].mean(axis=0)).astype(np.int64)
         for place in set(self._places.values()) - set(places):
             self._of[place], self.totals[place] = self._q, self.total
-        # Fill the ring buffers as if q had had its present value in all earlier rounds. Then the prediction of S from
-        # any of their rows equals the present S.
+        # Fill the ring buffers as if q had been constant in all earlier rounds. The prediction of S from any row of the
+        # buffers then equals the current S.
         self._past[0], self._past[1] = self._q, self.total - self._ages * self._q

@@ -29,9 +29,13 @@ class Sending:
 
 
 class Duals(ABC):
-    """Base class of the ways to compute dual variables; subclasses are frozen, so that agents can share an object."""
+    """Base class of the ways to compute dual variables.
 
-    # Whether states must be coded, not changes, and begin as zeros; and whether the penalty must be constant.
+    Subclasses are frozen dataclasses, so that several agents can share an object.
+    """
+
+    # needs_states: the coder must encode states, not changes, and the states must start as zeros.
+    # needs_constant: the penalty ρ must not have a schedule.
     needs_states: ClassVar[bool] = True
     needs_constant: ClassVar[bool] = False
 
@@ -55,12 +59,11 @@ class Duals(ABC):
 class Accumulated(Duals):
     """Dual variables as in the papers: γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n) with the states received.
 
-    A lost frame changes γ at one end of a link only, so Σ_i γ_i ≠ 0 from then on, and the agents agree on a biased
-    model.
+    A lost frame changes γ at only one end of a link. From then on Σ_i γ_i ≠ 0, and the agents agree on a biased model.
     """
 
     needs_states: ClassVar[bool] = False
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's `Sharing`."""
+        """Return a plain `Sharing` for one agent."""
         return Sharing(agent, size, sending.censor, sending.coder, coded_start=sending.coded_start)

@@ -1,4 +1,4 @@
-"""Dual variables computed from edge variables: relaxed ADMM, which converges at any rate of lost frames below 1.
+"""Dual variables computed from edge variables: relaxed ADMM, which converges at any frame loss rate below 1.
 
 Bastianello, Todescato, Carli and Schenato, "Distributed optimization over lossy networks via relaxed Peaceman-Rachford
 splitting: a robust ADMM approach", 2018 (arXiv 1809.09887).
@@ -24,10 +24,11 @@ from netsim.util.typing import Vector
 class EdgeDuals(Duals):
     """Dual variables from one variable per edge: z_in ← (1 − α) z_in + α (4ρ θ_n − z_ni).
 
-    Neighbour n sends 4ρ θ_n − z_ni to agent i, whose dual variable is γ_i = 2ρ d_i θ_i − Σ_n z_in. A lost frame leaves
-    z_in unchanged at one end of one edge. The method does not rely on a sum over all agents, which losses could change,
-    so a loss does no lasting harm. With α = ½ and ideal links the γ_i equal those of `Accumulated` in every round. Each
-    neighbour gets a frame of its own, so agent i transmits d_i frames in a round instead of one.
+    Neighbour n sends 4ρ θ_n − z_ni to agent i, which has d_i neighbours and the dual variable
+    γ_i = 2ρ d_i θ_i − Σ_n z_in. A lost frame leaves z_in unchanged at one end of one edge. This does no lasting harm,
+    because the method does not rely on a sum over all agents. With α = ½ and ideal links the γ_i equal those of
+    `Accumulated` in every round. Each neighbour needs a different frame, so agent i transmits d_i frames per round
+    instead of one.
 
     Parameters
     ----------
@@ -42,12 +43,12 @@ class EdgeDuals(Duals):
         check.put(self, relaxation=checked_relaxation(self.relaxation))
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
-        """Return one agent's `Sharing`, which sends each neighbour a frame of its own."""
+        """Return one agent's `Sharing`, which sends a separate frame to each neighbour."""
         return EdgeSharing(agent, size, sending, rho, self.relaxation)
 
 
 def checked_relaxation(alpha: float) -> float:
-    """Return a relaxation α; raises BadInput unless it is in (0, 1)."""
+    """Return the relaxation ``alpha`` as a float; raise BadInput unless it is in (0, 1)."""
     if not check.finite("relaxation", alpha, above=0.0) < 1.0:
         raise check.refuse("relaxation", alpha, "> 0 and < 1")
     return float(alpha)
@@ -56,7 +57,7 @@ def checked_relaxation(alpha: float) -> float:
 class EdgeSharing(Sharing):
     """A `Sharing` that sends 4ρ θ_i − z_in to each neighbour n.
 
-    ``own`` is θ_i; ``edges`` is a dict from each neighbour n to z_in.
+    ``own`` is θ_i, and ``edges`` maps each neighbour n to z_in.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class EdgeSharing(Sharing):
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho, self._alpha = rho, alpha
         self._sent = self._start
-        # There are no copies of the neighbours' states, because frames do not carry states.
+        # No copies of the neighbours' states are kept, because frames do not carry states.
         self.copies = netsim.core.Copies((), self.own.shape)
         self.edges = dict.fromkeys(agent.neighbors, self._start)
         self._ever: set[object] = set()
@@ -90,7 +91,7 @@ class EdgeSharing(Sharing):
         return await self._agent.send(name, "edge", self._coder.encode(message, self._rng))
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in for each neighbour n from which a frame arrived; only n's last frame counts."""
+        """Update z_in for each neighbour n from which frames arrived; only the last frame from n is used."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             heard = np.asarray(as_state(frame, self.own.shape), dtype=np.float64)
             self.edges[name] = (1.0 - self._alpha) * self.edges[name] + self._alpha * heard
@@ -103,8 +104,8 @@ class EdgeSharing(Sharing):
     def sum_of_copies(self) -> Vector:
         """Return d_i θ_i in place of Σ_n θ_n.
 
-        With d_i θ_i as the sum, the linear term γ_i − ρ Σ_n (θ_i + θ_n) of an ADMM step becomes −Σ_n z_in, as relaxed
-        ADMM needs.
+        The linear term γ_i − ρ Σ_n (θ_i + θ_n) of an ADMM step then becomes −Σ_n z_in, which is the linear term of
+        relaxed ADMM.
         """
         return len(self.edges) * self.own
 

@@ -1,7 +1,7 @@
 """Federated methods with sampled clients around a server: FedAvg and SCAFFOLD.
 
-In a round the server sends its model to the sampled clients, and each replies at once. So a round must last longer than
-two link latencies.
+In a round the server sends its model to the sampled clients, and each client replies within the same round. So a round
+must last longer than two link latencies.
 """
 
 from collections.abc import Hashable, Mapping
@@ -29,21 +29,21 @@ class FedAvg(OverStar):
     τ times, and sends y_i back. The server sets θ to the mean of the y_i received. This is algorithm 1 of the paper,
     with equal weights.
 
-    The server has data, too, and may be in S; its own y_i needs no message. The random sets S depend only on the
-    network's seed and the server's name. The graph must be a star; the cost needs a gradient, which may be stochastic.
-    With τ > 1 and different costs the model only comes near the optimum. A lost frame removes one client from one
-    round, without lasting effect.
+    The server has data, too, and may be in S; its y_i needs no message. The random sets S depend only on the network's
+    seed and the server's name. The graph must be a star. The cost needs a gradient, which may be stochastic. If τ > 1
+    and the costs differ, the model only approaches the optimum. A lost frame removes one client from one round, without
+    lasting effect.
 
     Parameters
     ----------
     cost : Problem
-        The cost R_i of the agent, server or client, with its gradient.
+        The cost R_i of the agent (the server or a client), with its gradient.
     eta : float or schedule
         Step size η of the local steps.
     tau : int
         Number τ of local steps.
     share : float
-        The fraction of all agents that is in S, in (0, 1]; S has at least one agent.
+        The fraction of all agents drawn into S, in (0, 1]; S has at least one agent.
     count, server, coder
         As in `OverStar`; the coder must encode states (`Exact`, `Float`).
     """
@@ -79,7 +79,7 @@ class FedAvg(OverStar):
                 heard = {frame.sender: self._values(frame) for frame in await self.collect()}
                 if self.server in drawn:
                     heard[self.server] = self.up(self.down())
-                # In the order of ``drawn``, on which the sum's rounding depends.
+                # Sort the replies in the order of ``drawn``: the rounding of their sum must not depend on arrivals.
                 self.theta = self.after_round({name: heard[name] for name in drawn if name in heard})
             else:
                 await self._take_part(k)
@@ -131,10 +131,10 @@ class SCAFFOLD(FedAvg):
     c_i⁺ = c_i − c + (θ − y_i)/(τ η) (option II), and sends y_i and c_i⁺ − c_i. The server sets θ ← θ + mean(y_i − θ)
     and c ← c + Σ_{i ∈ S} (c_i⁺ − c_i)/N. With constant η the method converges to the optimum.
 
-    In the published method, a lost reply changes c_i at the client but never c at the server, so any loss biases the
-    limit. With ``resends_state``, clients send c_i⁺, and the server keeps a table of the c_i⁺, whose mean is c. A
-    client's next reply then makes up for the loss, and the limit is exact. On ideal links both variants give the same
-    models.
+    In the published method, the client of a lost reply has changed its c_i, but the server never changes c accordingly,
+    so any loss biases the limit. With ``resends_state``, clients send c_i⁺, and c is the mean of the server's table of
+    all c_i⁺. A client's next reply then corrects the loss, and the limit is exact. On ideal links both variants give
+    the same models.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class SCAFFOLD(FedAvg):
     Attributes
     ----------
     control : ndarray
-        c_i at a client, c at the server; the server's own c_i is ``own_control``.
+        c_i at a client, c at the server. The attribute ``own_control`` holds the c_i of the server's own data.
     """
 
     paper = papers.SCAFFOLD
@@ -162,11 +162,11 @@ class SCAFFOLD(FedAvg):
         super()._forget()
         self.control = np.zeros_like(self.theta)
         self.own_control = np.zeros_like(self.theta)
-        # At the server, the last known c_i of each agent.
+        # At the server: the last known c_i of each agent.
         self._table: dict[Hashable, Array] = {}
 
     def imbalance(self) -> dict[str, Array]:
-        """Return c_i or, at the server, c_i − N c; the sum over all agents is zero while no frame is lost."""
+        """Return c_i at a client and c_i − N c at the server; these sum to zero while no frame is lost."""
         if not self.is_server:
             return {"dual_residual": self.control}
         return {"dual_residual": self.own_control - (1 + len(self.neighbors)) * self.control}
@@ -176,7 +176,7 @@ class SCAFFOLD(FedAvg):
         return np.concatenate([self.theta, self.control])
 
     def up(self, heard: Array) -> Array:
-        """Return y_i and c_i⁺ − c_i (with ``resends_state``, c_i⁺), concatenated along the first axis."""
+        """Return y_i and c_i⁺ − c_i, or y_i and c_i⁺ with ``resends_state``, concatenated along the first axis."""
         self.theta, control = heard[: len(self.theta)], heard[len(self.theta) :]
         before = self.own_control if self.is_server else self.control
         y = self.theta

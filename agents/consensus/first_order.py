@@ -1,7 +1,7 @@
 """Gradient methods that average with a symmetric, doubly stochastic matrix W: D-PSGD, EXTRA and PG-EXTRA.
 
-Each step takes one gradient, which may be stochastic. With constant η, D-PSGD only comes near the optimum. EXTRA and
-PG-EXTRA converge to the optimum, because each agent has a dual variable that cancels the agent's own gradient.
+Each step computes one gradient, which may be stochastic. With constant η, D-PSGD only approaches the optimum. EXTRA and
+PG-EXTRA converge to the optimum, because each agent has a dual variable that cancels the agent's local gradient there.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -19,9 +19,10 @@ from netsim.util.typing import Array
 class DPSGD(Diffusion):
     """Decentralized parallel SGD: θ_i ← Σ_n w_in θ_n − η ∇R_i(θ_i) (Lian et al. 2017, algorithm 1).
 
-    With full gradients D-PSGD is decentralized gradient descent (Nedić and Ozdaglar 2009); unlike `CTA`, D-PSGD takes
-    the gradient at θ_i, not at the mean ψ_i. If the agents' costs differ, the distance of the limit from the optimum
-    grows with η. Frames carry θ. Losses have no lasting effect: that distance is the same with 30 % of the frames lost.
+    With full gradients D-PSGD is decentralized gradient descent (Nedić and Ozdaglar 2009). D-PSGD computes the gradient
+    at θ_i, whereas `CTA` computes it at the mean ψ_i. If the agents' costs differ, the distance of the limit from the
+    optimum grows with η. Frames carry θ. Losses have no lasting effect: with 30 % of the frames lost, the distance of
+    the limit from the optimum is the same.
 
     Parameters
     ----------
@@ -49,9 +50,9 @@ class EXTRA(WithDual, Diffusion):
     W̃ = (I + W)/2, summed over the rounds. With constant η < 2 λ_min(W̃)/L, where L is the largest curvature, EXTRA
     converges to the optimum of Σ R_i. The q_i of all agents sum to zero while no frame is lost.
 
-    Frames carry θ. A lost frame changes q_i at one end only, for good, so the agents agree on a biased model, whether
-    1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. The limit
-    is also exact with a coder that encodes changes, because q_i is a sum of the states θ̂ that both ends know.
+    Frames carry θ. A lost frame permanently changes q_i at one end of a link only, so the agents agree on a biased
+    model, whether 1 % or 30 % of the frames are lost. ``Link(reliability="ack")`` keeps the limit exact. The limit is
+    also exact with a coder that encodes changes, because q_i is a sum of the states θ̂ that both ends know.
 
     Parameters
     ----------

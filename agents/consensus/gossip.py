@@ -47,7 +47,8 @@ class CHOCO(Gossip):
     Q may be unbiased or a contraction; a coarser Q needs a smaller γ.
 
     A lost change stays missing from a copy of θ̂_i, so the loss of 1 % of the frames already biases the models. With
-    ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" it is nearly as without loss.
+    ``Link(reliability="ack")`` the result is the same as without loss; with "nack" and "keyframe" it is nearly the
+    same.
 
     Parameters
     ----------

@@ -17,10 +17,10 @@ from netsim.util.typing import Array, Vector
 
 
 class DampedSharing(Sharing):
-    """A `Sharing` that encodes θ_i − H_i, with slowly moving states H: H ← (1 − α) H + α θ̂ after each round.
+    """A `Sharing` that encodes θ_i − H_i. The slowly moving H follow θ̂: H ← (1 − α) H + α θ̂ after each round.
 
-    So θ̂_i = H_i + Q(θ_i − H_i). H is not sent: agent i computes H_i from the θ̂_i of all rounds, and H_n of each
-    neighbour n from the θ̂_n. After the exchange, ``own`` is θ̂_i and ``copies`` holds the θ̂_n.
+    Receivers decode the state θ̂_i = H_i + Q(θ_i − H_i). H is never sent: agent i computes its H_i from its θ̂_i, and
+    the H_n of each neighbour n from the θ̂_n received. After the exchange, ``own`` is θ̂_i and ``copies`` has the θ̂_n.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, alpha: float) -> None:
@@ -29,7 +29,7 @@ class DampedSharing(Sharing):
         self._hidden, self._hidden_copies = self.own, self.copies.table.copy()
 
     async def say(self, state: Vector, round_number: int) -> None:
-        """Update H_i and the H_n, and broadcast the encoded θ_i − H_i unless it is censored."""
+        """Update H_i and all H_n, and broadcast the encoded θ_i − H_i unless it is censored."""
         self.own = self._hidden = self._hidden + self._alpha * (self.own - self._hidden)
         self._hidden_copies += self._alpha * (self.copies.table - self._hidden_copies)
         self.copies.table[...] = self._hidden_copies
@@ -40,16 +40,16 @@ class DampedSharing(Sharing):
 class LEAD(WithDual, Gossip):
     """LEAD: a primal-dual method whose coded differences vanish, so that coding costs no accuracy (algorithm 1).
 
-    Y_i = θ_i − η ∇R_i(θ_i) − η D_i;  Ŷ_i = H_i + Q(Y_i − H_i);  H_i ← (1 − α) H_i + α Ŷ_i, at i and in its
-    neighbours' copies alike;  D_i ← D_i + γ/(2η) Σ_n w_in (Ŷ_i − Ŷ_n);  θ_i ← θ_i − η ∇R_i(θ_i) − η D_i with the new
-    D_i and the same gradient. H and D start at 0, θ_i at −η ∇R_i(0).
+    Y_i = θ_i − η ∇R_i(θ_i) − η D_i;  Ŷ_i = H_i + Q(Y_i − H_i);  H_i ← (1 − α) H_i + α Ŷ_i, both at i and in its
+    neighbours' copies;  D_i ← D_i + γ/(2η) Σ_n w_in (Ŷ_i − Ŷ_n);  θ_i ← θ_i − η ∇R_i(θ_i) − η D_i with the new
+    D_i and the same gradient. Initially H = D = 0 and θ_i = −η ∇R_i(0).
 
     Frames carry Q(Y − H). With Q exact and γ = 1, LEAD is NIDS. The paper uses α = ½, γ = 1 and any unbiased Q. A
     biased contraction (`Uniform`) of 2 bits or more works as well; `TopK` needs small γ and α. With constant η LEAD
     converges linearly to the optimum, however much the agents' data differ.
 
-    A lost difference stays missing from a copy of H, and changes D at one end of a link only: with 1 % of the frames
-    lost the agents agree on a model far from the optimum. ``Link(reliability="ack")``, which acknowledges each
+    A lost difference stays missing from a copy of H, and changes D at only one end of a link. With 1 % of the frames
+    lost, the agents agree on a model far from the optimum. ``Link(reliability="ack")``, which acknowledges each
     difference on each link, keeps the limit exact. The D_i of all agents sum to zero while no frame is lost.
 
     Parameters
@@ -87,7 +87,7 @@ class LEAD(WithDual, Gossip):
         return DampedSharing(self, self.theta.shape, self._sending, self.alpha)
 
     def start(self) -> None:
-        """Take the first gradient step, which needs no exchange."""
+        """Take the first gradient step, θ_i = −η ∇R_i(0), which needs no frames."""
         super().start()
         self.theta = self.theta - self.eta * self.cost.gradient(self.theta)
 

@@ -1,7 +1,7 @@
 """Relaxed ADMM with exact local steps, and LT-ADMM, which takes a few gradient steps instead.
 
-Agent i holds a variable z_in for each neighbour n, and sends each neighbour one message in each round. The methods do
-not rely on a sum over all agents, which losses could change, so a lost message only delays convergence.
+Agent i holds a variable z_in for each neighbour n, and sends each neighbour one message per round. A lost message only
+delays convergence, because the methods do not rely on a sum over all agents.
 """
 
 from collections.abc import Hashable, Sequence
@@ -26,16 +26,17 @@ from netsim.util.typing import Array, Vector
 class RelaxedADMM(Proximal):
     """Relaxed ADMM (Bastianello, Todescato, Carli and Schenato 2018, algorithm R-ADMM).
 
-    θ_i = argmin R_i(θ) − (Σ_n z_in)ᵀθ + (ρ d_i/2)‖θ‖²; send 2ρ θ_i − z_in to each neighbour n;  from n's message,
-    z_in ← (1 − α) z_in + α (2ρ θ_n − z_ni).
+    θ_i = argmin R_i(θ) − (Σ_n z_in)ᵀθ + (ρ d_i/2)‖θ‖²; send 2ρ θ_i − z_in to each neighbour n; when the message of n
+    arrives, z_in ← (1 − α) z_in + α (2ρ θ_n − z_ni).
 
     The method needs no weights. A lost message leaves z_in unchanged, so the limit is exact at any loss rate below 1.
-    Each neighbour gets a frame of its own, so agent i transmits d_i frames in a round. `DKLA` with `EdgeDuals` and the
-    penalty ρ/2 is the same method.
+    Each neighbour needs a different frame, so agent i, with d_i neighbours, transmits d_i frames per round. `DKLA` with
+    `EdgeDuals` and the penalty ρ/2 is the same method.
 
-    A coder that encodes states (`Exact`, `Float`) encodes each message as it is. Any other coder encodes the difference
-    between the message and an older message that the neighbour is known to have (`KnownEdges`). Frames then also carry
-    three integers that number and acknowledge messages, so neither lost frames nor lost acknowledgements do harm.
+    A coder that encodes states (`Exact`, `Float`) is applied to each message. Any other coder is applied to the
+    difference between the message and an older message that the neighbour is known to have (`KnownEdges`). Frames then
+    also carry three integers that number and acknowledge messages, so neither lost frames nor lost acknowledgements do
+    harm.
 
     Parameters
     ----------
@@ -91,10 +92,10 @@ class LTADMM(RelaxedADMM):
 
     φ ← θ_i;  τ times φ ← φ − η ∇R_i(φ) − β (ρ d_i θ_i − Σ_n z_in);  θ_i ← φ;  messages and z as in `RelaxedADMM`.
 
-    The second term uses the θ_i of the previous round in all τ steps, as in the implementation of one of the paper's
+    The term with β uses the θ_i of the previous round in all τ steps, as in the implementation by one of the paper's
     authors (decent-bench, LT_ADMM). With stochastic gradients θ_i stays in a neighbourhood of the optimum. The method
-    needs no weights, and lost messages leave the limit exact. Coded messages are those of `RelaxedADMM`, not those of
-    the authors' compressed method (LT-ADMM-CC, arXiv 2508.15509), which encodes θ and z separately.
+    needs no weights, and lost messages leave the limit exact. Messages are encoded as in `RelaxedADMM`. The authors'
+    compressed method (LT-ADMM-CC, arXiv 2508.15509) differs: it encodes θ and z separately.
 
     Parameters
     ----------
@@ -135,8 +136,8 @@ class KnownEdges(EdgeSharing):
 
     The base is an older message from the same sender. A frame from i to n holds [number of the message, number of the
     base, number of the last message that i received from n, Q(message − base)]. The third number is an acknowledgement:
-    from then on, n uses its acknowledged message as the base. Both ends keep the messages that may still be a base.
-    Message 0 is the zero vector, which both ends have from the start.
+    n uses the acknowledged message as the base of its next messages. Both ends store all messages that may still serve
+    as a base. Message 0 is the zero vector, which both ends know from the start.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class KnownEdges(EdgeSharing):
         return taken
 
     def hear(self, frames: Sequence[Frame], round_number: int) -> None:
-        """Update z_in and the stored messages for each neighbour n from which a frame arrived, from n's last frame."""
+        """Update z_in and the stored messages with the last frame from each neighbour n."""
         for name, frame in {frame.sender: frame for frame in frames}.items():
             number, base, heard, coded = _parts_of(frame, self.own.shape)
             mine, theirs = self._mine[name], self._theirs[name]
@@ -174,7 +175,7 @@ class KnownEdges(EdgeSharing):
 
 
 def _parts_of(frame: Frame, shape: tuple[int, ...]) -> tuple[int, int, int, Any]:
-    """Return the four parts of a frame's payload; raise AgentError for another payload."""
+    """Return the four fields of a frame's payload; raise AgentError if the payload has another form."""
     payload = frame.payload
     if type(payload) is list and len(payload) == 4:
         number, base, heard, coded = payload

@@ -3,9 +3,9 @@
 `GossipOMKL` is the method of Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023, for
 any connected graph: agents broadcast coded changes of their hidden states, and keep copies of their neighbours' hidden
 states. With one kernel it is the method of Koloskova, Stich and Jaggi, "Decentralized stochastic optimization and
-gossip algorithms with compressed communication", 2019. `CompleteOMKL` is the method with which Ortega and Jafarkhani
-compare theirs; in it, all agents receive all models and losses. Its source is Shen, Karimi-Bidhendi and Jafarkhani,
-"Distributed and quantized online multi-kernel learning", 2021.
+gossip algorithms with compressed communication", 2019. In `CompleteOMKL`, all agents receive all models and losses.
+Ortega and Jafarkhani use it for comparison; its source is Shen, Karimi-Bidhendi and Jafarkhani, "Distributed and
+quantized online multi-kernel learning", 2021.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -35,7 +35,8 @@ from netsim.util.typing import Array, Vector
 class KernelWeights:
     """The kernels' weights in the combined prediction, initially equal: w_p ← w_p exp(−η L_p) (eqs. 8, 9).
 
-    The logarithms of the weights are stored, because the weight of a bad kernel soon underflows.
+    L_p is the loss of kernel p. The logarithms of the weights are stored, because the weight of a bad kernel soon
+    underflows.
     """
 
     def __init__(self, kernels: int) -> None:
@@ -47,12 +48,12 @@ class KernelWeights:
         return _normalised(self._logarithms)
 
     def learn(self, costs: Vector, eta: float) -> None:
-        """Update the weights with ``costs``, the kernels' losses L_p, shape (P,), and the step ``eta``."""
+        """Update the weights: ``costs`` are the kernels' losses L_p, shape (P,), and ``eta`` is the step size."""
         self._logarithms = self._logarithms - eta * costs
 
 
 def _normalised(logarithms: Vector) -> Vector:
-    """Return the weights w̄_p, given the logarithms of w_p: shape (P,) for one agent, (N, P) for N agents."""
+    """Return the normalised weights w̄_p from the logarithms of the w_p, shape (P,), or (N, P) for N agents."""
     weights = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
     normalised: Vector = weights / weights.sum(axis=-1, keepdims=True)
     return normalised
@@ -67,13 +68,13 @@ class GossipOMKL(Gossip):
     θ_p = θ'_p + γ Σ_n w'_in (h_n − h_i), and broadcasts q_p = Q(θ_p − h_i). Both ends of each link add q_p to h_i.
     Finally the agent sets θ'_p = θ_p − η ∇L_p(θ_p). This is algorithm 1 of Ortega and Jafarkhani.
 
-    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use the losses of the models θ_p,t,
-    but only line 8 computes these models. Here the losses are those of the newest models, the θ'_p of the previous
-    round. Second, line 5 updates the weights before line 6 predicts; here the prediction uses the weights from before
-    the update, as in the paper's eqs. 8 and 9.
+    Two details differ from the paper's listing. First, lines 4 and 6 of the listing use the losses of the models θ_p,t
+    before line 8 computes these models. Here the losses of the θ'_p of the previous round are used, the newest models
+    available. Second, line 5 of the listing updates the weights before line 6 predicts. Here the prediction uses the
+    weights from before the update, as in the paper's eqs. 8 and 9.
 
-    A neighbour whose broadcasts may all have been censored counts with h_n = 0, the initial state (line 1). A neighbour
-    whose frames must all have been lost is left out (`Sharing.known`).
+    A neighbour from which no frame has arrived counts with h_n = 0, the initial state (line 1), if a censor may have
+    suppressed all its broadcasts. Otherwise its frames were lost, and the sum omits it (`Sharing.known`).
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ class GossipOMKL(Gossip):
     model : ndarray of shape (P, K)
         θ'_p after the gradient step, used to predict. Replaced by a new array, never modified in place.
     kernel_weights : KernelWeights
-        w̄_p.
+        The normalised weights w̄_p of the kernels.
     """
 
     paper = papers.ORTEGA
@@ -123,7 +124,8 @@ class GossipOMKL(Gossip):
     def local_steps(cls, agents: list[Any]) -> list[Array] | None:
         """Return the new θ_p of several agents, or None if a number overflows or an agent is not supported.
 
-        The joint step requires the classes of cost, loss and weights of netsim, and arrays of equal shapes.
+        An agent is supported if its cost, loss and weights are instances of netsim's classes, and if its arrays have
+        the same shapes as the other agents' arrays.
         """
         costs = [agent.cost for agent in agents]
         samples: tuple[Vector, Vector] | None = None if steps is None else steps.samples(costs, True)
@@ -141,7 +143,7 @@ class GossipOMKL(Gossip):
             if found is not None:
                 learned = logarithms - _steps_of(agents) * found[0]
         # The results must equal those of single steps to the last bit, but the bits of a NaN may depend on its position
-        # in an array. So if there is a NaN, each agent takes its own step.
+        # in an array. So if a number is not finite, each agent takes its own step.
         if found is None or learned is None or not np.isfinite(learned).all():
             return None
         take_all(costs, found[1])
@@ -169,15 +171,15 @@ class GossipOMKL(Gossip):
 
 
 def _strict() -> np.errstate:
-    """Return a context in which numpy raises FloatingPointError where it would only warn.
+    """Return a context manager that makes numpy raise FloatingPointError instead of a warning.
 
-    After a FloatingPointError each agent takes its own step, in which numpy issues the warning.
+    After the error each agent takes its own step, in which numpy issues the warning.
     """
     return np.errstate(over="raise", divide="raise", invalid="raise")
 
 
 def _steps_of(agents: list[Any]) -> Vector:
-    """Return η of each agent, shape (N, 1)."""
+    """Return the step sizes η of N agents, shape (N, 1)."""
     return np.array([[agent.eta] for agent in agents])
 
 
@@ -185,14 +187,14 @@ def _steps_of(agents: list[Any]) -> Vector:
 class CompleteOMKL(Cited, netsim.Agent):
     """Online multi-kernel learning on a complete graph, where every agent averages all models.
 
-    All agents have the same models θ_p and weights w̄_p. In each round an agent predicts its sample, and broadcasts in
-    one message the models after a step, Q(θ_p − η ∇L_p(θ_p)), and its P costs L_p(θ_p) as float32. Then θ_p becomes the
-    mean of the models that all agents sent, and w_p ← w_p exp(−η Σ_i L_i,p). This is Shen et al. 2021 as described by
-    Ortega and Jafarkhani. If a frame is lost, the mean is over the models received, Σ_i L_i,p is replaced by the number
-    of agents times the mean of the costs received, and the agents' models differ from then on.
+    All agents have the same models θ_p and weights w̄_p. In each round an agent predicts its sample, and broadcasts one
+    message with its models after a step, Q(θ_p − η ∇L_p(θ_p)), and its P costs L_p(θ_p) as float32. Then θ_p becomes
+    the mean of the models that all agents sent, and w_p ← w_p exp(−η Σ_i L_i,p). This is the method of Shen et al. 2021
+    as described by Ortega and Jafarkhani. If a frame is lost, θ_p becomes the mean of the models received, and the
+    number of agents times the mean cost received replaces Σ_i L_i,p. From then on the agents' models differ.
 
-    A coder that encodes changes encodes the step from the common θ_p. To encode the model itself with such a coder
-    would cause an error proportional to the model in every round, however small η is.
+    A coder for changes encodes the step −η ∇L_p(θ_p) instead of the model. If it encoded the model itself, the error of
+    each round would be proportional to the model, however small η is.
 
     Parameters
     ----------
@@ -205,14 +207,14 @@ class CompleteOMKL(Cited, netsim.Agent):
     eta : float or schedule
         Step size η > 0, for the models and for the kernels' weights.
     coder : netsim.coders.Coder, optional
-        Encodes the model, or its change; default: the model is sent unencoded (float64).
+        Encodes the models or, for a coder of changes, the steps. By default the models are sent unencoded (float64).
 
     Attributes
     ----------
     model : ndarray of shape (P, K)
         θ_p, one per row. Replaced by a new array, never modified in place.
     kernel_weights : KernelWeights
-        w̄_p.
+        The normalised weights w̄_p of the kernels.
     """
 
     paper = papers.SHEN
@@ -234,18 +236,18 @@ class CompleteOMKL(Cited, netsim.Agent):
 
     @staticmethod
     def graph_of(graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
-        """Return the complete graph of the nodes of ``graph``, over which the agents run."""
+        """Return the complete graph with the nodes of ``graph``, because the agents need links between all pairs."""
         complete: nx.Graph[Any] = nx.complete_graph(list(graph))
         return complete
 
     async def run(self) -> None:
-        """Take part in the rounds; raise BadInput unless all other agents are neighbours."""
+        """Run the rounds; raise BadInput unless all other agents are neighbours."""
         if len(self.neighbors) != self.agents - 1:
             raise BadInput(
                 f"agent {self.name!r} has {len(self.neighbors)} neighbours: must be {self.agents - 1}, all others "
                 "(complete OMKL needs a complete graph)"
             )
-        # All agents sum in the same order, so that their sums round alike.
+        # All agents add the terms in the same order, so that all get the same rounded sums.
         order = sorted((self.name, *self.neighbors), key=lambda name: repr(plain_name(name)))
         async for k in self.rounds(self.count):
             advance(self, k)

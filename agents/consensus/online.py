@@ -1,10 +1,11 @@
 """Online and dynamic methods: in each round an agent predicts one sample, and then learns from it.
 
-Chapter 3 of P. Xu's dissertation has RFF-DOKL (diffusion; Bouboulis et al. 2018), DOKL (online ADMM), ODKLA (linearised
-ADMM) and QC-ODKLA, which is ODKLA with a censor and a quantizer. Chapter 4 has DDKL, for streams with a moving target,
-and DDKL with a censor (CoDDKL), a quantizer (QDDKL), or both (QC-DDKL). Each class takes any censor and any coder, so
-these variants need no class of their own: QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and `coder=Uniform(…)`,
-QC-DDKL is `DDKL` with `censor=PowerLaw(…)` and a coder. In the dissertation these two have `coded_start=True`.
+Chapter 3 of P. Xu's dissertation describes RFF-DOKL (diffusion; Bouboulis et al. 2018), DOKL (online ADMM), ODKLA
+(linearised ADMM) and QC-ODKLA, which is ODKLA with a censor and a quantizer. Chapter 4 describes DDKL, for streams with
+a moving target, and DDKL with a censor (CoDDKL), a quantizer (QDDKL), or both (QC-DDKL). Each class supports any censor
+and any coder, so the variants need no separate classes. QC-ODKLA is `ODKLA` with `censor=Geometric(…)` and
+`coder=Uniform(…)`; QC-DDKL is `DDKL` with `censor=PowerLaw(…)` and a coder. In the dissertation QC-ODKLA and QC-DDKL
+have `coded_start=True`.
 
 The cost of agent i in round t is L_i,t(θ) = ℓ(θᵀφ(x_i,t), y_i,t) + (λ/N)‖θ‖².
 """
@@ -60,10 +61,10 @@ class ODKLA(Dual):
     eta : float or schedule
         Weight η > 0 of the proximal term: a larger η shortens the step.
     coded_start : bool
-        Whether θ̂ starts as Q(θ_1) = Q(0), as in the dissertation's algorithms 4 and 5 (QC-ODKLA, QC-DDKL), instead of
-        0. The two starts differ for a coder with a fixed range (see `Sharing`). The models of DDKL then depend on the
-        start from the first round on. The models of ODKLA depend on the start only after the first coded change,
-        because ODKLA uses only the differences θ̂_i − θ̂_n, which are initially 0.
+        Whether θ̂ starts as Q(θ_1) = Q(0) instead of 0, as in the dissertation's algorithms 4 and 5 (QC-ODKLA and
+        QC-DDKL). For a coder with a fixed range Q(0) is not 0 (see `Sharing`). The models of DDKL then depend on the
+        start from the first round on. ODKLA uses only the differences θ̂_i − θ̂_n, which are initially 0, so its models
+        depend on the start only after the first coded change.
     count, rho, censor, coder
         As in `Dual`.
     """
@@ -72,7 +73,7 @@ class ODKLA(Dual):
     theorems = (online.Regret(), online.CopyError())
     cost: StreamCost
     _: KW_ONLY
-    # Above 0, because the step is divided by η + 2ρd_i, and d_i = 0 for an agent without neighbours.
+    # η = 0 is not allowed: the divisor η + 2ρd_i would be 0 for an agent without neighbours (d_i = 0).
     eta: Scheduled = Scheduled(above=0.0)
 
     @asks("draw", "gradient")
@@ -97,8 +98,7 @@ class DOKL(Dual):
     ----------
     solve : {"rank-one", "dense"}
         How the minimum is computed. "rank-one" takes O(D) operations. "dense", for squared losses only, solves a D × D
-        system; the running times in the dissertation's table 3.1 are those of "dense". Both give the same models up to
-        rounding.
+        system, as for the running times in the dissertation's table 3.1. Both give the same models up to rounding.
     """
 
     paper = papers.DISSERTATION
@@ -126,7 +126,7 @@ class DOKL(Dual):
 
 @dataclass(eq=False, repr=False)
 class DDKL(Dual):
-    """Dynamic ADMM (dissertation 4.11, 4.12; with censor and coder 4.16, 4.17): `DOKL` without memory, η = 0.
+    """Dynamic ADMM (dissertation 4.11, 4.12; with censor and coder 4.16, 4.17): `DOKL` without memory (η = 0).
 
     θ_i ← argmin L_i,t(θ) + ρd_i‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)];  γ_i as in `ODKLA`.
     The parameters are those of `ODKLA`, without η.

@@ -1,8 +1,9 @@
 """Push-sum methods for directed and time-varying graphs: agents send out shares of their mass, a vector with a weight.
 
-A sender needs to know how many receivers it has, but needs no frames from them, so links may be one-way. The total mass
-of all agents and of the frames under way is constant. The mass in a lost frame is lost, unless frames carry running
-sums (Vaidya, Hadjicostis and Dominguez-Garcia 2011): then the next frame that arrives brings the mass lost before.
+A sender needs to know how many receivers it has, but needs no frames from the receivers, so links may be one-way. The
+total mass of all agents and of all frames in transit is constant. The mass in a lost frame is lost, unless frames carry
+running sums (Vaidya, Hadjicostis and Dominguez-Garcia 2011). Then the next frame that arrives delivers the mass of
+earlier lost frames, too.
 """
 
 from collections.abc import Hashable, Sequence
@@ -27,10 +28,10 @@ from netsim.util.typing import Array, Vector
 class Push(Cited, netsim.RoundAgent):
     """Base class of the push-sum methods: mass ← C mass, with C_ji = 1/(1 + d_i) if j is i or one of i's d_i receivers.
 
-    An agent's mass is a vector whose last element is its weight v_i, initially 1. A subclass defines the initial value
-    of the other elements (`first_mass`), a change of the mass before it is shared (`step`), and the update of the model
-    from the mass collected (`settle`). d_i is the current number of `out_neighbors`, which `netsim.faults.Rewire` may
-    change.
+    An agent's mass is a vector whose last element is the weight v_i, initially 1. A subclass defines three methods:
+    `first_mass` returns the initial value of the other elements, `step` changes the mass before it is shared, and
+    `settle` updates the model from the mass collected. d_i is the current number of `out_neighbors`, which
+    `netsim.faults.Rewire` may change.
 
     If no link accepts a broadcast, the agent keeps all its mass. A duplicated frame counts once.
 
@@ -43,8 +44,8 @@ class Push(Cited, netsim.RoundAgent):
     eta : float or schedule
         Step size η.
     running_sums : bool
-        Whether frames carry the sum of all shares so far, from which a receiver subtracts the last sum that it
-        received. On ideal links the results are then the same up to rounding. With running sums, the receivers of an
+        Whether frames carry the sum of all shares so far, instead of one share. A receiver subtracts the last sum that
+        it received. On ideal links the results are the same up to rounding. With running sums, the receivers of an
         agent must not change during a run.
 
     Attributes
@@ -52,7 +53,7 @@ class Push(Cited, netsim.RoundAgent):
     theta : ndarray
         The model θ_i, initially zeros. Replaced by a new array, never modified in place.
     weight : float
-        v_i. Without running sums it falls towards 0 on lossy links, because lost frames take mass away.
+        v_i. Without running sums, v_i falls towards 0 on lossy links, because the mass in lost frames is lost.
     """
 
     cost: Problem
@@ -69,34 +70,34 @@ class Push(Cited, netsim.RoundAgent):
         check_cost(type(self), self.cost, "size", "gradient")
         self.theta = np.zeros(self.cost.size)
         self._mass: Vector | None = None
-        # With running sums, the sum of all shares sent so far; otherwise 0.
+        # With running sums: the sum of all shares sent so far; otherwise 0.
         self._given: Vector | float = 0.0
-        # With running sums, the receivers, which must stay the same; None before the first broadcast.
+        # With running sums: the receivers, which must not change; None before the first broadcast.
         self._receivers: tuple[Hashable, ...] | None = None
-        # With running sums, the last sum received from each sender.
+        # With running sums: the last sum received from each sender.
         self._last: dict[Hashable, Vector] = {}
 
     def first_mass(self) -> Vector:
-        """Return the initial mass, without its last element, the weight."""
+        """Return the initial mass without its last element, which is the weight."""
         raise NotImplementedError
 
     def step(self, mass: Vector) -> Vector:
-        """Return the mass to share, in the shape of ``mass``."""
+        """Take the method's step; return the mass to share, of the same shape as ``mass``."""
         raise NotImplementedError
 
     def settle(self, mass: Vector) -> Vector:
-        """Set `theta` from the mass collected, and return the mass for the next round, in the shape of ``mass``."""
+        """Set `theta` from the mass collected; return the mass for the next round, of the same shape as ``mass``."""
         raise NotImplementedError
 
     def imbalance(self) -> dict[str, Array]:
-        """Return arrays whose sum over all agents is zero while no mass is lost or under way; by default none.
+        """Return arrays whose sum over all agents is zero while no mass is lost or in transit; by default none.
 
-        The key of an array, such as "tracking_residual", names the column in which studies record the norm of the sum.
+        Studies record the norm of each sum in a column named after the array's key, such as "tracking_residual".
         """
         return {}
 
     def begin(self) -> None:
-        """Set the initial mass, unless the agent has mass already."""
+        """Set the initial mass, unless it is already set."""
         if self._mass is None:
             self._mass = np.append(self.first_mass(), 1.0)
 
@@ -127,7 +128,7 @@ class Push(Cited, netsim.RoundAgent):
         self._mass, self.weight = mass, float(mass[-1])
 
     def _must_stay(self, receivers: tuple[Hashable, ...]) -> None:
-        """Raise BadInput if the receivers have changed: a new one would take the whole running sum for one share."""
+        """Raise BadInput if the receivers have changed: a new receiver would use the whole running sum as one share."""
         if self._receivers not in (None, receivers):
             raise BadInput(
                 "running_sums = True: must be False where the receivers change, as with netsim.faults.Rewire"
@@ -139,13 +140,13 @@ class Push(Cited, netsim.RoundAgent):
 class SGP(Push):
     """Stochastic gradient push (Assran, Loizou, Ballas and Rabbat 2019, algorithm 1); with η = 0 it is push-sum.
 
-    (x, v) ← C (x − η ∇R(θ), v); θ_i = x_i/v_i. With full gradients it is subgradient-push (Nedić and Olshevsky 2015),
+    (x, v) ← C (x − η ∇R(θ), v); θ_i = x_i/v_i. With full gradients this is subgradient-push (Nedić and Olshevsky 2015),
     except that θ_i is read at another point of the round. Push-sum (Kempe, Dobra and Gehrke 2003) computes the mean of
     the initial θ_i.
 
-    The method needs a cost with a gradient and strongly connected graphs, but no weights. Constant η leaves a bias if
-    the costs differ. Without running sums a lost frame takes mass away: the weights v_i fall, and the effective steps
-    η/v_i grow without bound. There is no coder, because coding would change the total mass.
+    The method needs a cost with a gradient and strongly connected graphs, but no weights. If the costs differ, constant
+    η leaves a bias. Without running sums, lost frames reduce the mass: the weights v_i fall, and the effective steps
+    η/v_i grow without bound. A coder is not supported, because coding would change the total mass.
     """
 
     paper = papers.SGP
@@ -174,10 +175,11 @@ class PushDIGing(Push):
     y = ∇R(0). Each y_i tracks the mean gradient, so constant η leads to the exact optimum, on directed and time-varying
     graphs.
 
-    The method needs a cost with a gradient and strongly connected graphs, but no weights; frames carry u, y and v.
-    Without running sums a lost frame takes mass away, and the models converge to another point or diverge. With running
-    sums the limit is exact under independent losses. In long bursts of losses, an agent's weight v_i may become so
-    small that its effective step η/v_i is too long. There is no coder, because coding would change the total mass.
+    The method needs a cost with a gradient and strongly connected graphs, but no weights. Frames carry u, y and v.
+    Without running sums, lost frames reduce the mass, and the models converge to another point or diverge. With running
+    sums, the limit is exact if losses are independent. In long bursts of losses, an agent's weight v_i may become so
+    small that the effective step η/v_i is too long. A coder is not supported, because coding would change the total
+    mass.
     """
 
     paper = papers.DIGING
@@ -202,7 +204,7 @@ class PushDIGing(Push):
         return np.concatenate([mass[:size], mass[size:-1] + self._gradient - before, mass[-1:]])
 
     def imbalance(self) -> dict[str, Array]:
-        """Return y_i − ∇R_i(θ_i), whose sum over all agents is zero while no mass is lost or under way."""
+        """Return y_i − ∇R_i(θ_i), whose sum over all agents is zero while no mass is lost or in transit."""
         if self._mass is None:
             return {}
         return {"tracking_residual": self._mass[self.theta.size : -1] - self._gradient}

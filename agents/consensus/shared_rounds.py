@@ -1,7 +1,8 @@
 """Run the rounds of all agents of one class together: first all local steps, then all broadcasts, then all updates.
 
-The results equal those of `SharingAgent.say` and `SharingAgent.hear`. Those two methods are called instead if an agent,
-its `Sharing` or its cost is of a class that the joint steps do not support; the classes are checked in each round.
+The results equal those of `SharingAgent.say` and `SharingAgent.hear`. Each round checks the classes of the agents, of
+their `Sharing` objects and of their costs. If the joint steps do not support a class, the two methods are called
+instead.
 """
 
 import math
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["SharedRounds", "compiled_steps", "steps"]
 
 steps: Any = compiled("agents.consensus._steps")
-"""The compiled module, or None if it was not built or is disabled; each agent then takes its own step."""
+"""The compiled module. None if it was not built or is disabled; each agent then takes its own step in Python."""
 
 _Agents = list[Any]
 Steps = Callable[[_Agents], Sequence[Array] | None]
 
 
 def compiled_steps(name: str) -> Any:
-    """Return a class's `SharingAgent.local_steps`: a compiled function of this name, which may return None, too."""
+    """Return a class method that calls the compiled function ``name``, or returns None if it is not compiled.
+
+    Classes use it as their `SharingAgent.local_steps`.
+    """
     return classmethod(lambda cls, agents: None if steps is None else getattr(steps, name)(agents))
 
 
@@ -45,7 +49,7 @@ class SharedRounds(BatchRounds):
         Returns the states of all agents after a local step, or None if each agent must take its own step.
     update : callable or None
         Does the work of `SharingAgent.after_sharing` for all agents in one call, and returns True. If ``update`` is
-        None or returns False, each agent's own `after_sharing` is called.
+        None or returns False, `after_sharing` is called for each agent.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class SharedRounds(BatchRounds):
         self._schedules = [schedules_of(agent) for agent in agents]
         self._outboxes = [agent.outbox for agent in agents]
         self._inboxes = [agent.inbox for agent in agents]
-        # The agents' `Sharing` objects that `own_ways` examined last.
+        # The agents' `Sharing` objects at the last check by `own_ways`.
         self._sharings: list[Any] = []
         # `_have_begun`: every agent has a `Sharing`. `_fits`: the joint steps support all these `Sharing` objects.
         # `_is_exact`: the agents' coders are `Exact`. `_is_single`: the agents' coders are 32-bit `Float`.
@@ -66,9 +70,9 @@ class SharedRounds(BatchRounds):
         self._censor: Always | Threshold = Always()
 
     def own_ways(self) -> list[int]:
-        """Return the indices of the agents that must run their rounds in tasks of their own.
+        """Return the indices of the agents that must run their rounds in separate tasks.
 
-        If an agent's `Sharing` is new, also check whether the joint steps support the `Sharing` objects of all agents.
+        If an agent has a new `Sharing`, also check whether the joint steps support the `Sharing` objects of all agents.
         """
         if steps is None or not steps.are_as_seen(self._agents, self._seen, self._sharings):
             sharings = [vars(agent).get("sharing") for agent in self._agents]
@@ -103,7 +107,7 @@ class SharedRounds(BatchRounds):
                 sharing._may_be_censored = False
 
     def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
-        """Apply the frames that arrived to the agents' copies, and update the agents."""
+        """Apply the received frames to the agents' copies, and update the agents."""
         if self.own_ways() or not self._fits:
             super().hear(k, until, call, failed)
             return
@@ -141,7 +145,7 @@ class SharedRounds(BatchRounds):
             for agent in self._agents:
                 advance(agent, k)
         except BadInput:
-            # Each agent's own `say` evaluates its schedules again, so the error ends only the agent that causes it.
+            # `SharingAgent.say` evaluates the schedules again, so that the error ends only the agent that causes it.
             return False
         return True
 
@@ -183,7 +187,7 @@ class SharedRounds(BatchRounds):
 
 
 def _take(agents: _Agents, states: list[Array]) -> int:
-    """Set the agents' states in order, up to the first with a wrong shape; return its index, or -1 if there is none."""
+    """Set the agents' states in order. Stop at a state of the wrong shape and return its index; return -1 if none."""
     for place, (agent, state) in enumerate(zip(agents, states, strict=True)):
         if getattr(state, "shape", None) != agent.theta.shape:
             return place
@@ -192,7 +196,7 @@ def _take(agents: _Agents, states: list[Array]) -> int:
 
 
 def _hear(inboxes: list[Any], sharings: list[Any], until: float, adds: bool, failed: Failed) -> list[int]:
-    """Take frames into the agents' copies; return the places of the agents for which that raised no error."""
+    """Apply the received frames to the agents' copies; return the indices of the agents without an error."""
     heard = []
     for place, (inbox, sharing) in enumerate(zip(inboxes, sharings, strict=True)):
         try:

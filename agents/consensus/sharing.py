@@ -1,13 +1,13 @@
 """The exchange of states between neighbours, for the methods derived from `SharingAgent`.
 
-θ̂_i is the state that agent i last broadcast. Agent i keeps its own θ̂_i, and a copy of θ̂_n for each neighbour n. A
-censored round leaves θ̂_i unchanged; a broadcast carries either the state or the encoded change Q(h), h = θ_i − θ̂_i,
-whose decoded value both ends add to θ̂_i. On a link that loses frames, the copies diverge from θ̂_i. Duplicates do no
-harm, because only one frame per neighbour and round is used.
+θ̂_i is the state that agent i last broadcast. Agent i stores θ̂_i, and a copy of θ̂_n for each neighbour n. A censored
+round leaves θ̂_i unchanged. A broadcast carries either the state or the encoded change Q(h) with h = θ_i − θ̂_i. In the
+second case both ends add the decoded value to θ̂_i, so the copies differ from θ̂_i once a link has lost a frame.
+Duplicates do no harm, because only one frame per neighbour and round is used.
 
-A broadcast that no link accepts (budget exceeded, queue full, all links cut) changes nothing: θ̂_i stays equal to the
-neighbours' copies, and the next broadcast includes this change. If only some links accept the broadcast, the neighbours
-on the other links lose a frame.
+If no link accepts a broadcast (budget exceeded, queue full, all links cut), θ̂_i stays equal to the neighbours' copies,
+and the next broadcast includes this change. If only some links accept the broadcast, the neighbours on the other links
+lose a frame.
 """
 
 import bisect
@@ -27,11 +27,11 @@ from netsim.util.typing import Vector
 KEY = "key"
 """The kind of message that carries a full state (key frame) where other messages carry coded changes."""
 
-_KEPT = 64  # `Repairs` keeps at least this many received states of each neighbour, to sort late states in among them.
+_KEPT = 64  # `Repairs` stores at least this many received states per neighbour, so that late states can be inserted.
 
 
 class Sharing:
-    """Sends one agent's state to its neighbours, and keeps copies of theirs.
+    """Sends one agent's state to its neighbours, and stores copies of the neighbours' states.
 
     Parameters
     ----------
@@ -42,24 +42,23 @@ class Sharing:
     censor : Censor, optional
         Decides whether a change is broadcast; default: always.
     coder : netsim.coders.Coder, optional
-        Encodes changes or, if it is precise enough (``whole``), states; by default the state is sent unencoded.
-        A coder with a memory starts with an empty one.
+        Encodes changes or, if it is precise enough (``whole``), states. By default the state is sent unencoded. The
+        memory of a coder such as `ErrorFeedback` is initially empty.
     coded_start : bool
         Whether every θ̂ starts as Q(0), the decoded value of encoded zeros, instead of 0, as in algorithms 4 and 5 of
-        P. Xu's dissertation. The two starts differ for a coder with a fixed range [−v, v): every element of Q(0) is
-        then half a quantization step, Δ/2. All agents must use the same coder and the same ``coded_start``, because
-        Q(0) is not transmitted.
+        P. Xu's dissertation. For a coder with a fixed range [−v, v), every element of Q(0) is half a quantization step,
+        Δ/2. All agents must use the same coder and the same ``coded_start``, because Q(0) is not transmitted.
 
     Attributes
     ----------
     own : ndarray
         The state θ̂_i last broadcast, initially zeros (or Q(0)). Replaced by a new array whenever it changes.
     copies : netsim.core.Copies
-        The copies of θ̂_n by neighbour; they start equal to ``own``. They are modified in place.
+        The copies of θ̂_n by neighbour, modified in place. Their initial value is that of ``own``.
     spoken : int
         The number of broadcasts accepted by at least one link.
     only_present : bool
-        Whether a neighbour counts only if a frame from it arrived in the last round; initially False.
+        Whether `known` is True only for neighbours from which a frame arrived in the last round; initially False.
     """
 
     def __init__(
@@ -92,11 +91,11 @@ class Sharing:
         self._kind = "change" if self._sends_changes else "state"
         reliability = agent.reliability
         self._key_every = reliability.every if reliability.way == "keyframe" else 0
-        # With "nack" a lost frame is requested again, and so arrives in a later round.
+        # With "nack" a receiver requests a lost frame again, so the frame arrives in a later round.
         self._repairs = Repairs(self.copies, self._start, reliability.window) if reliability.way == "nack" else None
 
     def is_of_this_run(self) -> bool:
-        """Return whether this object was created in the agent's current run, and not copied from an earlier run."""
+        """Return whether this object was created in the agent's current run, not in an earlier one."""
         return self._rng is self._agent.rng
 
     async def say(self, state: Vector, round_number: int) -> None:
@@ -111,10 +110,10 @@ class Sharing:
 
     def _said(self, state: Vector, known: Vector, links: int) -> None:
         """Set θ̂_i to ``known``, the state that receivers decode, if ``links`` > 0 links accepted the broadcast."""
-        # Without neighbours no link can refuse the broadcast, so it counts as accepted. If no link accepts it, no
-        # neighbour receives it, so θ̂_i must not change.
+        # If no link accepts the broadcast, no neighbour receives it, so θ̂_i must not change. Without neighbours there
+        # is no link that could refuse it, so it counts as accepted.
         if links or not len(self.copies):
-            # A copy, because the coder may have returned the state array itself, which the agent may modify later.
+            # The coder may have returned the state array itself, which the agent may modify later: so copy it.
             self.own = known.copy() if known is state else known
             self.spoken += 1
 
@@ -153,11 +152,11 @@ class Sharing:
         """Return whether the copy of neighbour n's θ̂_n is valid.
 
         With `only_present`, the copy is valid only if a frame from n arrived in the last round. Otherwise the copy is
-        valid once any frame from n has arrived. Before the first frame, the copy, which still has its initial value, is
-        valid as long as the censor may have suppressed all broadcasts of n. (All agents are assumed to use the same
-        censor.) As soon as there was a round in which the censor could not suppress a broadcast, θ̂_n is unknown,
-        because frames of n were lost or refused. A receiver cannot do better: if the censor has a threshold, a lost
-        first frame cannot be told from a censored one.
+        valid once any frame from n has arrived. Before that, it has its initial value, and is valid as long as the
+        censor may have suppressed all broadcasts of n. (All agents are assumed to use the same censor.) After a round
+        in which the censor cannot have suppressed a broadcast, θ̂_n is unknown, because a frame from n was lost or
+        refused. A receiver cannot do better: with a threshold censor, it cannot distinguish a lost first frame from a
+        censored one.
         """
         if self.only_present:
             return neighbor in self._present
@@ -175,7 +174,7 @@ class Sharing:
         names = [name for name, _ in self.copies.items()]
         believed = [place for place, name in enumerate(names) if self.known(name)]
         row = np.array([weights[names[place]] for place in believed])
-        # sum() is avoided because it rounds differently from Python 3.12 on.
+        # Not sum(), which rounds differently from Python 3.12 on.
         for weight in row.tolist():
             total += weight
         if not self.only_present and all(self.heard(name) for name in names):
@@ -191,8 +190,8 @@ class Sharing:
         """Return the dual γ_i of an ADMM method after a round: γ_i + ρ Σ_n (θ̂_i − θ̂_n).
 
         ``own`` is Σ_n θ̂_i and ``others`` is Σ_n θ̂_n, both over the neighbours n. The result includes corrections for
-        frames that arrived late (`Repairs`). The subclasses for other ways to compute duals
-        (`netsim.agents.consensus.duals`) override this method.
+        frames that arrived late (`Repairs`). Subclasses that compute the dual in another way override this method (see
+        `netsim.agents.consensus.duals`).
         """
         result = add_scaled_difference(dual, rho, own, others)
         if self._repairs is not None:
@@ -202,7 +201,7 @@ class Sharing:
 
 
 class Penalties:
-    """The penalty ρ of each round so far: if a frame arrives late, each earlier round is corrected with its own ρ.
+    """The penalty ρ of each round so far. A late frame requires corrections with the ρ of earlier rounds.
 
     A round without a record has the ρ of the last recorded round before it or, if there is none, the first ρ recorded.
     """
@@ -214,7 +213,7 @@ class Penalties:
         self._values: list[float] = []
 
     def note(self, round_number: int, rho: float) -> None:
-        """Record the penalty of a round; calls must be in the order of the rounds."""
+        """Record the penalty of a round; must be called in the order of the rounds."""
         if not self._values or self._values[-1] != rho:
             self._rounds.append(round_number)
             self._values.append(rho)
@@ -234,12 +233,12 @@ class Penalties:
 class Repairs:
     """Applies frames to the copies in any order, and adds up the corrections that late frames require in the duals.
 
-    The agent keeps a copy of θ̂_n for each neighbour n, initially ``start``. The dual depends on Σ_j ρ_j θ̂_n over all
-    rounds j. Suppose that a state that n broadcast in round r arrives only in round k. In the rounds r … k − 1 the
-    agent has then used an older state of n, so the sum lacks ρ_j times the difference of the two states for each of
-    these rounds j. If frames carry whole states, and a broadcast of n from a later round r' < k has arrived, only the
-    rounds r … r' − 1 need the correction. A sender can retransmit its last ``window`` frames, so the agent keeps more
-    than ``window`` received states of each neighbour.
+    The agent stores a copy of θ̂_n for each neighbour n, initially ``start``. The dual depends on Σ_j ρ_j θ̂_n over all
+    rounds j. Suppose that neighbour n broadcast a state in round r, and that it arrives only in round k. In the rounds
+    r … k − 1 the agent has used an older state of n. So for each of these rounds j the sum lacks ρ_j times the
+    difference of the two states. If frames carry whole states, and a state from a round r' between r and k has already
+    arrived, only the rounds r … r' − 1 need the correction. A sender can retransmit its last ``window`` frames, so the
+    agent stores more than ``window`` received states of each neighbour.
     """
 
     def __init__(self, copies: Copies, start: Vector, window: int = _KEPT) -> None:
@@ -250,8 +249,8 @@ class Repairs:
         self._known: dict[Hashable, list[tuple[int, Vector]]] = {}
         self._penalties = Penalties()
         self._round = 0
-        # {penalty ρ: missing sum}; `owed` defines the missing sum. The key is None if no penalty has been recorded yet
-        # when a late frame arrives; `owed`, which is told the current penalty, returns it in place of None.
+        # {penalty ρ: missing sum}; `owed` defines the missing sum. The key is None if a late frame arrives before any
+        # penalty is recorded; `owed` then uses the current penalty.
         self._owed: dict[float | None, Vector] = {}
 
     def heard(self, neighbor: Hashable) -> bool:
@@ -261,8 +260,9 @@ class Repairs:
     def owed(self, rho: float) -> Iterator[tuple[float, Vector]]:
         """Yield (penalty ρ, missing sum) for each penalty, and reset the missing sums; ``rho`` is the current penalty.
 
-        The missing sum of ρ adds up, over the neighbours n and the rounds with this ρ, the θ̂_n that n had broadcast
-        minus the older θ̂_n that the agent used. The caller must subtract every ρ × missing sum from the dual.
+        The missing sum of ρ is the sum, over the neighbours n and the rounds with this ρ, of the difference between the
+        θ̂_n that n had broadcast and the older θ̂_n that the agent used. The caller must subtract every ρ × missing sum
+        from the dual.
         """
         self._penalties.note(self._round, rho)
         owed, self._owed = self._owed, {}
@@ -279,7 +279,7 @@ class Repairs:
         for frame in frames:
             number = frame.round or round_number
             known = self._known.setdefault(frame.sender, [])
-            # Most frames are newer than all frames received before. Only the position of older frames must be searched.
+            # Most frames are newer than all frames received before; only a late frame's position must be searched.
             is_late = bool(known) and number <= known[-1][0]
             if is_late and any(number == each for each, _ in known):
                 continue

@@ -1,6 +1,7 @@
 """Server-client methods over a star: EF21 and EF21-P, which send coded differences in one direction, and LAG.
 
-In a round the server broadcasts, and each client replies at once. So a round must last longer than two link latencies.
+In a round the server broadcasts, and each client replies within the same round. So a round must last longer than two
+link latencies.
 """
 
 import asyncio
@@ -29,31 +30,31 @@ class OverStar(SharingAgent):
     In each round the server broadcasts its state, the clients that receive it reply, and the server takes a step with
     the last known gradient of each client. The gradient of the server's own data needs no message.
 
-    By itself, without a coder, it is gradient descent, θ ← θ − η/N Σ_i ∇R_i(θ); with ``censor=Lazy()`` it is LAG
-    (Chen, Giannakis, Sun and Yin 2018), in which a client replies only if its gradient has changed by more than the
-    server's steps let it. A lost model only costs time. So does a lost reply, unless it is the last one that its client
-    has reason to send.
+    Without a coder this class is gradient descent, θ ← θ − η/N Σ_i ∇R_i(θ). With ``censor=Lazy()`` it is LAG (Chen,
+    Giannakis, Sun and Yin 2018): a client replies only if its gradient has changed by more than a threshold that the
+    server's last steps determine. A lost model only costs time. A lost reply only costs time, too, if the client sends
+    another reply later; a censor may suppress all later replies.
 
     Parameters
     ----------
     cost : Problem
-        The cost R_i of the agent, server or client, with its gradient, which may be stochastic.
+        The cost R_i of the agent (the server or a client), with its gradient, which may be stochastic.
     eta : float or schedule
         Step size η > 0.
     server : hashable
         The server's name. Each link must connect the server and a client.
     count, censor, coder
-        As in `SharingAgent`. The censor `Lazy` is that of the clients; the server then sends its model in every round.
+        As in `SharingAgent`. The censor `Lazy` applies to the clients only; the server sends its model in every round.
 
     Attributes
     ----------
     theta : ndarray
-        The server's model; at a client its copy of the model.
+        At the server, the model; at a client, its copy of the model.
 
     Raises
     ------
     BadInput
-        When the run begins, unless the graph is a star with the server in its middle.
+        When the run begins, unless the graph is a star with the server at its centre.
     """
 
     paper = papers.LAG
@@ -71,7 +72,7 @@ class OverStar(SharingAgent):
 
     @staticmethod
     def graph_of(graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
-        """Return the star over which the agents run: it has the nodes of ``graph``, the first in the middle."""
+        """Return a star with the nodes of ``graph``, whose first node is the centre."""
         star: nx.Graph[Any] = nx.star_graph(list(graph))
         return star
 
@@ -101,9 +102,9 @@ class OverStar(SharingAgent):
                 self._hear_server(await self._take_part(k), k)
 
     async def _take_part(self, k: int) -> Sequence[Frame]:
-        """Reply to the server's frame when it arrives, and return the frames of the whole round.
+        """Reply to the server's frame when it arrives, and return all frames of the round.
 
-        If the reply raised an error, this method raises it.
+        An error raised while the reply is computed or sent is raised here.
         """
         answering = asyncio.create_task(self._answer(k))
         frames = await self.collect()
@@ -114,7 +115,7 @@ class OverStar(SharingAgent):
         return frames
 
     async def _answer(self, k: int) -> None:
-        """Wait for the server's frame of round k, and reply to it. Retransmitted earlier frames may arrive first."""
+        """Wait for the server's frame of round k, and reply to it. Retransmitted older frames may arrive before it."""
         number = 0
         while number != k:
             frame = await self.inbox.get()
@@ -125,7 +126,7 @@ class OverStar(SharingAgent):
             await self.sharing.say(self.local_step(), k)
 
     def _hear_server(self, frames: Sequence[Frame], k: int) -> None:
-        """Apply the server's frames, unless the agent has just restarted, and so has no copy to apply them to."""
+        """Apply the server's frames. An agent that has just restarted ignores them, because it has no copy yet."""
         if "sharing" in vars(self):
             self.sharing.hear(frames, k)
 
@@ -144,13 +145,13 @@ class OverStar(SharingAgent):
         return Sharing(self, self.theta.shape, self._censor(), self.coder)
 
     def _censor(self) -> Censor:
-        """Return the agent's censor in this run."""
+        """Return the censor that this agent uses in this run."""
         if not isinstance(self.censor, Lazy):
             return self.censor
         return Always() if self.is_server else self.censor.at(self)
 
     def _sharing(self, *, codes: bool) -> Sharing:
-        """Return a `Sharing` in which differences are encoded by this agent if ``codes``, or else by its neighbours."""
+        """Return a `Sharing` in which either this agent (if ``codes``) or its neighbours send encoded differences."""
         plain = self.coder if self.coder.whole else Exact()
         coder, other = (self.coder, plain) if codes else (plain, self.coder)
         sharing = Sharing(self, self.theta.shape, self._censor(), coder)
@@ -162,18 +163,18 @@ class OverStar(SharingAgent):
 class EF21(OverStar):
     """EF21: error feedback by coded differences of gradients (Richtárik, Sokolov and Fatkhullin 2021).
 
-    The server sends θ; a client sends Q(∇R_i(θ) − g_i) and both ends add it to g_i, initially 0;  θ ← θ − η/N Σ_i g_i.
+    The server sends θ; a client sends Q(∇R_i(θ) − g_i), which both ends add to g_i, initially 0; θ ← θ − η/N Σ_i g_i.
 
     The graph must be a star; `BEER` sends similar differences on any graph. Q is any contraction (`TopK`, `Sign`,
     `Uniform`; not `QSGD` of few bits). For smooth costs EF21 converges as fast as gradient descent up to a constant
     factor. Under strong convexity or the Polyak-Łojasiewicz inequality it converges linearly, which error feedback
     (`ErrorFeedback`) with constant η does not.
 
-    Clients send coded differences; the server sends the model with `Exact` (or ``coder``, if it encodes states). A lost
-    model only costs time: that client's g_i stays unchanged at both ends. A lost difference stays missing from the
-    server's g_i, and so biases the limit for good. With ``Link(reliability="ack")`` the result is as without loss. With
-    "nack" and "keyframe" the limit is exact: a lost difference affects g_i only, the retransmission or the next key
-    frame restores g_i, and the differences vanish as the models converge.
+    Clients send coded differences. The server encodes the model with `Exact`, or with ``coder`` if that encodes states.
+    A lost model only costs time: the client's g_i stays unchanged at both ends. A lost difference stays missing from
+    the server's g_i, and so biases the limit permanently. With ``Link(reliability="ack")`` the result is the same as
+    without loss. With "nack" and "keyframe" the limit is exact: a lost difference affects only g_i, the retransmission
+    or the next key frame restores g_i, and the differences vanish as the models converge.
 
     Parameters
     ----------
@@ -190,18 +191,18 @@ class EF21(OverStar):
 
 @dataclass(eq=False, repr=False)
 class EF21P(OverStar):
-    """EF21-P: the server's model travels in coded differences (Gruntkowska, Tyurin and Richtárik 2023).
+    """EF21-P: the server sends its model as coded differences (Gruntkowska, Tyurin and Richtárik 2023).
 
-    The server sends Q(θ − w) and both ends add it to w, initially 0; a client sends ∇R_i(w);  θ ← θ − η/N Σ_i ∇R_i(w).
+    The server sends Q(θ − w), which both ends add to w, initially 0; a client sends ∇R_i(w); θ ← θ − η/N Σ_i ∇R_i(w).
 
-    The graph must be a star. Q is any contraction (`TopK`, `Sign`, `Uniform`). The server sends coded differences;
-    clients send gradients with `Exact` (or ``coder``, if it encodes states). The server, too, computes its own gradient
-    at w. A client's ``theta`` is w.
+    The graph must be a star. Q is any contraction (`TopK`, `Sign`, `Uniform`). Clients encode gradients with `Exact`,
+    or with ``coder`` if that encodes states. The gradient of the server's own data is also computed at w. A client's
+    ``theta`` is w.
 
     After a lost gradient the server uses the client's previous gradient, and the loss only costs time. A lost
     difference stays missing from that client's w, so the client computes its gradients at another point, and the limit
-    is biased for good. With ``Link(reliability="ack")`` the result is as without loss; with "nack" and "keyframe" the
-    limit is exact, as for `EF21`.
+    is biased permanently. With ``Link(reliability="ack")`` the result is the same as without loss; with "nack" and
+    "keyframe" the limit is exact, as for `EF21`.
 
     Parameters
     ----------

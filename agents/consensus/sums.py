@@ -1,10 +1,10 @@
 """Running sums: dual variables in which the next frame that arrives corrects the error of earlier lost frames.
 
 θ̂_i is the state that agent i last broadcast, and S_i = Σ_k ρ θ̂_i is the sum of ρ θ̂_i over the rounds k. The dual
-variable of every ADMM method here is γ_i = Σ_n (S_i − S_n) over the neighbours n. Frames carry S_i beside θ̂_i, so the
-next frame that arrives makes up for all frames lost before it. In a round without a frame from n, agent i adds ρ times
-the last known θ̂_n to its estimate of S_n. This is exact if n's broadcast was censored, and approximate if the frame
-was lost.
+variable of every ADMM method here is γ_i = Σ_n (S_i − S_n) over the neighbours n. Frames carry both θ̂_i and S_i, so
+the next frame that arrives corrects the error of all frames lost before it. In a round without a frame from neighbour
+n, agent i adds ρ times the last known θ̂_n to its estimate of S_n. The estimate is exact if the broadcast of n was
+censored, and approximate if the frame was lost.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,7 +24,7 @@ from netsim.errors import AgentError
 from netsim.util.typing import Vector
 
 PATIENCE = 20
-"""Maximum number of rounds for which an agent that begins late (after the first round) receives, but does not send."""
+"""An agent that begins after the first round sends nothing until a frame arrives, for at most this many rounds."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class RunningSums(Duals):
     again, so Σ_i γ_i returns to zero, and the models converge to the optimum.
 
     An agent that restarts or begins after the first round sends nothing until it receives a frame. It then starts from
-    the means of the θ̂_n and S_n received. Any initial S_i would keep Σ_i γ_i = 0; the mean of the S_n is taken because
-    it changes the neighbours' duals least.
+    the means of the θ̂_n and S_n received. Any initial S_i would keep Σ_i γ_i = 0; the mean of the S_n changes the
+    neighbours' duals least.
     """
 
     def sharing(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> Sharing:
@@ -48,19 +48,19 @@ class RunningSums(Duals):
 class SummedSharing(Sharing):
     """A `Sharing` whose frames carry θ̂_i and S_i, concatenated along the first axis.
 
-    ``total`` is S_i. ``totals``, of shape (neighbors, *shape), holds the estimates of S_n: the sum in n's last frame,
-    plus ρ θ̂_n for each round since.
+    ``total`` is S_i. ``totals``, of shape (neighbors, *shape), contains the estimates of S_n: the sum in the last frame
+    of n, plus ρ θ̂_n for each round since then.
     """
 
     def __init__(self, agent: netsim.Agent, size: int | tuple[int, ...], sending: Sending, rho: Rho) -> None:
         super().__init__(agent, size, sending.censor, sending.coder)
         self._rho = rho
         self._places = {name: place for place, name in enumerate(agent.neighbors)}
-        # For each neighbour, the round of its last frame that was applied; 0 if there was none.
+        # For each neighbour, the round of the last frame applied; 0 before the first frame.
         self._last = [0] * len(self._places)
         self._began = 0
         self._listens = True
-        # Whether to broadcast in the next round even if the censor would suppress that.
+        # Whether to broadcast in the next round even if the censor would suppress the broadcast.
         self._asked = False
         self.total: NDArray[Any] = np.zeros(self.own.shape)
         self.totals: NDArray[Any] = np.zeros(self.copies.table.shape)
@@ -96,12 +96,12 @@ class SummedSharing(Sharing):
         return self._last[self._places[neighbor]] > 0
 
     async def _begin_round(self, round_number: int) -> None:
-        """Prepare for a round; does nothing by default."""
+        """Prepare for a round; by default, do nothing."""
 
     def _listens_in(self, round_number: int) -> bool:
-        """Return whether this agent began late and must not send yet.
+        """Return whether this agent, which began late, must still wait for a frame before it sends.
 
-        After `PATIENCE` rounds it may send: if all agents began late and none sent, none would ever receive a frame.
+        After `PATIENCE` rounds it may send in any case. Otherwise, if all agents began late, none would ever send.
         """
         self._began = self._began or round_number
         begins_late = 1 < self._began > round_number - PATIENCE and len(self._places) > 0
@@ -109,9 +109,9 @@ class SummedSharing(Sharing):
         return self._listens
 
     async def _say(self, state: Vector, rho: float) -> bool:
-        """Broadcast, and set θ̂_i and S_i to the values that receivers decode; return whether a link took the frame."""
-        # θ̂ and S are encoded as one array, so that the coder treats both alike: on ideal links the duals then equal
-        # those of `Accumulated` up to rounding.
+        """Broadcast; set θ̂_i and S_i to the values that receivers decode. Return whether a link accepted the frame."""
+        # θ̂ and S are encoded as one array, so that the coder treats both in the same way. On ideal links the duals
+        # then equal those of `Accumulated` up to rounding.
         coded = self._coder.encode(np.concatenate([state, self.total + rho * state]), self._rng)
         if not await self._agent.broadcast("sum", coded) and self._places:
             return False
@@ -125,7 +125,7 @@ class SummedSharing(Sharing):
         self.total = self.total + rho * self.own
 
     def _guess(self, rho: float) -> None:
-        """Add ρ θ̂_n to each estimate of S_n, assuming that no θ̂_n changes in this round."""
+        """Add ρ θ̂_n to each estimate of S_n, as if no θ̂_n changed in this round."""
         self.totals += rho * self.copies.table
 
     def _take_newer(self, frame: Frame, round_number: int, rho: float) -> int | None:

@@ -21,8 +21,8 @@ from netsim.util.typing import Array
 class Tracking(SharingAgent):
     """Base class of the gradient-tracking methods, with the tracker y_i and the last gradient ∇R_i(θ_i).
 
-    In each round a subclass mixes y_i with the neighbours' y_n, and `track` adds ∇R_i(θ_i⁺) − ∇R_i(θ_i), where θ_i⁺ is
-    the new θ_i. So Σ_i y_i = Σ_i ∇R_i(θ_i) while no frame is lost. One gradient is computed per round; it may be
+    In each round a subclass averages y_i with the neighbours' y_n. Then `track` adds ∇R_i(θ_i⁺) − ∇R_i(θ_i), where θ_i⁺
+    is the new θ_i. So Σ_i y_i = Σ_i ∇R_i(θ_i) while no frame is lost. One gradient is computed per round; it may be
     stochastic.
 
     Attributes
@@ -51,7 +51,7 @@ class Tracking(SharingAgent):
         return np.concatenate([self.theta, self.tracker])
 
     def new_sharing(self) -> Sharing:
-        """Return a `Sharing` of θ_i and y_i; a coder that encodes changes encodes each of the two by itself."""
+        """Return a `Sharing` of θ_i and y_i; a coder that encodes changes encodes the two separately."""
         coder = self.coder if self.coder.whole else InParts(self.coder, 2)
         return Sharing(self, self.outgoing().shape, self.censor, coder, coded_start=self.coded_start)
 
@@ -65,7 +65,7 @@ class Tracking(SharingAgent):
         return {"tracking_residual": self.tracker - self.gradient}
 
     def halves(self, stack: Array) -> tuple[Array, Array]:
-        """Split a shared array into its parts of θ and y, each in the shape of θ."""
+        """Split a shared array into θ and y, each in the shape of θ."""
         return stack[: len(self.theta)], stack[len(self.theta) :]
 
 
@@ -78,7 +78,7 @@ class DIGing(Tracking, Diffusion):
 
     A lost frame leaves Σ y_i ≠ Σ ∇R_i(θ_i) for good, so the agents agree on a biased model. With ``running_sums``,
     frames carry S_i, the sum of all y_i so far, instead of y_i. Then y_i = ∇R_i(θ_i) + Σ_n w_in (S_n − S_i), so the
-    next frame that arrives over a link makes up for earlier losses on this link, and the limit is exact at any loss
+    next frame that arrives over a link corrects the earlier losses on this link, and the limit is exact at any loss
     rate below 1. On ideal links both variants give the same models. Sums sent as float32 lose digits: the final error
     is nearer 1e-4 than 1e-8. After a restart of an agent Σ y_i ≠ Σ ∇R_i(θ_i), with or without running sums.
 
@@ -110,13 +110,13 @@ class DIGing(Tracking, Diffusion):
         self._flow: Array = np.zeros_like(self.theta)
 
     def outgoing(self) -> Array:
-        """Return θ_i and y_i (with running sums, θ_i and S_i), concatenated along the first axis."""
+        """Return θ_i and y_i, or θ_i and S_i with running sums, concatenated along the first axis."""
         if not self.running_sums or "sharing" not in vars(self):
             return super().outgoing()
         return np.concatenate([self.theta, self.halves(self.sharing.own)[1] + self.tracker])
 
     def after_sharing(self) -> None:
-        """Take the step, and update y_i."""
+        """Set θ_i to the mean Σ_n w_in θ_n minus η y_i, and update y_i."""
         theta_pull, tracker_pull = self.halves(self.pull())
         if self.running_sums:
             before, self._flow = self._flow, self._pull_of_sums()
@@ -128,8 +128,8 @@ class DIGing(Tracking, Diffusion):
     def _pull_of_sums(self) -> Array:
         """Return Σ_n w_in (S_n − S_i) over all neighbours, with S_n = 0 until the first frame from n arrives.
 
-        `pull` leaves out a neighbour n from which no frame has arrived; this method must include n. The reason is that
-        n may have received S_i; if so, n has added w_in S_i to y_n, and agent i must subtract w_in S_i from y_i.
+        `pull` omits a neighbour n from which no frame has arrived, but this method must include n. If n has received
+        S_i, n has added w_in S_i to y_n, so agent i must subtract w_in S_i from y_i.
         """
         row = np.array([self.weights[name] for name, _ in self.sharing.copies.items()])
         own = self.sharing.own
@@ -137,7 +137,7 @@ class DIGing(Tracking, Diffusion):
 
     @asks("gradient")
     def local_step(self) -> Array:
-        """Return θ_i unchanged: `after_sharing` takes the step."""
+        """Return θ_i unchanged, because `after_sharing` takes the step."""
         return self.theta
 
 
@@ -146,14 +146,14 @@ class BEER(Tracking, Gossip):
     """BEER: gradient tracking over coded differences (Zhao, Li, Li, Richtárik and Chi 2022, algorithm 1).
 
     θ_i ← θ_i + γ Σ_n w_in (H_n − H_i) − η y_i;  y_i ← y_i + γ Σ_n w_in (G_n − G_i) + ∇R_i(θ_i⁺) − ∇R_i(θ_i);
-    H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), at i and in its neighbours' copies alike. θ_i⁺ is the new
-    θ_i. H and G begin at 0.
+    H_i ← H_i + Q(θ_i − H_i) and G_i ← G_i + Q(y_i − G_i), both at i and in its neighbours' copies. θ_i⁺ is the new θ_i.
+    H and G are initially 0.
 
     A frame carries both differences, encoded separately, and so has twice the bits of a frame of `CHOCO`. Q must be a
     contraction (`Uniform`, `TopK`, `Sign`; not `QSGD` of few bits); a coarser Q needs a smaller γ. With exact Q and
     γ = 1 the method is gradient tracking.
 
-    A lost difference stays missing from a copy: with 1 % of the frames lost the models end nearer to zero than to the
+    A lost difference stays missing from a copy. With 1 % of the frames lost, the models end nearer to zero than to the
     optimum. ``Link(reliability="ack")``, which acknowledges each difference on each link, keeps the limit exact.
 
     Parameters

@@ -1,4 +1,4 @@
-"""CoAP between motes: the client and the server of aiocoap, over netsim's frames in place of UDP."""
+"""CoAP between motes: the client and the server of aiocoap, with netsim's frames instead of UDP."""
 
 import ast
 import asyncio
@@ -25,13 +25,13 @@ from aiocoap import blockwise, error, interfaces, messagemanager, protocol, reso
 __all__ = ["KIND", "Address", "CoAP"]
 
 KIND = "coap"
-"""The kind of CoAP's frames; their payloads are messages as RFC 7252 encodes them, which UDP carries on port 5683."""
+"""The kind of CoAP's frames. A payload is a message in the encoding of RFC 7252, as sent over UDP on port 5683."""
 
 _STREAM: ContextVar[np.random.Generator | None] = ContextVar("_STREAM", default=None)
 
 
 class _Draws:
-    """A replacement of aiocoap's ``random`` module, which draws from a node's own stream while `_STREAM` is set."""
+    """Replaces aiocoap's ``random`` module: while `_STREAM` is set, it draws from this generator of a node."""
 
     def __init__(self, otherwise: Any) -> None:
         self._otherwise = otherwise
@@ -46,7 +46,7 @@ class _Draws:
 
 
 class _InOrder(dict[Any, None]):
-    """A replacement of aiocoap's set of observers, which notifies them in order of registration."""
+    """Replaces aiocoap's set of observers, so that they are notified in the order of registration."""
 
     def add(self, observer: Any) -> None:
         self[observer] = None
@@ -56,15 +56,15 @@ class _InOrder(dict[Any, None]):
 
 
 class _Transfers(blockwise.TimeoutDict[Any, Any]):  # type: ignore[misc]
-    """A replacement of aiocoap's transfers in progress, which copies of a resource omit, because they hold timers."""
+    """Replaces aiocoap's table of transfers in progress. A copy of it is empty, because timers cannot be copied."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(type(self)(self.timeout))}
 
 
-# aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to tell old from new
-# notifications, and notifies observers in the order of their addresses in memory. It has no parameters for these, so
-# the names are replaced in its modules; contexts outside netsim work as before.
+# aiocoap draws message IDs, tokens and timeouts from the global generator, reads the wall clock to distinguish old from
+# new notifications, and notifies observers in the order of their addresses in memory. It has no parameters to change
+# this, so the names are replaced in its modules. Contexts outside netsim work as before.
 for _module in (messagemanager, tokenmanager):
     vars(_module)["random"] = _Draws(vars(_module)["random"])
 vars(protocol)["time"] = SimpleNamespace(time=lambda: asyncio.get_running_loop().time())
@@ -73,11 +73,11 @@ vars(blockwise)["TimeoutDict"] = _Transfers
 
 
 class Address(interfaces.EndpointAddress):  # type: ignore[misc]
-    """A node's address in aiocoap, together with the addressing node."""
+    """A remote node's address in aiocoap; it also holds the name of the local node."""
 
     scheme = "coap"
     is_multicast = is_multicast_locally = False
-    # Properties of the base class.
+    # The base class defines these as properties.
     blockwise_key: Hashable = None
     hostinfo = hostinfo_local = uri_base = uri_base_local = ""
     maximum_payload_size = maximum_block_size_exp = 0
@@ -103,7 +103,7 @@ def _host(node: Hashable) -> str:
 
 
 def _literal(text: str) -> Hashable:
-    """Return the number or tuple that a text denotes, or the text."""
+    """Return the hashable value, such as a number or a tuple, whose Python literal is ``text``; otherwise ``text``."""
     try:
         name: Hashable = ast.literal_eval(text)
         hash(name)
@@ -113,7 +113,7 @@ def _literal(text: str) -> Hashable:
 
 
 class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
-    """aiocoap's message layer, with timeouts drawn from a node's stream, whichever task sends."""
+    """aiocoap's message layer, in which timeouts come from the node's generator, whichever task sends a message."""
 
     def __init__(self, tokens: tokenmanager.TokenManager, stream: np.random.Generator) -> None:
         self._stream = stream
@@ -132,14 +132,14 @@ class _Manager(messagemanager.MessageManager):  # type: ignore[misc]
         return self._active_exchanges is None
 
     def stop(self) -> None:
-        """Let no timer send any more."""
+        """Cancel all timers, so that none sends a message after the run."""
         for timers in (self._active_exchanges or {}, self._piggyback_opportunities):
             for _, timer in timers.values():
                 timer.cancel()
 
 
 class _Frames(interfaces.MessageInterface):  # type: ignore[misc]
-    """Passes aiocoap's messages to a node, which sends them."""
+    """Queues the messages that aiocoap wants to send; the node sends them as frames."""
 
     def __init__(self, node: "CoAP") -> None:
         self._node = node
@@ -153,39 +153,40 @@ class _Frames(interfaces.MessageInterface):  # type: ignore[misc]
 
     async def determine_remote(self, message: aiocoap.Message) -> Address:
         address = self._node.address_of(message.remote.hostinfo)
-        # The name is the address, so the option is redundant, as with a literal IP address.
+        # The host in the URI is the node's address, so the Uri-Host option is redundant, as for a literal IP address.
         message.opt.uri_host = None
         return address
 
     async def shutdown(self) -> None:
-        """Do nothing, because nothing is open."""
+        """Do nothing, because there is no socket to close."""
 
 
 class CoAP(Speaker):
     """A client and a server of CoAP by aiocoap, whose messages are frames of a network.
 
-    `context` is an ``aiocoap.Context``: requests, observations and block-wise transfers are made as in aiocoap's
-    documentation, with the name of a neighbour as the host: ``coap://7/temperature``. Beside a part `netsim.agents.RPL`
-    with downward routes, all nodes can be reached, over several hops. Time and random numbers are the run's.
+    `context` is an ``aiocoap.Context``. Requests, observations and block-wise transfers work as in aiocoap's
+    documentation, with the name of a neighbour as the host: ``coap://7/temperature``. In a mote with a part
+    `netsim.agents.RPL` with downward routes, requests reach all nodes, over several hops. aiocoap uses the simulated
+    time and the node's random numbers.
 
     Parameters
     ----------
     site : aiocoap.resource.Resource, optional
-        The resources of the node's server, such as an ``aiocoap.resource.Site``; None: a client only.
+        The resources of the node's server, such as an ``aiocoap.resource.Site``. If None, the node is only a client.
     block : int
-        The largest payload of a message in bytes, a power of two from 16 to 1024; larger bodies are sent in blocks.
+        The largest payload of a message in bytes, a power of two from 16 to 1024. Larger bodies are sent in blocks.
 
     Attributes
     ----------
     context : aiocoap.Context or None
-        For requests while the node runs; None before and after.
+        The object that makes requests while the node runs; None before and after.
     foreign : Counter
         The number of received frames that were ignored, by kind, including malformed CoAP messages.
 
     Notes
     -----
-    Sources: RFC 7252 (CoAP), RFC 7641 (observe), RFC 7959 (blocks). A request that was acknowledged, and whose server
-    then crashes, is never answered: use ``asyncio.timeout``.
+    Sources: RFC 7252 (CoAP), RFC 7641 (observe), RFC 7959 (blocks). If a server crashes after it has acknowledged a
+    request, the client waits for ever: use ``asyncio.timeout``.
     """
 
     paper: ClassVar[str] = PAPER
@@ -204,11 +205,11 @@ class CoAP(Speaker):
     # --- addresses ----------------------------------------------------------------------------------------------------
 
     def uri(self, node: Hashable, path: str = "") -> str:
-        """Return the URI of a node's resource: ``uri((0, 1), "t")`` is ``coap://%280%2C%201%29/t``."""
+        """Return the URI of a resource of a node: ``uri((0, 1), "t")`` is ``coap://%280%2C%201%29/t``."""
         return f"coap://{_host(node)}/{path}"
 
     def address_of(self, host: str) -> Address:
-        """Return the address of the node whose name is this text; raise aiocoap's ResolutionError if there is none."""
+        """Return the address of the node named ``host`` in a URI; raise aiocoap's ResolutionError if there is none."""
         text = unquote(host.removesuffix(":5683"))
         found = [node for node in self.neighbors if str(node) == text]
         if self._routing is not None and not found:
@@ -221,21 +222,21 @@ class CoAP(Speaker):
 
     @property
     def _open_requests(self) -> int:
-        """The number of its unanswered requests, including observations."""
+        """The number of this node's unanswered requests, including observations."""
         tokens = self.context.request_interfaces[0] if self.context is not None else None
-        # A context that was shut down has none.
+        # outgoing_requests is None after the context was shut down.
         return len(tokens.outgoing_requests or ()) if tokens is not None else 0
 
     @property
     def _routing(self) -> Any:
-        """The part of the mote that sends datagrams over several hops; None: only neighbours can be reached."""
+        """The part of the mote that routes datagrams over several hops; if None, requests reach only neighbours."""
         parts = self.mote.parts.values() if hasattr(self, "mote") else ()
         return next((each for each in parts if isinstance(each, RPL) and each.downward), None)
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve, and carry messages of requests."""
+        """Exchange the messages of aiocoap's client and server with other nodes."""
         _STREAM.set(self.rng)
         context = aiocoap.Context(loop=asyncio.get_running_loop(), serversite=self.site)
         tokens = tokenmanager.TokenManager(context)
@@ -258,7 +259,7 @@ class CoAP(Speaker):
             to, routing = message.remote.node, self._routing
             if routing is not None:
                 routing.datagram(to, message.encode(), KIND)
-            # A link may be one-way: a node that cannot be answered gets no reply.
+            # On a one-way link a request may arrive from a node to which no reply can be sent: drop the reply.
             elif to in self.neighbors:
                 await self.send(to, KIND, message.encode(), label=_said(message))
 
@@ -277,7 +278,7 @@ class CoAP(Speaker):
 
 
 def _said(message: aiocoap.Message) -> str:
-    """Return a message's label for replays, as "CON GET temperature" or "ACK 2.05 Content"."""
+    """Return a message's label for replays, such as "CON GET temperature" or "ACK 2.05 Content"."""
     code = "" if message.code is aiocoap.EMPTY else str(message.code)
     words = " ".join(filter(None, (message.mtype.name, code, "/".join(message.opt.uri_path))))
     return cut("".join(each for each in words if each.isprintable()), 40)

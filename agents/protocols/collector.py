@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Arrival", "Collector", "Packet"]
 
 DATA = "d"
-"""The kind of data frames: it travels in each of them, so it is short."""
+"""The kind of data frames. It is short, because each frame contains it."""
 
 _HOP_LIMIT = 64
-_MOST = 2**62  # limit of the numbers of readings, gradients and flags
+_MOST = 2**62  # upper bound for readings' numbers, gradients and flags
 _SENT_LATELY = 4  # packets remembered for duplicate suppression after leaving the queue
 
 
 class Arrival(NamedTuple):
-    """A reading that reached the sink: its value, when it arrived there (s), and over how many hops."""
+    """A reading that reached the sink: its value, its arrival time (s), and the number of hops."""
 
     value: Any
     time: float
@@ -40,7 +40,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Packet:
-    """A reading on its way: ``hops`` were taken so far; ``flags`` belong to the protocol."""
+    """A reading on the way to the sink. ``hops`` counts its hops so far; the routing protocol defines ``flags``."""
 
     origin: Hashable
     number: int
@@ -51,51 +51,51 @@ class Packet:
 
     @property
     def reading(self) -> tuple[Hashable, int]:
-        """The reading's identity: its origin and its number there."""
+        """The identifier of the reading: its origin, and its number among the readings of this origin."""
         return self.origin, self.number
 
     @property
     def label(self) -> str:
-        """The reading's identity as the label of its frames: ``12:3``."""
+        """The label of the reading's frames in replays, ``origin:number``, such as ``12:3``."""
         return cut(f"{short_text(self.origin, 30) or '?'}:{self.number}", 40)
 
 
 class Collector(Speaker):
     """Base of agents that send readings to a sink over several hops.
 
-    Another part of the `netsim.Mote` calls `report` for each reading, or a subclass does so in `work`. The agent
-    forwards received readings from a queue, one frame at a time, retransmitted after a pause until acknowledged,
-    without duplicates. It needs a `netsim.Radio` with ``acks``; with ``max_frame_retries=0`` each acknowledgement is
-    one sample of the link.
+    For each reading, another part of the `netsim.Mote` calls `report`, or a subclass calls it in `work`. The agent
+    queues its own and received readings, and forwards one packet at a time. It retransmits a packet after a pause until
+    the packet is acknowledged, and drops duplicates. It needs a `netsim.Radio` with ``acks``. With
+    ``max_frame_retries=0`` each acknowledgement is one sample of the link's quality.
 
     Parameters
     ----------
     is_sink : bool
-        Whether readings end here.
+        Whether this node is the sink, the destination of all readings.
     queue : int
-        Packets that wait at most.
+        Maximum number of queued packets.
     attempts : int
-        Transmissions of a packet over a hop until it is given up.
+        Maximum number of transmissions of a packet over a hop; then the packet is dropped.
     pause : (float, float)
-        Least and most seconds between two transmissions.
+        Minimum and maximum time (s) between two transmissions.
 
     Attributes
     ----------
     parent : Hashable or None
-        The neighbour to which packets go.
+        The neighbour to which packets are sent.
     last_parent : Hashable or None
-        The neighbour to which a packet went last, also after the route was lost.
+        The neighbour to which the last packet was sent. It is kept after the route is lost.
     heard : dict
-        Of a sink: {(origin, number): `Arrival`}, the first arrival of each reading.
+        At a sink: {(origin, number): `Arrival`}, the first arrival of each reading.
     lost : dict
         {(origin, number): reason} of the packets that this agent gave up. If a packet arrived and only its
-        acknowledgements were lost, its reading may be at the sink all the same.
+        acknowledgements were lost, its reading may still reach the sink.
     waiting : deque of Packet
-        The queue, the packet that is being sent first.
+        The queue; the packet that is being sent comes first.
     taken, duplicates : int
-        Readings that `report` was called with, and packets that were dropped because they had been here.
+        The number of calls of `report`, and the number of packets dropped because they had been received before.
     numbers : list of int
-        The number of each reading taken. After a late start or a restart, the first number is above 1.
+        The number of each reading passed to `report`. After a late start or a restart, the first number is above 1.
     foreign : Counter
         The number of received frames that were ignored, by kind: frames of other protocols, or with a malformed
         payload.
@@ -111,7 +111,7 @@ class Collector(Speaker):
     kinds: ClassVar[Mapping[str, Form]] = {
         DATA: fields(is_name, whole(0, _MOST), whole(0, _HOP_LIMIT), whole(-_MOST, _MOST), whole(0, _MOST), anything)
     }
-    # Attributes that must be equal at all nodes of a protocol.
+    # The names of the attributes that must be equal at all nodes of a protocol.
     _agreed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -164,7 +164,7 @@ class Collector(Speaker):
     # --- for the application ------------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Produce readings; the other parts of the agent continue after this returns. To be overridden."""
+        """Produce readings. To be overridden; the agent continues to forward packets after this method returns."""
 
     def report(self, value: Any) -> bool:
         """Send a reading to the sink; return False if it is lost because the queue is full."""
@@ -189,23 +189,23 @@ class Collector(Speaker):
         raise NotImplementedError
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
-        """Handle a frame of the protocol's own ``kinds``, which a subclass adds to those of `Collector`."""
+        """Handle a frame of one of the ``kinds`` that a subclass adds to those of `Collector`."""
         raise NotImplementedError
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
-        """Validate the path, given a packet to forward and its sender's gradient; return whether to forward it."""
+        """Check a received packet's path by its sender's gradient, and return whether to forward the packet."""
         raise NotImplementedError
 
     def choose(self) -> None:
-        """Choose the parent again after an estimate has changed; call `wake` if there is a parent now."""
+        """Choose the parent again after an estimate has changed. If a parent is found, call `wake`."""
         raise NotImplementedError
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Update the estimate of a link with the outcome of a frame."""
+        """Update the estimate of a link with the outcome of a frame's transmission."""
         self.estimator.sent(neighbor, outcome.attempts, bool(outcome))
 
     def wake(self) -> None:
-        """Go on to forward, if there is a parent and a packet."""
+        """Wake the forwarding task if there are a parent and a queued packet."""
         if self.parent is not None and self.waiting:
             self._woken.set()
 
@@ -216,7 +216,7 @@ class Collector(Speaker):
         self._woken = asyncio.Event()
         self._known.clear()
         self._number = max(self._number, first_number(self.now))
-        # The node has crashed and restarted.
+        # Packets are queued here only if the node has crashed and restarted.
         self.lost |= {packet.reading: "crash" for packet in self.waiting}
         self.waiting.clear()
         async with asyncio.TaskGroup() as group:
@@ -235,7 +235,7 @@ class Collector(Speaker):
     def _receive(self, frame: netsim.Frame | netsim.mote.Message) -> None:
         origin, number, hops, gradient, flags, value = frame.payload
         packet = Packet(origin, number, value, hops + 1, flags)
-        # A packet that returns on a loop has more hops, and so is not a duplicate.
+        # The key includes the hops: a packet that returns on a loop has more hops, and must not count as a duplicate.
         key = (origin, number, hops)
         if key in self._known:
             self.duplicates += 1
@@ -251,11 +251,11 @@ class Collector(Speaker):
             self.lost[packet.reading] = "loop"
 
     def _arrive(self, packet: Packet) -> None:
-        """Take a packet at the sink."""
+        """Record the arrival of a packet at the sink."""
         self.heard.setdefault(packet.reading, Arrival(packet.value, self.now, packet.hops))
 
     def has_come_round(self, packet: Packet) -> bool:
-        """Return whether this node produced or forwarded a packet's reading before, with fewer hops."""
+        """Return whether a packet is in a loop: this node produced or forwarded its reading before, with fewer hops."""
         hops = packet.hops - 1
         return packet.origin == self.name or any((*packet.reading, before) in self._known for before in range(hops))
 
@@ -279,7 +279,7 @@ class Collector(Speaker):
             fields = [packet.origin, packet.number, packet.hops, self.gradient, packet.flags, packet.value]
             outcome = await self.deliver(parent, DATA, fields, label=packet.label)
             self.measure(parent, outcome)
-            # A channel that stays busy is an attempt, too.
+            # If the channel stayed busy, nothing was transmitted; count one attempt nevertheless.
             packet.attempts += max(1, outcome.attempts)
             if outcome or packet.attempts >= self.attempts:
                 self.waiting.popleft()

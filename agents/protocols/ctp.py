@@ -1,4 +1,4 @@
-"""CTP, the Collection Tree Protocol: routes of least expected transmissions, validated by data packets."""
+"""CTP, the Collection Tree Protocol: routes with the fewest expected transmissions, validated by data packets."""
 
 import math
 from collections.abc import Coroutine, Hashable, Mapping
@@ -17,46 +17,47 @@ from netsim.util import check
 __all__ = ["CTP"]
 
 BEACON = "b"
-_TENTHS = 10  # costs travel in tenths of a transmission
+_TENTHS = 10  # frames carry costs in tenths of a transmission
 _NO_ROUTE = 0xFFFF
-_MOST_COST = 128.0  # transmissions: two for each of a packet's possible hops
-_PERFECT = 1.0  # ETX, at best
-_FALL = 2.0  # transmissions: a cost that falls by more at once resets the timer
-# In multiples of the shortest beacon interval: how long a node without a route takes none, so that all nodes routing
-# over it notice; and the longest interval of its beacons that request others' beacons.
+_MOST_COST = 128.0  # highest cost of a route: two transmissions for each of the 64 possible hops
+_PERFECT = 1.0  # ETX of a perfect link
+_FALL = 2.0  # a cost that falls by more than this number of transmissions resets the timer
+# In multiples of ``imin``. _HOLD: how long a node that lost its route accepts no new one, so that all nodes that route
+# over it notice the loss. _ASK: then, the longest interval of the beacons that request the neighbours' beacons.
 _HOLD, _ASK = 32, 128
 
 
 class CTP(Collector):
-    """The Collection Tree Protocol: a node's cost is its parent's plus the ETX of the link to it; the sink's is 0.
+    """The Collection Tree Protocol. A node's cost is the parent's cost plus the ETX of the link; the sink's cost is 0.
 
-    * *Link estimation*: `LinkEstimator`, from beacons and acknowledgements. In a full table a new neighbour replaces
-    the one with the costliest route, if a route through the new one may cost less by ``switch``. * *Adaptive beacons*:
-    by `Trickle` without suppression. It is reset by a neighbour that requests beacons (the pull
-      bit of a node without a route), by a first route, by a cost that falls by more than two transmissions at once, by
-      a route that is lost, and by data that show a loop.
-    * *Datapath validation*: a data frame carries its sender's cost, which must be larger than the receiver's. Otherwise
-    the topology is inconsistent: the receiver resets its timer, but still forwards the packet. A packet that returns is
-    in a loop: the receiver leaves its parent. * *No route*: a node that leaves its parent, or whose parent lost its
-    route, chooses the best neighbour that offers less than the node's own last beacon did, because such a neighbour
-    hardly routes over the node. If there is none, or the cost exceeds 128 transmissions, it announces at once that it
-    has no route. For 32 ``imin`` it takes no route, because its neighbours' routes may lead back to it. Its packets
-    wait. Then it requests beacons, at intervals that grow up to 128 ``imin``; only nodes with a route answer.
+    * *Link estimation*: `LinkEstimator` uses beacons and acknowledgements. In a full table, a new neighbour replaces
+      the neighbour with the costliest route, if a route through the new one may cost less by ``switch``.
+    * *Adaptive beacons*: a `Trickle` timer without suppression sends beacons. Five events reset the timer: a neighbour
+      requests beacons (the pull bit of a node without a route), the node gets its first route, the node's cost falls by
+      more than two transmissions, the route is lost, or a data frame shows a loop.
+    * *Datapath validation*: a data frame carries its sender's cost, which must be larger than the receiver's cost.
+      Otherwise the topology is inconsistent: the receiver resets its timer, but still forwards the packet. If a packet
+      returns to a node, it is in a loop, and the node leaves its parent.
+    * *No route*: a node that leaves its parent, or whose parent lost its route, considers only neighbours with a lower
+      cost than in the node's last beacon, because such a neighbour hardly routes over the node. If there is none, or
+      the cost exceeds 128 transmissions, the node immediately announces that it has no route. Its packets wait. For 32
+      ``imin`` it accepts no route, because its neighbours' routes may lead back to it. Then it requests beacons, at
+      intervals that grow up to 128 ``imin``. Only nodes with a route answer.
 
-    Congestion bits, and more than one sink, are left out.
+    Congestion bits and several sinks are not implemented.
 
     Parameters
     ----------
     is_sink : bool
         Whether this node is the root of the tree.
     imin : float
-        Least interval of beacons in seconds.
+        Shortest interval of beacons, in seconds.
     doublings : int
-        How often it doubles.
+        Maximum number of doublings of this interval.
     switch : float
-        By how many transmissions another parent must be better.
+        The number of transmissions by which another parent must be better to replace the current one.
     table : int
-        Neighbours whose links are estimated.
+        Maximum number of neighbours whose links are estimated.
     **forwarding
         As for `Collector`.
 
@@ -65,17 +66,18 @@ class CTP(Collector):
     cost : float
         Expected transmissions to the sink; infinite without a route.
     beacons : int
-        Beacons sent.
+        Number of beacons sent.
 
     Notes
     -----
     Sources: O. Gnawali, R. Fonseca, K. Jamieson, D. Moss and P. Levis, "Collection Tree Protocol", SenSys 2009; R.
     Fonseca et al., "The Collection Tree Protocol (CTP)", TinyOS Enhancement Proposal 123. The defaults are those of
     TinyOS 2.1: beacons every 0.128 to 512 s, 1.5 transmissions to switch, 30 transmissions of a packet. Two rules
-    differ from TinyOS. In TinyOS a node keeps its parent in a loop, and costs count up until packets reach the hop
-    limit. There also a neighbour whose link is measured and not very bad keeps its place in the table, so that in a
-    dense field routes use the ten neighbours heard first. Replacing a random neighbour, as in the estimator's paper,
-    makes a hundred neighbours replace each other before three beacons of any are counted.
+    differ from TinyOS. First, a node in a loop keeps its parent in TinyOS, and costs count up until packets reach the
+    hop limit. Second, in TinyOS a neighbour whose link is measured and not very bad is never removed from the table. In
+    a dense field, routes then use the ten neighbours whose beacons arrived first. If a random neighbour were replaced,
+    as in the estimator's paper, a hundred neighbours would replace each other before three beacons from any of them are
+    counted.
     """
 
     paper: ClassVar[str] = PAPER
@@ -108,12 +110,12 @@ class CTP(Collector):
         return round(_TENTHS * self.cost) if math.isfinite(self.cost) else _NO_ROUTE
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
-        """Begin without a route."""
+        """Discard the routes and estimates, and return the coroutine of the beacons' timer."""
         self.estimator = LinkEstimator(size=self.table)
         self.trickle = Trickle(self._beacon, self.rng, imin=self.imin, doublings=self.doublings)
-        # For each neighbour in the table, in transmissions: the cost in its last beacon, the cost of a route through
-        # it, and that cost if an unmeasured link is perfect. They are cached, because beacons are far more frequent
-        # than changes.
+        # For each neighbour in the table, in transmissions. _offered: the cost in its last beacon. _through: the cost
+        # of a route through it. _guessed: the cost of this route if an unmeasured link is perfect. The costs are
+        # cached, because beacons are far more frequent than changes.
         self._offered: dict[Hashable, float] = {}
         self._through: dict[Hashable, float] = {}
         self._guessed: dict[Hashable, float] = {}
@@ -135,15 +137,15 @@ class CTP(Collector):
         return math.isinf(self.cost) and self.now >= self._held_until
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
-        """Handle a beacon: count it, store the offered route, and answer its pull bit."""
+        """Handle a beacon: update the link estimate and the offered route, and answer its pull bit by a beacon."""
         sequence, pulls, parent, tenths = frame.payload
         if pulls and self.cost < math.inf:
             self.trickle.reset()
         sender = frame.sender
-        # A child offers no route.
+        # A sender whose parent is this node is a child, and offers no route.
         cost = math.inf if tenths == _NO_ROUTE or parent == self.name else tenths / _TENTHS
         if sender not in self.estimator and len(self.estimator) >= self.table:
-            # In a dense field most beacons are ignored here.
+            # This test comes first, because in a dense field it discards most beacons.
             least = cost + _PERFECT + self.switch
             if least >= max(self._guessed.values()):
                 return
@@ -159,13 +161,13 @@ class CTP(Collector):
         self.choose()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Count the outcome, and update the neighbour's route."""
+        """Update the link estimate with the outcome of a frame, and then the cost of the route over this link."""
         super().measure(neighbor, outcome)
         if neighbor in self._offered:
             self._weigh(neighbor)
 
     def choose(self) -> None:
-        """Choose the neighbour of least cost as parent, if it is better than the present one by ``switch``."""
+        """Choose the neighbour with the lowest cost as parent if it is better than the current parent by ``switch``."""
         if self.is_sink:
             return
         costs, before = self._through, self.cost
@@ -186,16 +188,16 @@ class CTP(Collector):
             self.trickle.reset()
 
     def _weigh(self, node: Hashable) -> None:
-        """Update the cost of the route through a neighbour: infinite through a child, and above the largest cost."""
+        """Update the cost of the route through a neighbour; it is infinite through a child, or above the maximum."""
         etx = self.estimator.etx(node)
         cost = self._offered[node] + etx
         self._guessed[node] = self._offered[node] + (etx if math.isfinite(etx) else _PERFECT)
         self._through[node] = cost if cost <= _MOST_COST else math.inf
 
     def _leave(self) -> None:
-        """Leave the parent for a neighbour that offers less than this node's last beacon, and hardly routes over it.
+        """Change to the best neighbour with a lower cost than in this node's last beacon.
 
-        Without such a neighbour the route is lost.
+        Such a neighbour hardly routes over this node. If there is none, the route is lost.
         """
         nearer = min(self.cost, self._advertised)
         others = [node for node, cost in self._offered.items() if cost < nearer and node != self.parent]
@@ -204,10 +206,11 @@ class CTP(Collector):
             self._lose_route()
 
     def _lose_route(self) -> None:
-        """Drop the route, announce this, and take no route until all nodes that route over this one know."""
+        """Drop the route and announce its loss. Accept no new route until all nodes that route over this one know."""
         self.parent, self.cost = None, math.inf
         self.estimator.pinned = set()
-        # Neighbours' earlier offers may lead over this node, so forget them; neighbours with a route answer.
+        # Earlier routes of the neighbours may lead over this node, so discard them. Neighbours with another route will
+        # answer the pull bit.
         self._offered = dict.fromkeys(self._offered, math.inf)
         self._through, self._guessed = dict(self._offered), dict(self._offered)
         self._held_until = self.now + _HOLD * self.imin
@@ -216,7 +219,7 @@ class CTP(Collector):
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
         """Reset the timer if the sender's cost is not larger than this node's; forward the packet in any case.
 
-        A returning packet shows that this node routes over itself, so it leaves its parent.
+        A packet that returns shows that the route leads back to this node, so the node leaves its parent.
         """
         if gradient <= self.gradient:
             self.trickle.reset()

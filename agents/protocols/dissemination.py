@@ -20,35 +20,36 @@ __all__ = ["Dissemination"]
 
 ADVERT, REQUEST, PACKET = "v", "vr", "vp"
 
-_MOST = 2**32 - 1  # versions, bytes and pages
-_MOST_PACKETS = 64  # of a page: the missing ones are the bits of one integer
-_LONGEST = 1024  # bytes of a packet
-_TRIES = 4  # requests of a page to a neighbour that does not answer
-_QUIET = 16  # pauses without a packet of the page before it is requested again
+_MOST = 2**32 - 1  # upper bound for versions, sizes in bytes, and page numbers
+_MOST_PACKETS = 64  # per page: the set of missing packets is an integer of 64 bits
+_LONGEST = 1024  # maximum size of a packet in bytes
+_TRIES = 4  # requests for a page that remain unanswered before the node waits for new advertisements
+_QUIET = 16  # a page is requested again after this many pauses without one of its packets
 
 
 class Dissemination(Speaker):
     """Deluge: the image of the highest version spreads from neighbour to neighbour, page by page.
 
-    * A node advertises its version and how many pages it has, by `Trickle`. A difference from a neighbour's
-    advertisement resets the timer, so an image spreads in seconds, and nodes that agree are nearly silent. * A node
-    that hears of more pages than it has requests the missing packets of its next page from the neighbour. It waits
-    while it hears packets of this page that others requested, and repeats its request for lost ones. * A node that gets
-    a request broadcasts these packets, with pauses. It skips those that it hears from another node. Pages are fetched
-    in order, so a node serves its pages while it fetches the next ones.
+    * A `Trickle` timer advertises the node's version and its number of complete pages. A neighbour's advertisement that
+      differs resets the timer. So an image spreads in seconds, and nodes that agree send very little.
+    * If a neighbour advertises more pages than a node has, the node requests the missing packets of its next page from
+      this neighbour. It waits while it receives packets of this page that others requested, and then requests the lost
+      packets again.
+    * A node that receives a request broadcasts the requested packets, with pauses. It skips a packet if it receives it
+      from another node. Pages are fetched in order, so a node can serve its pages while it fetches the next page.
 
     Parameters
     ----------
     image : bytes, optional
-        The image that this node begins with; None: it has none.
+        The image that this node has from the start; by default none.
     version : int
         The version of ``image``, 1 or higher.
     packet : int
-        Bytes of a packet, the same at all nodes.
+        Number of bytes per packet, the same at all nodes.
     page : int
-        Packets of a page, at most 64, the same at all nodes.
+        Number of packets per page, at most 64, the same at all nodes.
     pause : float
-        Mean seconds between two packets of a node.
+        Mean seconds between two packets that a node sends.
     imin : float
         The Trickle timer's Imin in seconds.
     doublings : int
@@ -59,23 +60,24 @@ class Dissemination(Speaker):
     Attributes
     ----------
     version : int
-        The highest version that the node knows of; 0: none.
+        The highest version that the node knows; 0 before the first.
     image : bytes or None
         The image of this version; None until it is complete.
     have : int
-        How many of its pages are complete.
+        Number of complete pages of the image.
     completed_at : float or None
-        When the image was complete, by the node's own clock (s).
+        The time (s) on the node's clock at which the image was complete.
     adverts, requests, packets : int
-        The messages that this node has sent.
+        Numbers of advertisements, requests and packets that this node has sent.
     foreign : Counter
         The number of received frames that were ignored, by kind.
 
     Notes
     -----
     Source: J. W. Hui and D. Culler, "The dynamic behavior of a data dissemination protocol for network programming at
-    scale", SenSys 2004. A page is served at once, without the paper's rounds and without preferring lower ones. Only
-    one node may publish: two images published at once with the same version would mix.
+    scale", SenSys 2004. Unlike in the paper, a node starts to serve a page immediately, without rounds, and does not
+    wait for nodes that fetch lower pages. Only one node may publish: two images published at the same time with the
+    same version would mix.
     """
 
     draw: ClassVar = {"have": Number(), ADVERT: Kind("advert"), REQUEST: Kind("request"), PACKET: Kind("packet")}
@@ -110,7 +112,7 @@ class Dissemination(Speaker):
         self.completed_at: float | None = None
         self._pages: list[bytes] = []
         self._arrived: dict[int, bytes] = {}
-        # The pages that neighbours have, by name; the packets to send, by page.
+        # _offers: {neighbour: number of complete pages}; _wanted: {page: packets to send, as bits}.
         self._offers: dict[Hashable, int] = {}
         self._wanted: dict[int, int] = {}
         self.adverts = self.requests = self.packets = 0
@@ -126,7 +128,7 @@ class Dissemination(Speaker):
     # --- for the application ------------------------------------------------------------------------------------------
 
     def publish(self, image: bytes) -> None:
-        """Begin to disseminate another image, as the next version."""
+        """Begin to disseminate a new image as the next version."""
         check.instance("image", image, bytes, "bytes")
         self._adopt(self.version + 1, image)
         self.completed_at = self.now
@@ -141,16 +143,16 @@ class Dissemination(Speaker):
 
     @property
     def pages(self) -> int:
-        """How many pages the image has."""
+        """The number of pages of the image."""
         return math.ceil(self._size / (self.packet * self.page))
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Advertise, fetch and serve."""
+        """Advertise the version, fetch missing pages, and serve the neighbours' requests."""
         self.trickle = Trickle(self._advertise, self.rng, imin=self.imin, doublings=self.doublings, k=self.k)
         self._offers, self._wanted = {}, {}
-        # The time (s) at which a packet of the page being fetched was last requested or sent.
+        # The time (s) at which any node last requested or sent a packet of the page that this node is fetching.
         self._heard_at = -math.inf
         self._offered, self._asked = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -194,8 +196,8 @@ class Dissemination(Speaker):
             self._offered.clear()
             self._wake()
             await self._offered.wait()
-            # Random delays: neighbours that heard the same advertisement request at different times, or hear another's
-            # packets.
+            # A random delay: otherwise all neighbours that received the same advertisement would request it together.
+            # With the delay, most receive the packets that the first of them requested.
             await asyncio.sleep(self.rng.uniform(0, _QUIET * self.pause))
             page, tries = (self.version, self.have), 0
             while (self.version, self.have) == page and tries < _TRIES:
@@ -212,16 +214,16 @@ class Dissemination(Speaker):
                 source = sources[int(self.rng.integers(len(sources)))]
                 await self.broadcast(REQUEST, [source, self.version, self.have, self._missing()])
             if (self.version, self.have) == page:
-                # The neighbours do not answer: wait for new advertisements.
+                # No neighbour answered, so wait for new advertisements.
                 self._offers.clear()
 
     def _count(self, page: int) -> int:
-        """Return how many packets a page has."""
+        """Return the number of packets of a page."""
         length = min(self._size - page * self.packet * self.page, self.packet * self.page)
         return math.ceil(length / self.packet)
 
     def _missing(self) -> int:
-        """Return the packets of the next page that have not arrived, as bits."""
+        """Return an integer whose bits mark the packets of the next page that have not arrived."""
         return sum(1 << number for number in range(self._count(self.have)) if number not in self._arrived)
 
     def _hear_packet(self, frame: netsim.Frame) -> None:
@@ -265,7 +267,7 @@ class Dissemination(Speaker):
             self._asked.set()
 
     async def _serve(self) -> None:
-        """Send the packets that neighbours want, the lowest page first."""
+        """Send the packets that neighbours have requested, the lowest page first."""
         while True:
             self._asked.clear()
             self._wanted = {page: wanted for page, wanted in self._wanted.items() if wanted}

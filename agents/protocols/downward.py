@@ -19,7 +19,7 @@ __all__ = ["DATAGRAM", "IS_DATAGRAM", "MODES", "Downward", "is_datagram"]
 MODES = "storing", "non-storing"
 
 DAO, DOWN, DATAGRAM = "dao", "dn", "dg"
-IS_DATAGRAM = 2  # the flag of a data packet that is no reading
+IS_DATAGRAM = 2  # flag of a data packet that carries a datagram, not a reading
 
 _HOP_LIMIT = 64
 _MOST = 2**62
@@ -29,7 +29,7 @@ _DELAY = 1.0  # mean seconds from a change of parent to its advertisement: RFC 6
 
 @dataclass
 class _Command:
-    """A message on its way down; in non-storing mode ``route`` lists the nodes after the present one."""
+    """A message that travels down from the root. In non-storing mode ``route`` lists the remaining nodes."""
 
     kind: str
     target: Hashable
@@ -40,12 +40,12 @@ class _Command:
 
     @property
     def name(self) -> Hashable:
-        """The item's key: its number and, for a datagram, the origin that assigned the number."""
+        """The message's key: its number or, for a datagram, (origin, number), because the origin assigned that."""
         return (self.value[0], self.number) if self.kind == DATAGRAM else self.number
 
 
 is_datagram = fields(is_name, lambda kind: type(kind) is str, anything)
-"""The form of a datagram: up [target, kind, payload], and down [origin, kind, payload]."""
+"""The form of a datagram: [target, kind, payload] on the way up, [origin, kind, payload] on the way down."""
 
 
 def _is_route(value: Any) -> bool:
@@ -55,21 +55,21 @@ def _is_route(value: Any) -> bool:
 class Downward:
     """The downward routes of one node of RPL.
 
-    A node that has chosen another parent sends a DAO to it: its name, its parent's, and a number that grows. Each node
-    forwards it to its own parent, up to the root. In storing mode each node on the way stores the neighbour from which
-    it came, as the next hop to the target. In non-storing mode only the root stores the parents, and writes the whole
-    route into its messages.
+    A node that has chosen a new parent sends a DAO to this parent. The DAO contains the node's name, the parent's name,
+    and an increasing number. Each node forwards the DAO to its parent, up to the root. In storing mode, each node on
+    the way stores the neighbour from which the DAO arrived, as the next hop to the target. In non-storing mode, only
+    the root stores all nodes' parents, and writes the whole route into each message.
 
     Attributes
     ----------
     routes : dict
         In storing mode {target: neighbour}; in non-storing mode, at the root, {target: parent}.
     received : dict
-        {number: `Arrival`} of what came down to this node.
+        {number: `Arrival`} of the messages that the root sent to this node.
     lost : dict
-        {number: reason} of messages that this node gave up; {(origin, number): reason} of datagrams.
+        {number: reason} of the messages that this node dropped; for datagrams, {(origin, number): reason}.
     daos : int
-        Advertisements that this node has sent, those of others included.
+        Number of DAOs that this node has sent, including forwarded ones.
     """
 
     kinds: ClassVar[Mapping[str, Form]] = {
@@ -84,7 +84,7 @@ class Downward:
         self.received: dict[int, Arrival] = {}
         self.lost: dict[Hashable, str] = {}
         self.daos = 0
-        # For each target, the number of its last DAO, and its parent then.
+        # {target: (number of its last DAO, parent in this DAO)}.
         self._known: dict[Hashable, tuple[int, Hashable]] = {}
         self._number = first_number(node.now)
         self._up: deque[Hashable] = deque()
@@ -101,7 +101,7 @@ class Downward:
     # --- advertisements -----------------------------------------------------------------------------------------------
 
     async def _advertise(self) -> None:
-        """Advertise a new parent a moment later, and each parent now and then."""
+        """Advertise a new parent after a short random delay, and repeat the advertisement about every ``refresh`` s."""
         node = self._node
         while True:
             wait = self._refresh if node.parent is not None and node.parent == self._parent else _DELAY
@@ -113,7 +113,7 @@ class Downward:
             self._parent = parent
             self._number += 1
             self._known[node.name] = self._number, parent
-            # The new parent has no routes to nodes below this one.
+            # In storing mode, also advertise the nodes below this one, to which the new parent has no routes.
             for target in (node.name, *(self.routes if self._mode == MODES[0] else ())):
                 self._queue(target)
 
@@ -123,7 +123,7 @@ class Downward:
         self._woken.set()
 
     async def _report(self) -> None:
-        """Send advertisements to the parent, each until it is acknowledged."""
+        """Send the queued advertisements to the parent, each until it is acknowledged or given up."""
         node, attempts = self._node, 0
         while True:
             while node.parent is None or not self._up:
@@ -156,12 +156,12 @@ class Downward:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def send(self, target: Hashable, value: Any) -> bool:
-        """Send a value down to a node; return False without a route to it, or if the queue is full."""
+        """Send a value down to a node. Return False if there is no route to the node, or the queue is full."""
         self._number += 1
         return self._start(_Command(DOWN, target, self._number, 0, None, value))
 
     def turn(self, packet: Packet) -> bool:
-        """Send a datagram down from the root; return False as `send` does."""
+        """Send a datagram that has reached the root down to its target; return False in the same cases as `send`."""
         target, kind, payload = packet.value
         return self._start(_Command(DATAGRAM, target, packet.number, packet.hops, None, [packet.origin, kind, payload]))
 
@@ -175,7 +175,7 @@ class Downward:
         return True
 
     def _source_route(self, target: Hashable) -> list[Hashable] | None:
-        """Return the nodes from the root's child down to a target; None if some parent is unknown."""
+        """Return the route from the root's child down to a target, or None if a parent on it is unknown."""
         route = [target]
         while (parent := self.routes.get(route[0])) is not None and len(route) < _HOP_LIMIT:
             if parent == self._node.name:
@@ -186,7 +186,7 @@ class Downward:
         return None
 
     def hear(self, frame: "netsim.Frame | netsim.mote.Message") -> None:
-        """Handle a DAO, or a command."""
+        """Handle a DAO, a command from the root, or a datagram."""
         if frame.kind == DAO:
             self._hear_dao(frame.sender, *frame.payload)
             return
@@ -228,5 +228,5 @@ class Downward:
             if not outcome:
                 self.lost[command.name] = "no route" if outcome is None else f"not acknowledged ({outcome.reason})"
                 if command.route is None and self.routes.get(command.target) == to:
-                    # The route is restored by the target's next DAO.
+                    # Delete the broken route; the target's next DAO will restore it.
                     self.routes.pop(command.target, None)

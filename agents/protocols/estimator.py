@@ -1,4 +1,4 @@
-"""Link estimation: expected transmissions of a frame with acknowledgement, from beacons and acknowledgements."""
+"""Link estimation: the expected transmissions until a frame is acknowledged, from beacons and acknowledgements."""
 
 import math
 from collections.abc import Hashable, Iterator
@@ -9,12 +9,12 @@ from netsim.util import check
 __all__ = ["LinkEstimator"]
 
 _SEQUENCES = 256  # a beacon's number is a byte
-_MOST_MISSED = 10  # beacons; after more missed ones a neighbour that is not pinned counts as new
+_MOST_MISSED = 10  # a neighbour that is not pinned counts as new after more missed beacons than this
 
 
 @dataclass
 class _Link:
-    """The state of the link to a neighbour: counts of this window, and the estimates."""
+    """The state of the link to a neighbour: the counts of the current windows, and the estimates."""
 
     sequence: int | None = None
     received: int = 0
@@ -30,33 +30,35 @@ class _Link:
 class LinkEstimator:
     """The four-bit link estimator: expected transmissions (ETX) to each neighbour in a small table.
 
-    Beacons carry sequence numbers, whose gaps give the number missed. A window of beacons gives a reception rate; the
-    inverse of its moving average is a sample of ETX. A window of data frames gives another sample: transmissions over
-    acknowledgements, or without any the number of failures since the last. The estimate is the moving average of both
-    kinds of sample. Data frames, if there are any, soon outweigh beacons, which measure only the reverse direction.
+    Beacons carry sequence numbers, whose gaps give the number of missed beacons. A window of beacons gives a reception
+    rate. The inverse of this rate's moving average is a sample of ETX. A window of data frames gives another sample:
+    the number of transmissions divided by the number of acknowledgements. Without any acknowledgement, the sample is
+    the number of failures since the last one. The estimate is the moving average of both kinds of sample. If data
+    frames are sent, they soon outweigh the beacons, which measure only the reverse direction.
 
     The four bits are: *ack* (`sent`), *white* (the physical layer decoded the beacon reliably), *compare* (the beacon
-    offers a better route than a neighbour in the table; the router names the one to replace) and *pin* (``pinned``
-    neighbours keep their estimate).
+    offers a better route than a neighbour in the table; the router chooses the neighbour to replace) and *pin*
+    (``pinned`` neighbours keep their estimate).
 
     Parameters
     ----------
     size : int
-        Neighbours in the table.
+        Maximum number of neighbours in the table.
     beacon_window, data_window : int
-        Beacons, and transmissions of data, of a sample.
+        Number of beacons, and number of data transmissions, per sample.
     weight : float
         The weight of the past in the moving averages, in [0, 1).
 
     Attributes
     ----------
     pinned : set
-        Neighbours that keep their estimate also after a long silence.
+        Neighbours that keep their estimate even after a long silence.
 
     Notes
     -----
-    The mean of the estimate lies above 1/(p_f p_r), for a frame and its acknowledgement that are received with p_f and
-    p_r: the mean of w/a exceeds w over the mean of a. At p_f p_r = 0.72 it is 12 % at a window of 5, and 1 % at 50.
+    Let a frame be received with probability p_f and its acknowledgement with p_r. The mean of the estimate exceeds
+    1/(p_f p_r), because for a acknowledgements in a window of w transmissions, the mean of w/a exceeds w divided by the
+    mean of a. At p_f p_r = 0.72 the excess is 12 % for a window of 5, and 1 % for a window of 50.
 
     Sources: R. Fonseca, O. Gnawali, K. Jamieson and P. Levis, "Four-bit wireless link estimation", HotNets 2007. The
     defaults are those of TinyOS 2.1 (tos/lib/net/4bitle).
@@ -92,10 +94,10 @@ class LinkEstimator:
         return math.inf if link is None or link.etx is None else link.etx
 
     def heard(self, neighbor: Hashable, sequence: int, *, white: bool = True, compare: Hashable | None = None) -> bool:
-        """Count a beacon; return whether its sender is in the table.
+        """Count a received beacon; return whether its sender is in the table afterwards.
 
-        A sender that is not enters if there is room, or, with the white bit, in place of the neighbour that ``compare``
-        names.
+        A new sender is added if the table is not full. In a full table, if ``white``, it replaces the neighbour
+        ``compare``.
         """
         if neighbor not in self._links and len(self._links) >= self.size:
             if compare is None or not white:
@@ -104,7 +106,8 @@ class LinkEstimator:
         link = self._links.setdefault(neighbor, _Link())
         missed = 0 if link.sequence is None else (sequence - link.sequence - 1) % _SEQUENCES
         if missed > _MOST_MISSED:
-            # Losing a parent's estimate would lose the route; data frames measure it where beacons collide.
+            # A pinned neighbour is the parent, and without its estimate the route would be lost. Where beacons collide,
+            # data frames still measure the link.
             link = self._links[neighbor] = _Link(etx=link.etx if neighbor in self.pinned else None)
             missed = 0
         link.sequence = sequence % _SEQUENCES
@@ -118,10 +121,10 @@ class LinkEstimator:
         return True
 
     def sent(self, neighbor: Hashable, attempts: int, acknowledged: bool, *, age: float = 0.0) -> None:
-        """Count the transmissions of a data frame, of which the last one or none was acknowledged.
+        """Count the transmissions of a data frame; ``acknowledged`` tells whether the last one was acknowledged.
 
-        A neighbour outside the table enters if there is room. ``age`` is the time without transmissions, in units in
-        which an estimate loses as much weight as by one sample.
+        A new neighbour is added if the table is not full. ``age`` is the time without transmissions: an age of 1
+        reduces the weight of the old estimate as much as one more sample.
         """
         if neighbor not in self._links and len(self._links) >= self.size:
             return

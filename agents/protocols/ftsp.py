@@ -19,46 +19,49 @@ __all__ = ["FTSP"]
 _MOST_STAMPS = 10**6
 
 BEACON = "t"
-# Limits of beacons' numbers and of clocks' times (s).
+# Upper bounds for beacons' numbers and for times (s).
 _MOST, _LATEST = 2**62, 1e12
-# A time that differs from the estimate by more (s) is taken as another clock's. Stamps are exact: after a root has
-# failed, a line through three of them is off by only microseconds.
+# A received time that differs from the estimate by more than this (s) must come from another clock. Time stamps are
+# exact, so after a root has failed, a line through three of them has an error of only microseconds.
 _JUMP = 1e-4
-# Waiting for a time ends this many seconds before it.
+# `FTSP.until` may end this many seconds early, so that rounding errors cause no further tiny waits.
 _NEAR = 1e-7
 
 
 class FTSP(Speaker):
-    """FTSP: the root floods its time, each node estimates offset and drift by a linear regression over stamps.
+    """FTSP: the root floods its time; each node estimates offset and drift by a linear regression over time stamps.
 
     * A beacon carries the root's name, a number that only the root increases, and the sender's estimate of the root's
-      time as the frame leaves. A receiver stamps it by its own clock, uses it if the number is new, and sends its own
-      estimate once a period. * The root is the node with the smallest name. A node that has heard no new beacon of a
-      root with a smaller name than its own for ``patience`` periods becomes the root. It continues its estimate, so
-      that time does not jump. * A node that knows a better root, but not its time so far, sends beacons with None in
-      place of the time. So names of roots advance one hop per period, while times take ``least`` periods, and no node
-      becomes root while the time is spreading. * If stamps contradict earlier ones, because of another root or a jump
-      of time, the earlier ones leave the regression.
+      time. If the number is new, a receiver stores this time, together with the time of its clock, as a stamp. Once a
+      period it broadcasts a beacon with its estimate.
+    * The root is the node with the smallest name. If a node receives no new beacon of a root with a smaller name for
+      ``patience`` periods, it becomes the root. It continues with its estimate of the time, so the time does not jump.
+    * A node that knows the name of a better root, but not yet this root's time, sends beacons with None instead of the
+      time. So a root's name advances one hop per period, whereas the time needs ``least`` periods per hop. No node
+      becomes the root while the time is still spreading.
+    * If stamps contradict earlier stamps, because of another root or a jump of the time, the earlier ones are
+      discarded.
 
-    A beacon carries the age of its time as it leaves (`netsim.radio.handle.RadioHandle.transmit`), so any access to the
-    channel will do. Stamps are exact to a microsecond here, without the jitter of interrupts.
+    A beacon also carries the age of its time at the moment of transmission
+    (`netsim.radio.handle.RadioHandle.transmit`), so delays of the channel access do no harm. Stamps are exact to a
+    microsecond here, without the jitter of interrupts.
 
     Parameters
     ----------
     period : float
         Seconds between two beacons of a node.
     table : int
-        Stamps in the regression.
+        Maximum number of stamps in the regression.
     least : int
-        Stamps that a node must have before it sends times.
+        Number of stamps that a node needs before it sends times.
     patience : int
-        Periods without a new beacon after which a node becomes the root. Nodes that follow a new root with a different
-        time count as synchronised only after this number of periods.
+        Number of periods without a new beacon after which a node becomes the root. Nodes that follow a new root with a
+        different time count as synchronised only after this number of periods.
 
     Attributes
     ----------
     root : Hashable or None
-        The root's name, as far as the node knows.
+        The name of the root that the node follows; None before the first.
     foreign : Counter
         The number of received frames that were ignored, by kind.
 
@@ -86,34 +89,35 @@ class FTSP(Speaker):
         self.period = check.finite("period", period, above=0)
         self.least = check.integer("least", least, low=2, high=_MOST_STAMPS)
         self.patience = check.integer("patience", patience, low=1)
-        # Stamps' local times (s), and the root's clock minus the local clock then.
+        # A stamp is (local time of a beacon, the root's clock minus the local clock at this time), in seconds.
         stamps = check.integer("table", table, low=self.least, high=_MOST_STAMPS)
         self._stamps: deque[tuple[float, float]] = deque(maxlen=stamps)
         self.root: Any = None
-        # The number of the last stamp; and for each root the last number heard at all, which a live root exceeds, while
-        # a dead one is only repeated.
+        # _number: the number of the last stamp. _heard: for each root, the highest number received. Only a live root
+        # exceeds it; the beacons of a dead root are only repeated by other nodes.
         self._number = 0
         self._heard: dict[Hashable, int] = {}
-        # The periods without new beacons of a root with a smaller name, and the periods with one root's time.
+        # _silent: the number of periods without a new beacon of a root with a smaller name. _settled: the number of
+        # periods with the same root's time.
         self._silent = self._settled = 0
 
     async def work(self) -> None:
-        """Do the application's work; the agent continues after this returns. To be overridden."""
+        """Run the application. To be overridden; the protocol continues after this method returns."""
 
     def global_time(self, local: float | None = None) -> float:
-        """Return the root's time (s) at a time of the node's own clock, by default now."""
+        """Return the estimated root's time (s) at the time ``local`` of the node's clock, by default now."""
         local = self.now if local is None else local
         ahead, drift, middle = self._line()
         return local + ahead + drift * (local - middle)
 
     async def until(self, time: float) -> None:
-        """Sleep until the root's clock shows a time (s), by the estimate at waking up."""
+        """Sleep until the root's clock shows ``time`` (s), according to the node's latest estimate."""
         while (left := time - self.global_time()) > _NEAR:
-            # The estimate may change meanwhile, and the clocks run at different rates.
+            # Divide by the ratio of the clock rates. Wake at least once a period, because the estimate may change.
             await asyncio.sleep(min(left / (1 + self._line()[1]), self.period))
 
     def _line(self) -> tuple[float, float, float]:
-        """Return the root's clock minus the local clock (s) at a local time (s), its rate of change, and that time."""
+        """Return (root's clock − local clock (s), drift of this difference, local time to which it refers)."""
         if not self._stamps:
             return 0.0, 0.0, 0.0
         times, ahead = np.array(self._stamps).T
@@ -124,10 +128,10 @@ class FTSP(Speaker):
 
     @property
     def is_synchronised(self) -> bool:
-        """Whether this node knows the time of the final root, as far as it can tell.
+        """Whether this node probably knows the time of the final root.
 
-        It has enough stamps of that root, or is the root; and for ``patience`` periods no other root's time has
-        appeared, which a better root's would within as many hops.
+        The node must be the root or have enough stamps of the root. In addition, no other root's time may have arrived
+        for ``patience`` periods; within this time, a better root at most ``patience`` hops away would have appeared.
         """
         return self._knows_time and self._settled >= self.patience
 
@@ -136,7 +140,7 @@ class FTSP(Speaker):
         return self.root == self.name or len(self._stamps) >= self.least
 
     async def run(self) -> None:
-        """Send and handle beacons, and do the application's work."""
+        """Send and handle beacons, and run the application."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.work())
             group.create_task(self._listen())
@@ -156,7 +160,7 @@ class FTSP(Speaker):
         if self.root is None:
             return
         if self.root == self.name:
-            # A root that has lost its state continues above its earlier numbers.
+            # A crash resets the number. The next one must exceed the earlier ones, so it is at least now // period.
             self._number = max(self._number + 1, int(self.now // self.period))
             self._heard[self.root] = self._number
         now = self.now
@@ -170,13 +174,13 @@ class FTSP(Speaker):
                 self._hear(root, number, time, frame.event)
 
     def _hear(self, root: Any, number: int, time: float | None, began: float) -> None:
-        """Handle a beacon that began at a local time (s), if it is new and its root is not worse."""
+        """Handle a beacon whose time refers to the local time ``began`` (s); ignore beacons of worse roots."""
         if root == self.name or (self.root is not None and _rank(root) > _rank(self.root)):
             return
         is_news = number > self._heard.get(root, -1)
         if root != self.root:
             if not is_news:
-                # This root is dead: other nodes only repeat it.
+                # This root is dead: other nodes only repeat its last beacon.
                 return
             if time is None or not self._knows_time or self._contradicts(time, began):
                 self._begin_anew()
@@ -193,17 +197,17 @@ class FTSP(Speaker):
         self._stamps.append((began, time - began))
 
     def _contradicts(self, time: float, began: float) -> bool:
-        """Return whether a root's time (s) at a local time differs from the estimate."""
+        """Return whether a received time (s), valid at the local time ``began``, differs from the estimate."""
         return abs(time - self.global_time(began)) > _JUMP
 
     def _begin_anew(self) -> None:
-        """Discard the stamps, because another time has appeared, or none was known."""
+        """Discard the stamps, because they belong to another time."""
         self._stamps.clear()
         self._settled = 0
 
 
 def _rank(name: Any) -> tuple[int, Any]:
-    """Return a sort key of a name, which may be a number, a text or a tuple of these."""
+    """Return a key that sorts node names of mixed types: numbers, then strings, then tuples of these."""
     if isinstance(name, Real):
         return 0, name
     if isinstance(name, str):

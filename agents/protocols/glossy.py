@@ -19,55 +19,57 @@ __all__ = ["Glossy"]
 
 FLOOD = "g"
 
-# The turnaround time (s) of a radio between sending and receiving: aTurnaroundTime.
+# The time (s) that a radio needs between sending and receiving: aTurnaroundTime of IEEE 802.15.4.
 _TURNAROUND = 192e-6
-# More floods, and more relays of one flood, than any run has.
+# Upper bounds for the number of a flood, and for the relays of one flood, which no run reaches.
 _MOST, _MOST_RELAYS = 2**62, 2**16 - 1
 
 
 class Glossy(Speaker):
     """Glossy: one node floods a value once a period; each receiver repeats it in the next slot.
 
-    * A frame carries the flood's number, the number of relays so far, and the value. All frames of a slot are equal, so
-    they do not disturb each other if the medium has ``Phy(concurrent_s=...)``. * A node alternately receives and sends,
-    until it has sent ``n_tx`` times; then its radio is off until the next flood. Only the initiator also sends without
-    having received. * From the number of relays a node derives its hops from the initiator, and the start of the flood
-    and of the next one. A node that has missed more than ``patience`` floods listens until it hears one.
+    * A frame carries the flood's number, the number of relays so far, and the value. All frames in a slot have the same
+      content, so they do not disturb each other if the medium has ``Phy(concurrent_s=...)``.
+    * A node alternately receives and sends, until it has sent ``n_tx`` times. Then it switches its radio off until the
+      next flood. Only the initiator sends without having received a frame.
+    * From the number of relays, a node computes its hop count from the initiator, and the start of this and of the next
+      flood. A node that has missed more than ``patience`` floods listens until it receives one.
 
-    The medium must send at once: ``Radio(access="aloha", phy=Phy(concurrent_s=0.5e-6))``, without acknowledgements. A
-    subclass defines `value`, which the initiator floods, and `take`, which all other nodes call with it.
+    The medium must transmit without delay: ``Radio(access="aloha", phy=Phy(concurrent_s=0.5e-6))``, without
+    acknowledgements. A subclass defines two methods: `value` returns the value that the initiator floods, and `take`
+    handles this value at all other nodes.
 
     Parameters
     ----------
     is_initiator : bool
-        Whether this node begins the floods.
+        Whether this node starts the floods.
     n_tx : int
-        How often each node sends a flood's frame.
+        How many times each node sends the frame of a flood.
     period : float
-        Seconds from one flood to the next; 2 · ``n_tx`` slots and ``guard`` must fit in.
+        Seconds from one flood to the next; at least 2 · ``n_tx`` slots and ``guard``.
     slot : float
-        Seconds from the beginning of a frame to that of the next: the time on the air, and more than 192 us in which
-        radios turn between receiving and sending.
+        Seconds from the start of a frame to the start of the next: the time on the air and at least 192 us, which
+        radios need between receiving and sending.
     duration : float
-        Seconds after a flood's beginning in which nodes wait for its frames.
+        Seconds after the start of a flood during which nodes wait for its frames.
     guard : float
-        Seconds before the beginning of a flood at which nodes begin to listen.
+        Seconds before the expected start of a flood at which nodes begin to listen.
     patience : int
-        How many floods in a row a node may miss before it listens all the time.
+        How many consecutive floods a node may miss before it listens continuously.
     jitter : float
-        Each relay is late by a random time from 0 to this (s), as in software that interrupts delay.
+        Maximum random delay (s) of each relay, as caused by interrupts in software.
 
     Attributes
     ----------
     hops : int or None
-        From the initiator, in the last flood; None before the first.
+        The number of hops from the initiator in the last flood; None before the first flood.
     reference : float or None
-        When, by the own clock, the last flood began at the initiator (s).
+        The time (s), on this node's clock, at which the initiator started the last flood.
 
     Notes
     -----
     Source: F. Ferrari, M. Zimmerling, L. Thiele and O. Saukh, "Efficient network flooding and time synchronization with
-    Glossy", IPSN 2011. In the paper nodes measure the length of a slot; here they know it, by their own clocks.
+    Glossy", IPSN 2011. In the paper nodes measure the length of a slot; here the length is a parameter.
     """
 
     draw: ClassVar = {"hops": Number(), "is_initiator": Star(), FLOOD: Kind("flood")}
@@ -96,7 +98,7 @@ class Glossy(Speaker):
         self.slot = check.finite("slot", slot, above=_TURNAROUND)
         self.duration = check.finite("duration", duration, above=0, high=period)
         self.guard = check.finite("guard", guard, low=0, high=period)
-        # The initiator's radio is busy for this long; the next flood must not be due before.
+        # How long a flood occupies the initiator's radio; the next flood must not start earlier.
         busy = 2 * self.n_tx * self.slot
         if busy + self.guard > self.period * (1 + check.ROUNDING):
             raise check.refuse("period", self.period, f"at least 2 · n_tx · slot and guard, {busy + self.guard:g} s")
@@ -104,10 +106,10 @@ class Glossy(Speaker):
         self.jitter = check.finite("jitter", jitter, low=0, high=slot)
         self.hops: int | None = 0 if is_initiator else None
         self.reference: float | None = None
-        # The expected time (s) of the next flood, None if unknown; and the number of floods missed in a row.
+        # _due: expected time (s) of the next flood; None if unknown. _missed: number of consecutive missed floods.
         self._due: float | None = None
         self._missed = 0
-        # The last flood that was received.
+        # The number of the last flood received.
         self._last: int | None = None
 
     @classmethod
@@ -119,16 +121,16 @@ class Glossy(Speaker):
     # --- for the application ------------------------------------------------------------------------------------------
 
     def value(self, number: int) -> Any:
-        """Return the value of the initiator's flood with a number, from 1. To be overridden."""
+        """Return the value that the initiator sends in flood ``number`` (from 1). To be overridden."""
         return None
 
     def take(self, number: int, value: Any) -> None:
-        """Handle a flood's value; called once per flood. To be overridden."""
+        """Handle the value of flood ``number``; called once per flood. To be overridden."""
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Initiate floods, or take part in them, with the radio off in between."""
+        """Start floods as the initiator, or relay them; between floods the radio is off."""
         must_send_at_once(self)
         self.radio.on()
         if not self.is_initiator:
@@ -144,7 +146,7 @@ class Glossy(Speaker):
             self.radio.on()
 
     async def _initiate(self, number: int, value: Any) -> None:
-        """Flood a value, now."""
+        """Start a flood with a value now, and send its frame ``n_tx`` times."""
         at = self.now
         for sent in range(self.n_tx):
             await self._until(at)
@@ -157,7 +159,7 @@ class Glossy(Speaker):
         await self._off()
 
     async def _follow(self) -> None:
-        """Take part in the next flood, or listen for one for a period."""
+        """Relay the next flood. If its time is unknown, listen for one period."""
         due = self._due
         if due is not None:
             await self._until(due - self.guard)
@@ -172,7 +174,7 @@ class Glossy(Speaker):
             await self._off()
 
     async def _relay(self, seconds: float) -> bool:
-        """Receive a flood's frames, the first within some seconds, and repeat each; return whether any arrived."""
+        """Receive and repeat the frames of a flood; return False if the first does not arrive within ``seconds``."""
         for sent in range(self.n_tx):
             frame = await self.radio.listen(seconds, until=self._is_flood if sent else self._is_new_flood)
             if frame is None:
@@ -190,10 +192,10 @@ class Glossy(Speaker):
         return True
 
     async def _check_slot(self) -> None:
-        """Raise BadInput unless the frame just sent fits into a slot; other nodes ignore longer ones."""
+        """Raise BadInput unless the frame just sent fits into a slot; other nodes would ignore a longer frame."""
         await asyncio.sleep(BEGUN)
         airtime = BEGUN + self.radio.transmit_left
-        # A radio that is off sends nothing.
+        # If the radio is off, nothing is being sent: transmit_left is 0, and the check passes.
         if self.slot - airtime < _TURNAROUND * (1 - check.ROUNDING):
             raise check.refuse("slot", self.slot, f"a frame's time on the air ({airtime:g} s) and 192 us more")
 
@@ -207,21 +209,21 @@ class Glossy(Speaker):
         return True
 
     def _is_new_flood(self, frame: netsim.Frame) -> bool:
-        """Return whether a frame belongs to another flood than the last, which others may still repeat."""
+        """Return whether a frame belongs to a new flood, not to the last one, which other nodes may still repeat."""
         if not self._is_flood(frame):
             return False
         number, relays, _ = frame.payload
         if number != self._last or self.reference is None:
             return True
-        # An initiator that crashed counts from 1 again.
+        # After a crash the initiator counts from 1 again, so an equal number may belong to a new flood.
         began = self._next(frame) - (relays + 1) * self.slot
         return bool(began - self.reference > self.period / 2)
 
     def _next(self, frame: netsim.Frame) -> float:
-        """Return when (s) the slot after that of a frame begins, which has just been received."""
+        """Return the time (s) at which the slot after a just received frame's slot begins."""
         return self.now + (self.slot - self.radio.airtime(frame))
 
     async def _off(self) -> None:
-        """Switch the radio off once the frame that was just sent, if any, is on the air."""
+        """Wait until a frame just sent is on the air, and switch the radio off; the frame is still sent to its end."""
         await asyncio.sleep(BEGUN)
         self.radio.off()

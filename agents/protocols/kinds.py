@@ -1,4 +1,4 @@
-"""Kinds of frames that a protocol accepts, and the forms of their payloads; others are ignored and counted."""
+"""Kinds of frames that a protocol accepts, and the forms of their payloads; other frames are ignored and counted."""
 
 import asyncio
 import math
@@ -12,10 +12,10 @@ from netsim.agents.papers import Cited
 __all__ = ["Form", "Speaker", "anything", "fields", "flag", "is_name", "maybe", "nothing", "number", "whole"]
 
 Form = Callable[[Any], bool]
-"""Says whether a payload, or a part of one, is as a protocol sends it.
+"""A function that returns whether a payload, or a field of it, is well-formed.
 
-A payload comes from anybody and may be anything, an array or a dict too, so a form must not raise; patterns would take
-arrays for sequences.
+A received payload can be any object, such as an array or a dict, so a form must never raise an error. Match statements
+are not used, because a sequence pattern would also match an array.
 """
 
 
@@ -35,22 +35,22 @@ def flag(value: Any) -> bool:
 
 
 def is_name(value: Any) -> bool:
-    """Accept a possible name of a node: a hashable value that equals itself."""
+    """Accept any value that can be a node's name: a hashable value that equals itself."""
     try:
         hash(value)
         return bool(value == value)
-    except Exception:  # the methods of a foreign class may raise anything
+    except Exception:  # methods of an unknown class may raise any error
         return False
 
 
 def whole(low: int, high: int) -> Form:
-    """Return a form of whole numbers within two limits."""
-    # A decoded payload contains no subclass of int.
+    """Return a form that accepts integers from ``low`` to ``high``."""
+    # type() instead of isinstance(), because bool is a subclass of int.
     return lambda value: type(value) is int and low <= value <= high
 
 
 def number(low: float, high: float = math.inf) -> Form:
-    """Return a form of finite numbers within two limits."""
+    """Return a form that accepts finite numbers from ``low`` to ``high``."""
 
     def form(value: Any) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -60,12 +60,12 @@ def number(low: float, high: float = math.inf) -> Form:
 
 
 def maybe(form: Form) -> Form:
-    """Return a form that accepts None, and values of another form."""
+    """Return a form that accepts None and all values that ``form`` accepts."""
     return lambda value: value is None or form(value)
 
 
 def fields(*forms: Form) -> Form:
-    """Return a form of lists whose elements have these forms, in order."""
+    """Return a form that accepts lists whose elements have the given forms, in this order."""
 
     def form(value: Any) -> bool:
         # Inspect only lists and tuples, because comparing an array or a dict may raise.
@@ -80,7 +80,7 @@ def fields(*forms: Form) -> Form:
 
 
 class Speaker(Cited, netsim.Part):
-    """Base of protocols that share the medium with others: each accepts frames of its own kinds.
+    """Base of protocols that share the medium with other protocols: each accepts only frames of its ``kinds``.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Speaker(Cited, netsim.Part):
         Class attribute, {kind: form} of the protocol's frames. A form is a function that returns whether a payload is
         well-formed.
     foreign : Counter
-        The number of received frames that were ignored, by kind: of foreign kinds, or with a payload of the wrong form.
+        The number of ignored frames by kind: frames of other protocols, or frames with a malformed payload.
     """
 
     kinds: ClassVar[Mapping[str, Form]] = {}
@@ -100,7 +100,7 @@ class Speaker(Cited, netsim.Part):
         await asyncio.sleep(max(0.0, time - self.now))
 
     def is_own(self, frame: netsim.Frame | netsim.mote.Message) -> bool:
-        """Return whether a frame belongs to this protocol; count it if not."""
+        """Return whether a frame is a well-formed frame of this protocol; if not, count it in ``foreign``."""
         form = self.kinds.get(frame.kind)
         if form is not None and form(frame.payload):
             return True

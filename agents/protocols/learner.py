@@ -1,4 +1,4 @@
-"""Learning on a mote: a method in rounds, with the common time of the motes in place of the network's rounds."""
+"""Learning on a mote: runs a round-based method; the synchronised time of the motes determines the rounds."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -17,11 +17,11 @@ __all__ = ["Learner"]
 class Learner(netsim.Part):
     """Runs a round-based method, such as `netsim.agents.COKE`, by the common time of motes.
 
-    It is a part of a `netsim.Mote` that has a part ``time``, such as `netsim.agents.FTSP`: ``Mote(time=FTSP(),
-    routing=CTP(), learn=Learner(COKE(problem, 100), period=20))``. Round k opens when the common time is ``begin`` + (k
-    − 1)·``period``. The mote takes its local step, and broadcasts after a random delay, so that neighbours do not all
-    send at once. When the next round opens it processes the frames that have arrived. A mote that does not know the
-    common time, or is down, skips the round, and takes part in the next one.
+    The `netsim.Mote` must also have a part ``time``, such as `netsim.agents.FTSP`: ``Mote(time=FTSP(), routing=CTP(),
+    learn=Learner(COKE(problem, 100), period=20))``. Round k starts when the common time is ``begin`` +
+    (k − 1)·``period``. The mote waits for a random delay, so that neighbours do not send at the same time. Then it
+    takes its local step and broadcasts. When the next round starts, the mote processes the frames that have arrived. A
+    mote that does not know the common time, or is down, skips the round, and continues with the next one.
 
     Parameters
     ----------
@@ -30,21 +30,21 @@ class Learner(netsim.Part):
     period : float
         Seconds from one round to the next, by the common time.
     begin : float
-        The common time (s) at which round 1 opens. All motes must have the same.
+        The common time (s) at which round 1 starts, the same at all motes.
     spread : float, optional
-        Broadcasts are spread evenly over so many seconds; by default half of the period.
+        Maximum random delay (s) of a broadcast after the start of a round; by default half of the period.
 
     Attributes
     ----------
     steps : int
-        The rounds in which the mote has taken a step.
+        Number of rounds in which the mote has taken a step.
     late : int
-        Frames that arrived while no round of the mote was open; they are dropped.
+        Number of frames dropped because they arrived while no round was open at this mote.
 
     Raises
     ------
     BadInput
-        If the method is not a `SharingAgent`, has a server or no rounds, or a number is outside its range.
+        If ``method`` is not a `SharingAgent`, has a server, or has no rounds, or if a number is outside its range.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("state", "change", "sum", "edge", KEY, REPAIR)
@@ -59,7 +59,7 @@ class Learner(netsim.Part):
         self.begin = check.finite("begin", begin)
         self.spread = self.period / 2 if spread is None else check.finite("spread", spread, low=0, high=period)
         self.steps = self.late = 0
-        # The frames of the open round; None between rounds.
+        # The frames received in the open round; None while no round is open.
         self._heard: list[Any] | None = None
 
     @property
@@ -68,7 +68,7 @@ class Learner(netsim.Part):
         return self.method.theta
 
     async def run(self) -> None:
-        """Learn until the last round has closed."""
+        """Run the method's rounds until the last one is over."""
         time = getattr(getattr(self, "mote", None), "time", None)
         if time is None:
             raise netsim.BadInput("Learner: must be in a mote with the part time")

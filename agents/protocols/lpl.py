@@ -1,4 +1,4 @@
-"""Low-power listening: receivers wake periodically, and a sender calls until its receiver has woken."""
+"""Low-power listening: receivers wake periodically, and a sender transmits a preamble until its receiver has woken."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -20,46 +20,45 @@ if TYPE_CHECKING:
 __all__ = ["LPL", "ContikiMAC", "XMac"]
 
 CALL = "s"
-"""The kind of a strobe of the preamble."""
+"""The kind of a strobe: one of the short frames that form a preamble."""
 
-# Seconds for a receiver's turnaround after its acknowledgement: more than aTurnaroundTime.
+# Seconds in which a receiver turns from sending its acknowledgement to receiving: more than aTurnaroundTime.
 _PAUSE = 0.5e-3
-# Seconds from look to look whether a frame is still on the air.
+# Seconds between two checks whether a frame is still on the air.
 _LOOK = 0.2e-3
-_LOOKS = 5  # of the channel, before a message is given up
-_TRIES = 3  # to send the data once the receiver is awake
-_LONGEST = 3600.0  # limit (s) of a period and of a wake-up, and so of a train
+_LOOKS = 5  # channel assessments before a message is given up
+_TRIES = 3  # transmissions of the data once the receiver is awake
+_LONGEST = 3600.0  # upper bound (s) for a period and a wake-up, and so for a train of strobes
 
 
 class LPL(Mac):
     """Low-power listening as in B-MAC: the radio wakes once a period, and stays on if it finds a preamble.
 
-    The preamble is a train of short frames over a whole period, so that each neighbour wakes within it. The data
-    follow, with an acknowledgement. Each short frame carries the train's remaining time, and every neighbour that hears
-    one waits for the end.
-
-    A message to all neighbours is also such a train, followed by the data, once and without an acknowledgement.
+    The preamble is a train of short frames (strobes) that lasts a whole period, so that each neighbour wakes within it.
+    Each strobe carries the remaining time of the train, and every neighbour that receives a strobe waits until its end.
+    Then the sender transmits the data, which the receiver acknowledges. A message to all neighbours is sent in the same
+    way, but only once and without an acknowledgement.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass defines `work`, which calls `post` and `announce`, and `take`, which gets received messages; or the layer
-    lies below the parts of a mote: ``netsim.Mote(mac=LPL(), routing=CTP())``.
+    A subclass defines `work`, which calls `post` and `announce`, and `take`, which handles received messages.
+    Alternatively, the layer serves the other parts of a mote: ``netsim.Mote(mac=LPL(), routing=CTP())``.
 
     Parameters
     ----------
     period : float
-        Seconds from one wake-up to the next. It must be the same at all nodes.
+        Seconds from one wake-up to the next, the same at all nodes.
     listen : float
-        Seconds for which a wake-up listens: longer than a strobe and the pause to the next one.
+        Seconds for which a node listens after waking: longer than a strobe and the pause to the next one.
 
     Attributes
     ----------
     strobes : int
-        Frames sent to call receivers.
+        Number of frames sent to wake receivers.
 
     Notes
     -----
     Source: J. Polastre, J. Hill and D. Culler, "Versatile low power media access for wireless sensor networks", SenSys
-    2004. The long preamble is cut into strobes, as on radios that send packets.
+    2004. The paper's long preamble is divided into strobes, because packet radios cannot send a continuous preamble.
     """
 
     paper: ClassVar[str] = BMAC
@@ -79,21 +78,21 @@ class LPL(Mac):
     # --- for the application ------------------------------------------------------------------------------------------
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
-        """Send a message to a neighbour; return whether it was acknowledged."""
+        """Send a message to a neighbour; the result is true if it was acknowledged."""
         return await self._send(value, partial(self._unicast, to))
 
     async def announce(self, value: Any) -> bool:
-        """Send a message to all neighbours after a train that wakes each of them; return whether it was on the air.
+        """Send a message to all neighbours after a train that wakes them; return whether it was transmitted.
 
-        A neighbour that is sending at that time misses it.
+        A neighbour that is sending at that time does not receive the message.
         """
         return bool(await self._send(value, self._spread))
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Wake once a period, from a random moment on, beside `work`."""
-        # Locks: of the radio, held by a wake-up or a message; and of the next message's turn.
+        """Run `work`, and wake once a period; the first wake-up is at a random time."""
+        # _turn protects the radio: a wake-up or a transmission holds it. _next lets one message after another be sent.
         self._turn, self._next = asyncio.Lock(), asyncio.Lock()
         self._set_up()
         self.radio.off()
@@ -108,23 +107,23 @@ class LPL(Mac):
                 await asyncio.sleep(began + self.period - self.now)
 
     async def _wake_up(self) -> None:
-        """Listen for a frame, and handle what follows it."""
+        """Listen for a frame; if one arrives, handle it and the frames that follow."""
         await self._follow(await self.radio.listen(self.listen, until=self.is_own))
 
     async def _follow(self, frame: netsim.Frame | None) -> None:
-        """Wait for the data until the end of the train announced by a strobe, and handle them."""
+        """Handle a received frame. After a strobe, wait until the end of its train for the data, and handle these."""
         while frame is not None:
             if frame.kind != CALL:
                 self._take_in(frame)
             if frame.kind == ALL:
-                # Further copies would be the same.
+                # A sender may repeat the data, but all copies are equal, so stop listening.
                 return
-            # The sender may repeat the data, or have more.
+            # Continue to listen, because the sender may repeat the data or send another message.
             seconds = self.listen + (frame.payload if frame.kind == CALL else 0)
             frame = await self.radio.listen(seconds, until=self.is_own)
 
     async def _send(self, value: Any, how: Callable[[list[Any]], Awaitable[Delivery]]) -> Delivery:
-        """Send a message in its turn, once one of five assessments finds the channel clear."""
+        """Wait for the messages before, and send a message if one of five assessments finds the channel clear."""
         async with self._next:
             self._number += 1
             for _ in range(_LOOKS):
@@ -139,18 +138,18 @@ class LPL(Mac):
             return sent(False, 0, "access_failed")
 
     async def _is_clear(self) -> bool:
-        """Return whether no other train is in progress; another one may be for this node, too."""
+        """Return whether no train is in progress. If there is one, receive its data, which may be for this node."""
         frame = await self.radio.listen(self.listen, until=self.is_own)
         await self._follow(frame)
         return frame is None and not self.radio.busy()
 
     async def _unicast(self, to: Hashable, packet: list[Any]) -> Delivery:
-        """Call everyone for a whole period, then send the data."""
+        """Send strobes for a whole period, and then the data to one neighbour."""
         await self._call()
         return await self._hand_over(to, packet)
 
     async def _spread(self, packet: list[Any]) -> Delivery:
-        """Call everyone for a whole period, then send the data to all."""
+        """Send strobes for a whole period, and then the data to all neighbours."""
         await self._call()
         await asyncio.sleep(_PAUSE)
         await self._broadcast(packet)
@@ -161,7 +160,8 @@ class LPL(Mac):
         end = self.now + self.period
         while self.now < end:
             self.strobes += 1
-            # A receiver that misses the rest of the train still waits for the data and their repetitions.
+            # The announced time includes ``listen``, so that a receiver that misses the later strobes still waits for
+            # the data.
             await self.broadcast(CALL, end - self.now + self.listen)
             await asyncio.sleep(self.listen / 2)
             if (left := self.radio.transmit_left) > self.listen / 2:
@@ -176,7 +176,7 @@ class LPL(Mac):
             await asyncio.sleep(_LOOK)
 
     async def _hand_over(self, to: Hashable, packet: list[Any]) -> Delivery:
-        """Send the data to an awake receiver; return whether one of three tries was acknowledged."""
+        """Send the data to an awake receiver, up to three times until they are acknowledged."""
         attempts, outcome = 0, sent(False, 0, "")
         while not outcome and attempts < _TRIES:
             await asyncio.sleep(_PAUSE)
@@ -186,47 +186,50 @@ class LPL(Mac):
 
 
 class XMac(LPL):
-    """X-MAC: each strobe names its receiver, which answers at once when it wakes and so ends the preamble.
+    """X-MAC: each strobe names its receiver, which acknowledges the first strobe after waking and so ends the preamble.
 
-    On average a train is half as long as that of `LPL`, and other nodes sleep on. A message to all is sent as by `LPL`.
+    On average a train is half as long as with `LPL`, and other nodes stay asleep. A message to all neighbours is sent
+    as by `LPL`.
 
     Notes
     -----
     Source: M. Buettner, G. V. Yee, E. Anderson and R. Han, "X-MAC: a short preamble MAC protocol for duty-cycled
-    wireless sensor networks", SenSys 2006. The early acknowledgement is the link layer's.
+    wireless sensor networks", SenSys 2006. The acknowledgement of the link layer serves as the paper's early
+    acknowledgement.
     """
 
     paper: ClassVar[str] = XMAC
 
     async def _unicast(self, to: Hashable, packet: list[Any]) -> Delivery:
-        """Call the receiver until it answers, for a little more than a period, then send the data."""
+        """Send strobes until the receiver answers, at most a little longer than a period, and then the data."""
         end = self.now + self.period + self.listen
         reason = ""
         while self.now < end:
             self.strobes += 1
             if answer := await self.deliver(to, CALL, 0):
                 return await self._hand_over(to, packet)
-            # The strobe was received, so its answer was lost.
+            # A strobe that was delivered but not acknowledged means that the acknowledgement was lost.
             reason = "lost" if answer.reason == "delivered" else answer.reason
         return sent(False, 1, reason)
 
 
 class ContikiMAC(LPL):
-    """ContikiMAC: the data themselves are repeated until acknowledged; those to all, for a whole period.
+    """ContikiMAC: the data are repeated until acknowledged, or for a whole period if sent to all neighbours.
 
-    A wake-up is two clear channel assessments, ``gap`` seconds apart; the radio stays on only if one finds energy. So a
-    sender whose power at the receiver is below `netsim.radio.Phy.sense_dbm` wakes it only by chance, even if its frames
-    could be received. The phase lock, with which a sender remembers its receiver's wake-up times, is not implemented.
+    A node wakes for two clear channel assessments, ``gap`` seconds apart. The radio stays on only if one of them finds
+    energy. So a sender whose power at the receiver is below `netsim.radio.Phy.sense_dbm` wakes the receiver only by
+    chance, even if its frames could be received. The phase lock, by which a sender learns its receivers' wake-up times,
+    is not implemented.
 
     Parameters
     ----------
     period : float
         Seconds from one wake-up to the next.
     listen : float
-        Seconds for which the radio stays on after energy was found.
+        Seconds for which the radio stays on after an assessment has found energy.
     gap : float
-        Seconds between the two assessments. It is shorter than every frame, and longer than the pause between two
-        frames of a train without two assessments, so that one of the two meets a frame.
+        Seconds between the two assessments: shorter than every frame. The gap and the two assessments together must
+        last longer than the pause between two frames of a train, so that at least one assessment meets a frame.
 
     Notes
     -----
@@ -255,7 +258,7 @@ class ContikiMAC(LPL):
         return busy
 
     async def _unicast(self, to: Hashable, packet: list[Any]) -> Delivery:
-        """Send the data until they are acknowledged, for a little more than a period."""
+        """Send the data until they are acknowledged, at most a little longer than a period."""
         end = self.now + self.period + self.listen
         while self.now < end:
             self.strobes += 1
@@ -264,7 +267,7 @@ class ContikiMAC(LPL):
         return sent(bool(outcome), 1, outcome.reason)
 
     async def _spread(self, packet: list[Any]) -> Delivery:
-        """Send the data to all, again and again for a little more than a period."""
+        """Send the data to all neighbours repeatedly, for a little longer than a period."""
         end = self.now + self.period + self.listen
         while self.now < end:
             self.strobes += 1

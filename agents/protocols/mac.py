@@ -1,4 +1,4 @@
-"""Common parts of MAC layers that run in an agent: numbered messages, and the application above."""
+"""Base class of MAC layers that run in an agent: numbered messages, and the interface to the application."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
@@ -11,20 +11,22 @@ from netsim.draw import Kind
 __all__ = ["Mac"]
 
 DATA, ALL = "m", "M"
-# Seconds after which a frame that was handed to the radio is on the air.
-BEGUN = 1e-6
-"""The kinds of frames with messages: to one neighbour, and to all of them. They travel in each, so they are short."""
+"""The kinds of frames with messages: to one neighbour, and to all. They are short, because each frame contains one."""
 
-_MOST = 2**62  # more messages than any run has
+BEGUN = 1e-6
+"""Seconds after which a frame that was handed to the radio is on the air."""
+
+_MOST = 2**62  # upper bound for the number of a message, which no run reaches
 _MESSAGE = fields(whole(0, _MOST), anything)
 
 
 class Mac(Speaker):
     """Base of MAC layers that switch the radio themselves.
 
-    A subclass defines `work`, which calls `post` and `announce`, and `take`, which gets received messages. Or the layer
-    lies below the parts of a mote: ``netsim.Mote(mac=ContikiMAC(), routing=CTP())``. The medium is
-    ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Agents do not share a layer.
+    A subclass defines `work`, which calls `post` and `announce`, and `take`, which handles received messages.
+    Alternatively, the layer serves the other parts of a mote: ``netsim.Mote(mac=ContikiMAC(), routing=CTP())``. The
+    medium must be ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle. Each agent needs a
+    separate object.
     """
 
     draw: ClassVar = {DATA: Kind("message"), ALL: Kind("broadcast")}
@@ -37,29 +39,29 @@ class Mac(Speaker):
         self._last: dict[Hashable, int] = {}
 
     async def work(self) -> None:
-        """Do the application's work; the agent keeps receiving after this returns. To be overridden."""
+        """Run the application. To be overridden; the agent continues to receive after this method returns."""
 
     def take(self, sender: Hashable, value: Any) -> None:
-        """Handle a received message; each arrives once. To be overridden."""
+        """Handle a received message; called once per message. To be overridden."""
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
-        """Send a message to a neighbour; return whether it was acknowledged.
+        """Send a message to a neighbour; the result is true if it was acknowledged.
 
-        ``attempts`` of the result counts transmissions that measure the link, without calls to a sleeping receiver.
+        ``attempts`` of the result counts only transmissions that measure the link, not those that wake the receiver.
         """
         raise NotImplementedError
 
     async def announce(self, value: Any) -> bool:
-        """Send a message to all neighbours, without acknowledgements; return whether it was on the air."""
+        """Send a message to all neighbours, without acknowledgements; return whether it was transmitted."""
         raise NotImplementedError
 
     def _set_up(self) -> None:
-        """Check the medium, and go on above the numbers from before a crash."""
+        """Check the medium, and choose the first message number, which exceeds all numbers from before a crash."""
         must_send_at_once(self)
         self._number = max(self._number, first_number(self.now))
 
     def _take_in(self, frame: netsim.Frame) -> None:
-        """Pass a message on, unless it is a duplicate."""
+        """Pass a received message to `take`, unless it is a duplicate."""
         number, value = frame.payload
         if self._last.get(frame.sender) != number:
             self._last[frame.sender] = number
@@ -67,7 +69,7 @@ class Mac(Speaker):
 
 
 def must_send_at_once(agent: netsim.Agent) -> None:
-    """Raise AgentError unless an agent's frames leave the air when it sends them."""
+    """Raise AgentError unless the medium transmits an agent's frames without delay."""
     if agent.radio.access != "aloha":
         raise netsim.AgentError(
             f"agent {agent.name!r}: {type(agent).__name__} chooses itself when a frame leaves, so the medium must be "
@@ -76,13 +78,14 @@ def must_send_at_once(agent: netsim.Agent) -> None:
 
 
 def first_number(now: float) -> int:
-    """Return the first number for a node that starts at a time (s): above all its numbers before a crash.
+    """Return the first message number of a node that starts at the time ``now`` (s).
 
-    The node has lost its numbers, but others remember them. No radio here sends a thousand messages a second.
+    It must exceed the numbers that the node used before a crash: the node has lost them, but others remember them. It
+    does, because no radio here sends a thousand messages per second.
     """
     return int(1000 * now)
 
 
 def sent(acknowledged: bool, attempts: int, reason: str) -> Delivery:
-    """Return the result of sending a message."""
+    """Return a `Delivery` that describes the outcome of a message."""
     return Delivery(acknowledged, attempts, 0, reason, None)

@@ -1,4 +1,4 @@
-"""A table of neighbours, with the strength of their signals and the shares of frames that arrive, both ways."""
+"""A table of neighbours, with their signal strengths and the reception rates in both directions."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ __all__ = ["Neighbor", "Neighbors"]
 HELLO = "h"
 
 _NUMBERS = 2**16
-_SHARES = 100  # shares travel as whole percents
+_SHARES = 100  # frames carry reception rates in whole percent
 _MOST = 64  # the most neighbours listed in a frame
 _TOLD = fields(is_name, whole(0, _SHARES))
 
@@ -28,14 +28,13 @@ class Neighbor:
     Attributes
     ----------
     rssi_dbm : float or None
-        Moving average of the power of its frames; None if the medium has no powers.
+        Moving average of the received power of the neighbour's frames; None if the medium does not model power.
     arrives : float
-        Moving average of the share of its frames that arrived here.
+        Moving average of the share of the neighbour's frames that arrived at this node.
     is_heard : float or None
-        The share of this node's frames that the neighbour received, as reported by the neighbour; None without a
-        report.
+        The share of this node's frames that the neighbour reports as received; None without a report.
     last : float
-        When its last frame arrived, by the own clock (s).
+        The time (s), on this node's clock, at which the neighbour's last frame arrived.
     """
 
     number: int
@@ -51,17 +50,20 @@ class Neighbor:
 
 
 class Neighbors(Speaker):
-    """Broadcasts a hello once a period, listing the neighbours heard, and keeps a table of such neighbours.
+    """Maintains a table of neighbours, from hellos that each node broadcasts once a period.
+
+    A hello lists the sender's neighbours with their reception rates, so that each node knows the rates of both
+    directions.
 
     Parameters
     ----------
     period : float
         Mean seconds between two hellos.
     size : int
-        The capacity of the neighbour table, at most 64. While the table is full, a new neighbour is added only in place
-        of one that has been silent for ``patience`` periods.
+        The capacity of the neighbour table, at most 64. If the table is full, a new neighbour is added only if it can
+        replace one that has been silent for ``patience`` periods.
     patience : int
-        Periods after which a silent neighbour leaves the table.
+        Number of periods after which a silent neighbour is removed from the table.
     weight : float
         The weight of the past in the moving averages, in [0, 1).
 
@@ -88,7 +90,7 @@ class Neighbors(Speaker):
         self.table: dict[Hashable, Neighbor] = {}
 
     async def run(self) -> None:
-        """Send hellos, and listen for others."""
+        """Send hellos, and update the table with the hellos received."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
             number = 0
@@ -110,7 +112,7 @@ class Neighbors(Speaker):
 
     def _hear(self, frame: netsim.Frame) -> None:
         number, told = frame.payload
-        # A message over an agent's MAC layer has no power.
+        # A message that arrived through a MAC layer of the mote has no attribute rssi_dbm.
         rssi = getattr(frame, "rssi_dbm", None)
         known = self.table.get(frame.sender)
         if known is None:
@@ -120,7 +122,8 @@ class Neighbors(Speaker):
                 return
             known = self.table[frame.sender] = Neighbor(number, rssi, self.now)
         else:
-            # After a gap longer than the patience, the neighbour counts as new.
+            # Missed hellos lower the moving average. If ``patience`` or more are missing, none is counted, because the
+            # neighbour was silent or has restarted.
             missed = (number - known.number - 1) % _NUMBERS
             for arrived in [*[0.0] * (missed if missed < self.patience else 0), 1.0]:
                 known.arrives = self._average(known.arrives, arrived)

@@ -1,7 +1,7 @@
-"""RPL's messages in packets of IPv6: control messages (RFC 6550), and data with RPL's option and source routes.
+"""RPL's messages as IPv6 packets: control messages (RFC 6550), and data with RPL's option and source routes.
 
 Sources: RFC 6550, section 6, for DIS, DIO, DAO and their options; RFC 6553 for the option of data packets; RFC 6554 for
-source routes; RFC 6621, section 6.1, for the option that numbers a datagram of another part's.
+source routes; RFC 6621, section 6.1, for the option that numbers the datagrams of a mote's other parts.
 """
 
 import math
@@ -28,30 +28,31 @@ _MODES = {None: 0, "non-storing": 1, "storing": 2}
 _CONFIGURATION, _TARGET, _TRANSIT, _PREFIX, _DESCRIPTOR = 4, 5, 6, 8, 9
 _GROUNDED, _MRHOF, _LIFETIME, _LIFETIME_UNIT = 0x80, 1, 30, 60
 _RPI, _DOWN, _WRONG_RANK = 0x63, 0x80, 0x40
-_DPD = 0x08  # duplicate packet detection, by the source's numbers
-_SOURCE_ROUTE, _ELIDED = 3, 14  # bytes of each address, which all nodes share
+_DPD = 0x08  # option for duplicate packet detection, with a number that the source assigns
+_SOURCE_ROUTE, _ELIDED = 3, 14  # routing type; number of leading bytes that are equal in all nodes' addresses
 _HOPS = 64
 _KEPT_ROUTES = 1024
 _LINEAR, _CIRCLE = 240, 128  # a version counts from 240 to 255, then from 0 to 127: RFC 6550, 7.2
 
 
 class RplPackets:
-    """The packets of the `RPL` nodes of one network.
+    """Converts messages of the `RPL` nodes of one network to IPv6 packets, and back.
 
-    A node forwards its origin's packet: the hop limit decreases, the source route advances, and the checksum stays.
-    Fields missing in payloads (the root, and a packet's progress) are recorded when the packet is sent.
+    A forwarded packet is the origin's packet with a lower hop limit and an advanced source route; its checksum is
+    unchanged. Payloads lack some fields of packets: the root, and a packet's progress. This object records these when
+    the packet is sent.
 
     Parameters
     ----------
     parts : mapping
-        The RPL part of each node.
+        {node: its RPL part}.
     stack : IPv6Stack
-        The stack, which knows addresses and ports.
+        The stack, which assigns addresses and ports.
 
     Raises
     ------
     BadInput
-        If there is more than one root: a DIO names its DODAG by the root's address.
+        Unless there is exactly one root, because the root's address identifies the DODAG in a DIO.
     """
 
     is_routing = True
@@ -69,13 +70,13 @@ class RplPackets:
         self._root = stack.routable(roots[0])
         self._mode = parts[roots[0]].downward
         self._kinds = parts[roots[0]].kinds
-        # {(node, target): hop limit} of the DAO that was last sent to a node.
+        # {(node, target): hop limit of the last DAO about the target that was sent to the node}.
         self._limits: dict[tuple[Hashable, Hashable], int] = {}
-        # {(source, target, number): route} of commands and datagrams.
+        # {(source, target, number): route} of commands and datagrams sent in non-storing mode.
         self._routes: dict[tuple[bytes, Hashable, int], list[bytes]] = {}
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
-        """Return a message's packet; None for a payload that RPL never sends."""
+        """Return the packet of a message, or None for a payload that RPL never sends."""
         is_own = sender in self._parts and self._parts[sender].kinds[kind](payload)
         if not is_own or type(payload) is tuple:
             return None
@@ -90,7 +91,7 @@ class RplPackets:
         return self._data(kind, sender, *payload) if kind == "d" else self._command(kind, sender, to, *payload)
 
     def read(self, kind: str, packet: Packet) -> tuple[str, Any]:
-        """Return the kind and the payload of a packet."""
+        """Return the kind and the payload of the message in a packet."""
         if kind == "dis":
             return kind, None
         if kind == "dio":
@@ -142,7 +143,8 @@ class RplPackets:
             _LIFETIME,
             _LIFETIME_UNIT,
         )
-        # The on-link flag is not set, because the prefix spans many hops; addresses are derived from it (flag A).
+        # The on-link flag is not set, because the prefix spans many hops. Flag A is set, because nodes derive their
+        # addresses from the prefix.
         prefix = struct.pack("!BBIIxxxx", 64, 0x40, 0xFFFFFFFF, 0xFFFFFFFF) + self._root[:8] + bytes(8)
         return self._control(sender, to, 1, content + _option(_CONFIGURATION, configuration) + _option(_PREFIX, prefix))
 
@@ -157,8 +159,8 @@ class RplPackets:
         if not (stack.knows(target) and (parent is None or stack.knows(parent)) and 0 <= number < 1 << 40):
             return None
         content = struct.pack("!BBBB", 0, 0, 0, number & 0xFF) + _option(_TARGET, b"\0\x80" + stack.routable(target))
-        # Numbers continue after a crash, and so exceed the 8 bits of a path sequence: the opaque descriptor has the
-        # rest.
+        # Numbers continue after a crash, so they exceed the 8 bits of a path sequence. The opaque descriptor carries
+        # the higher bits.
         content += _option(_DESCRIPTOR, struct.pack("!I", number >> 8)) if number >> 8 else b""
         above = b"" if parent is None else stack.routable(parent)
         content += _option(_TRANSIT, struct.pack("!BBBB", 0, 0, number & 0xFF, _LIFETIME) + above)
@@ -183,7 +185,7 @@ class RplPackets:
     def _datagram(
         self, origin: Hashable, target: Hashable, hops: int, number: int, kind: str, payload: Any
     ) -> Packet | None:
-        """Return a datagram's packet; None if its kind has no port, or the payload is invalid for the port."""
+        """Return the packet of a datagram, or None if its kind has no port or its payload is invalid for the port."""
         stack, is_own = self._stack, kind != DATAGRAM and kind in self._kinds
         data = None if is_own else stack.encoded(kind, payload)
         if data is None or number < 0 or not (stack.knows(origin) and stack.knows(target)):
@@ -233,7 +235,8 @@ class RplPackets:
                 del self._routes[next(iter(self._routes))]
             if not left:
                 return packet
-        # Each node on the way exchanged its address with the packet's previous target.
+        # At each hop, the next address of the source route becomes the packet's target, and the previous target takes
+        # its place in the header (RFC 6554).
         route = self._routes.get(known, [])
         behind = route[: max(0, len(route) - 1 - len(left))]
         addresses = [*behind, *(stack.routable(name) for name in left)]
@@ -264,6 +267,6 @@ def _options(content: bytes) -> dict[int, bytes]:
 
 
 def _with_rank(packet: Packet, flags: int, rank: int) -> Packet:
-    """Return the packet with its sender's rank (RFC 6553) before its other hop-by-hop options."""
+    """Return the packet with an RPL option (RFC 6553), which carries ``flags`` and the sender's ``rank``."""
     others = dict(packet.headers).get(ip.HOP_BY_HOP, b"")
     return packet._replace(headers=((ip.HOP_BY_HOP, _option(_RPI, struct.pack("!BBH", flags, 0, rank)) + others),))

@@ -1,4 +1,4 @@
-"""Captured traffic: an agent that sends messages at a capture's packet times, with the packets' sizes."""
+"""Captured traffic: an agent that sends messages with the times and sizes of the packets in a capture."""
 
 import asyncio
 import itertools
@@ -15,35 +15,35 @@ from netsim.util import check
 __all__ = ["Replayed"]
 
 KIND = "replayed"
-"""The kind of the messages."""
+"""The kind of the messages that `Replayed` sends."""
 
 
 class Replayed(netsim.Part):
-    """Sends a message for each packet of a capture, at its time, with a payload of its size; content is zeros.
+    """Sends a message for each packet of a capture: at the packet's time, with a payload of zeros of the packet's size.
 
-    The first packet is sent ``start`` seconds after the agent begins. Encoding a message adds some bytes
+    Time 0 of the capture is ``start`` seconds after the agent begins. Encoding a message adds some bytes
     (docs/counting.md). The agent can be a part of a `netsim.Mote`.
 
     Parameters
     ----------
     packets : path or iterable
-        A file of pcap or pcapng, or pairs (time in seconds, size in bytes) in order of time.
+        A file in pcap or pcapng format, or pairs (time in seconds, size in bytes) sorted by time.
     to : Hashable, optional
-        The neighbour that gets all messages; None: all neighbours, by a broadcast.
+        The neighbour to which all messages are sent. By default they are broadcast to all neighbours.
     start : float
-        Seconds until the first packet.
+        Seconds from the agent's begin to time 0 of the capture.
     speed : float
-        How many times faster than captured: at 2 the gaps are half as long.
+        Factor by which the replay is faster than the capture: at 2 the gaps are half as long.
 
     Attributes
     ----------
     sent : int
-        How many messages were sent.
+        Number of messages sent so far.
 
     Raises
     ------
     BadInput
-        If the file is no capture, or times fall, or a size is none.
+        If the file is not a capture, a time is lower than the one before it, or a size is not an integer ≥ 0.
     """
 
     kinds: ClassVar = (KIND,)
@@ -67,7 +67,7 @@ class Replayed(netsim.Part):
         self.sent = 0
 
     async def run(self) -> None:
-        """Send the packets."""
+        """Send a message at the time of each packet."""
         begin = self.now + self.start
         for packet in self.packets:
             await asyncio.sleep(max(0.0, begin + packet.time / self.speed - self.now))

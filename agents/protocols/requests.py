@@ -1,4 +1,4 @@
-"""Requests over a lossy link: repeated until answered, and answered once, as CoAP's confirmable messages."""
+"""Requests over lossy links: repeated until answered, but handled only once, like CoAP's confirmable messages."""
 
 import asyncio
 from collections import deque
@@ -17,38 +17,38 @@ __all__ = ["Requests"]
 ASK, ANSWER = "q", "qa"
 
 _MOST = 2**62
-# The first number is below 0 where the clock is.
+# Negative numbers occur, because the first number is derived from the node's clock, which may be below 0.
 _FIELDS = fields(whole(-_MOST, _MOST), anything)
 _LONGER = 1.5  # ACK_RANDOM_FACTOR
 
 
 class Requests(Speaker):
-    """Sends requests to neighbours, and answers theirs: a request is repeated after doubled pauses until answered.
+    """Sends requests to neighbours, repeated after doubled pauses until answered, and answers neighbours' requests.
 
-    A repeated request gets the same answer again, and `answer_to` is called only for the first. A subclass defines
-    `answer_to`; other parts of the mote call `ask`.
+    A subclass defines `answer_to`, which is called once per request; a repetition gets a copy of the first answer.
+    Other parts of the mote call `ask`.
 
     Parameters
     ----------
     timeout : float
-        ACK_TIMEOUT: the first pause lasts 1 to 1.5 times so many seconds.
+        ACK_TIMEOUT in seconds: the first pause lasts 1 to 1.5 times as long.
     repeats : int
-        MAX_RETRANSMIT: how often a request is repeated.
+        MAX_RETRANSMIT: the maximum number of repetitions of a request.
     memory : int
-        How many answers of each neighbour are kept, to be given again.
+        How many answers to each neighbour are stored, so that they can be sent again.
 
     Attributes
     ----------
     asked, repeated, answered : int
-        Requests, repetitions of requests, and answers that this node has sent.
+        Numbers of requests, of repetitions of requests, and of answers that this node has sent.
     foreign : Counter
         The number of received frames that were ignored, by kind.
 
     Notes
     -----
     Source: Z. Shelby, K. Hartke and C. Bormann, "The Constrained Application Protocol (CoAP)", RFC 7252, 2014, section
-    4.2, with answers in place of acknowledgements (piggybacked responses). Only the timing is CoAP's: messages are
-    netsim's.
+    4.2. Answers serve as acknowledgements (piggybacked responses). Only the timing is that of CoAP, not the format of
+    messages.
     """
 
     draw: ClassVar = {"unanswered": Stack(lambda a: len(a._waiting))}
@@ -71,7 +71,7 @@ class Requests(Speaker):
         Raises
         ------
         TimeoutError
-            If no answer arrives to the request or its repetitions.
+            If neither the request nor a repetition is answered.
         """
         number = self._number = self._number + 1
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -101,7 +101,7 @@ class Requests(Speaker):
         """Handle requests and answers."""
         self._number = first_number(self.now)
         self._waiting = {}
-        # For each neighbour, its last requests' numbers with their answers.
+        # {neighbour: (number, answer) of its last requests}.
         self._given: dict[Hashable, deque[tuple[int, Any]]] = {}
         async for frame in self.inbox:
             if self.is_own(frame):

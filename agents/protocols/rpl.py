@@ -1,4 +1,4 @@
-"""RPL: a DODAG rooted at the sink, advertised by Trickle, with ranks by ETX."""
+"""RPL: routing along a DODAG rooted at the sink; Trickle timers advertise ranks that are computed from ETX."""
 
 import asyncio
 import math
@@ -21,37 +21,34 @@ __all__ = ["RPL"]
 DIO, DIS = "dio", "dis"
 INFINITE_RANK = 0xFFFF
 _RANK_ERROR = 1  # the flag R of a data packet
-_UNIT = 128  # of ETX: RFC 6551, 4.3.2
+_UNIT = 128  # metric of a link with ETX = 1: RFC 6551, 4.3.2
 _MAX_PATH_COST = 32768  # RFC 6719, section 5
-_UNKNOWN_ETX = 2.0  # before the first sample
-_URGENT = 0.05  # share of the time between probes, without a rank
-_MANY = 1 << 16  # neighbours: no table is that large
+_UNKNOWN_ETX = 2.0  # ETX that is assumed before the first sample
+_URGENT = 0.05  # factor by which a node without a rank shortens the time between probes
+_MANY = 1 << 16  # size of a neighbour table that is never full
 _MOST_VERSION = 2**31 - 1
 
 
 class RPL(Collector):
-    """RPL: each node has a rank, which grows from hop to hop, and a preferred parent; ``downward`` leads back.
+    """RPL: each node has a preferred parent and a rank, which grows with each hop from the root.
 
-    * A *DIO* carries its sender's rank, by `Trickle`. A node without a rank requests DIOs by a *DIS*, which resets its
-    neighbours' timers. * *Rank* by MRHOF with ETX: the parent's plus 128 · ETX of the link, and at least the next
-    multiple of
-      ``min_hop_increase``. Another parent must be better by ``switch``. A neighbour is a candidate only if its rank, in
-      whole multiples, is below both this node's rank and the rank that it advertised last.
+    * *Advertisements*: a `Trickle` timer sends DIOs, which carry the sender's rank. A node without a rank requests DIOs
+      by a DIS, which resets its neighbours' timers.
+    * *Rank* (MRHOF with ETX): the rank is the parent's rank plus 128 · ETX of the link, but at least the next multiple
+      of ``min_hop_increase``. A node changes its parent only if the new one is better by ``switch``. Ranks are compared
+      in whole multiples of ``min_hop_increase``: a neighbour is a candidate only if its rank is below both this node's
+      rank and the rank that this node advertised last.
     * *Loops*: a node whose rank has grown by more than ``max_increase`` advertises an infinite rank (poison), forgets
-    its neighbours, and requests DIOs. A data packet carries its sender's rank: it is marked when it moves down, and
-    dropped when it does so again, which also resets the timer. The receiver sends its rank to the packet's sender at
-    once, as Contiki-NG does.
-      A node that has lost the root joins again only below that largest rank, until the root begins a new version of the
-      DODAG (`repair`).
-    * *Link metrics* come from acknowledgements. An unmeasured link counts as ETX = 2. Every
-      ``probing`` seconds on average, and more often without a rank, a DIO to the candidate that was measured longest
-      ago measures its link.
-
-    * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`): stored at each node, or at
-      the root only, which then writes the whole route into each message.
-
-    * *Datagrams* go up to the root, which sends them down: as in non-storing mode, even if a node in between has a
-    route.
+      its neighbours, and requests DIOs. Until the root begins a new version of the DODAG (`repair`), it joins again
+      only with a rank at most ``max_increase`` above its lowest one. A data packet carries its sender's rank. If the
+      packet moves down, its receiver marks it, and sends its own rank to the packet's sender, as in Contiki-NG. If a
+      marked packet moves down again, it is dropped, and the receiver's timer is reset.
+    * *Link metrics* come from acknowledgements. An unmeasured link counts as ETX = 2. Every ``probing`` seconds on
+      average, and more often without a rank, a DIO is sent to the candidate with the oldest measurement, to measure its
+      link.
+    * *Downward routes* come from DAOs (`netsim.agents.protocols.downward.Downward`). Either each node stores them, or
+      only the root, which then writes the whole route into each message.
+    * *Datagrams* go up to the root, which sends them down, even if a node on the way up has a route to the target.
 
     Shorter routes between two motes, DAO-ACKs and no-path DAOs, several DODAGs and instances, and metric containers are
     not implemented.
@@ -69,9 +66,9 @@ class RPL(Collector):
     min_hop_increase, max_increase, switch : int
         MinHopRankIncrease, DAGMaxRankIncrease and PARENT_SWITCH_THRESHOLD, in units of rank.
     probing, solicit : float
-        Mean seconds between probes, and between a node's DIS while it has no rank.
+        Mean seconds between probes, and mean seconds between a node's DISs while it has no rank.
     downward : {"storing", "non-storing"}, optional
-        The mode of operation for downward routes; None: there are none. All nodes need the same.
+        The mode of operation for downward routes, the same at all nodes. By default there are no downward routes.
     refresh : float
         Mean seconds after which a node repeats its DAO.
     **forwarding
@@ -80,20 +77,20 @@ class RPL(Collector):
     Attributes
     ----------
     rank : int
-        65535 is infinite.
+        The node's rank; 65535 means infinite.
     version : int
         The version of the DODAG.
     dios, dises : int
-        Messages sent, probes among the DIOs.
+        Numbers of DIOs (including probes) and of DISs sent.
     down : Downward or None
         The downward routes while the node runs: ``down.send(target, value)`` at the root, ``down.received`` at a mote.
 
     Notes
     -----
     Sources: T. Winter et al., "RPL: IPv6 Routing Protocol for Low-Power and Lossy Networks", RFC 6550, 2012; O. Gnawali
-    and P. Levis, "The Minimum Rank with Hysteresis Objective Function", RFC 6719, 2012. Timers, the largest increase,
-    probing, and the significant change of rank that resets the timer are the defaults of Contiki-NG; those of RFC 6550
-    (8 ms, 20 doublings) are too fast for IEEE 802.15.4. Eight transmissions of a packet are those of Contiki-NG's CSMA.
+    and P. Levis, "The Minimum Rank with Hysteresis Objective Function", RFC 6719, 2012. The defaults of the timers,
+    ``max_increase``, ``probing`` and ``attempts`` are those of Contiki-NG, and so is the change of rank that resets the
+    timer. The timers of RFC 6550 (8 ms, 20 doublings) are too fast for IEEE 802.15.4.
     """
 
     paper: ClassVar[str] = PAPER
@@ -138,11 +135,11 @@ class RPL(Collector):
 
     @property
     def gradient(self) -> int:
-        """The rank."""
+        """The rank, which data packets carry."""
         return self.rank
 
     def control(self) -> list[Coroutine[Any, Any, None]]:
-        """Begin without a rank."""
+        """Discard the rank and all measurements, and return the protocol's background coroutines."""
         self.estimator = LinkEstimator(size=_MANY)
         self.trickle = Trickle(self._advertise, self.rng, imin=self.imin, doublings=self.doublings, k=self.k)
         self._ranks: dict[Hashable, int] = {}
@@ -160,10 +157,10 @@ class RPL(Collector):
         """Handle a command that the root sent to this node. To be overridden."""
 
     def datagram(self, to: Hashable, payload: Any, kind: str = DATAGRAM) -> bool:
-        """Send a message from any node to any other, over the root; return False if it certainly failed.
+        """Send a message to any node via the root; return False if it certainly failed.
 
-        This needs ``downward``. A message may be lost, or arrive twice. At the target, the part that owns its kind gets
-        it as a `netsim.mote.Message`; without a kind, `take_datagram` is called.
+        This needs ``downward``. The message may be lost, or arrive twice. At the target, the part that owns the kind
+        receives it as a `netsim.mote.Message`; without a kind, `take_datagram` is called.
 
         Raises
         ------
@@ -182,7 +179,7 @@ class RPL(Collector):
         """Handle a message that another node sent with `datagram` without a kind. To be overridden."""
 
     def hand_out(self, sender: Hashable, kind: str, payload: Any) -> None:
-        """Pass a datagram for this node to the part that owns its kind."""
+        """Pass a datagram that has reached its target to the part that owns its kind."""
         if kind == DATAGRAM:
             self.take_datagram(sender, payload)
         elif kind in self.kinds or not hasattr(self, "mote"):
@@ -201,7 +198,7 @@ class RPL(Collector):
                 self.down.turn(packet)
 
     def repair(self) -> None:
-        """At the root: begin a new version of the DODAG, which all nodes join again (global repair)."""
+        """Begin a new version of the DODAG, which all nodes join (global repair). To be called at the root."""
         self.version += 1
         self.trickle.reset()
 
@@ -237,13 +234,13 @@ class RPL(Collector):
             await self._tell(await self._answers.get())
 
     async def _tell(self, node: Hashable) -> None:
-        """Send a DIO to one neighbour, which also measures the link."""
+        """Send a DIO to one neighbour; its acknowledgement also measures the link."""
         self.dios += 1
         self.measure(node, await self.deliver(node, DIO, [self.version, self.rank]))
         self.choose()
 
     def hear(self, frame: netsim.Frame | netsim.mote.Message) -> None:
-        """Handle one of RPL's own messages."""
+        """Handle a DIO, a DIS, or a message of the downward routes."""
         if frame.kind in Downward.kinds:
             if self.down is not None:
                 self.down.hear(frame)
@@ -265,7 +262,7 @@ class RPL(Collector):
             self.trickle.consistent()
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Count the outcome and the time of measurement; an old estimate gets less weight."""
+        """Update the link estimate with the outcome of a frame; the older the estimate, the lower is its weight."""
         now = self.now
         age = (now - self._measured.get(neighbor, now)) / self.probing
         self._measured[neighbor] = now
@@ -296,7 +293,7 @@ class RPL(Collector):
             self.trickle.reset()
 
     def _join(self, version: int) -> None:
-        """Begin anew in a version of the DODAG."""
+        """Join a new version of the DODAG: forget the parent, the rank and the neighbours' ranks."""
         self.version, self.parent, self.rank = version, None, INFINITE_RANK
         self._lowest = self._advertised = INFINITE_RANK
         self._ranks.clear()
@@ -306,31 +303,33 @@ class RPL(Collector):
         self.parent = None
         if self.rank == INFINITE_RANK:
             return
-        # Keep the lowest rank, or nodes without a path to the root would join each other again and again.
+        # _lowest is kept: it limits the rank at which the node may join again. Without this limit, nodes without a path
+        # to the root would join each other again and again.
         self.rank = INFINITE_RANK
         self._ranks.clear()
         self.trickle.reset()
 
     def _is_above(self, node: Hashable) -> bool:
-        """Return whether a neighbour is nearer to the root by its DAGRank.
+        """Return whether a neighbour has a lower DAGRank, that is, its rank in whole multiples of ``min_hop_increase``.
 
-        If the rank that this node has advertised is lower, it counts, because the children follow it.
+        It is compared with the lower of this node's rank and its last advertised rank, on which its children rely.
         """
         return self._ranks[node] // self.min_hop_increase < min(self.rank, self._advertised) // self.min_hop_increase
 
     def _path_cost(self, node: Hashable) -> int:
         """Return the cost of the path through a neighbour.
 
-        RFC 6719 also limits a link's metric, which would leave a node without a better link without a route.
+        RFC 6719 also limits the metric of a link. This is not done, because a node with only bad links would get no
+        route.
         """
         etx = self.estimator.etx(node)
         return self._ranks[node] + round(_UNIT * (etx if math.isfinite(etx) else _UNKNOWN_ETX))
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
-        """Mark a packet that moved down, and drop it if it had moved down before (RFC 6550, 11.2.2.2).
+        """Mark a packet that moved down; return False, to drop it, if it was marked before (RFC 6550, 11.2.2.2).
 
-        The sender's rank, which may be newer than its last DIO, is stored; the sender of a packet that moved down is
-        sent this node's rank.
+        The sender's rank in the packet, which may be newer than that in its last DIO, is stored. If the packet moved
+        down, this node also sends its rank to the sender.
         """
         if self._ranks.get(sender, gradient) != gradient:
             self._ranks[sender] = gradient

@@ -13,20 +13,20 @@ __all__ = ["Sampler"]
 class Sampler(netsim.Part):
     """Samples when the common time is a multiple of a period, and reports after a random delay.
 
-    It is a part of a `netsim.Mote` that has a part ``time``, such as `netsim.agents.FTSP`, and a part ``routing``, such
-    as `netsim.agents.CTP`: ``Mote(time=FTSP(), routing=CTP(), app=Sampler(30))``. A subclass defines `read`.
+    The `netsim.Mote` must also have a part ``time``, such as `netsim.agents.FTSP`, and a part ``routing``, such as
+    `netsim.agents.CTP`: ``Mote(time=FTSP(), routing=CTP(), app=Sampler(30))``. A subclass defines `read`.
 
     Parameters
     ----------
     period : float
         Seconds between two samples, by the common time.
     spread : float, optional
-        The time (s) after a sample over which reports are spread evenly; by default half of the period.
+        Maximum random delay (s) from a sample to its report; by default half of the period.
 
     Attributes
     ----------
     taken : dict
-        {slot: own time (s)} of the samples; a slot's number is the common time over the period.
+        {slot: time (s) of the sample on the mote's clock}. The slot is the common time divided by the period.
     """
 
     draw: ClassVar = {"readings": Number(lambda a: len(a.taken))}
@@ -37,11 +37,11 @@ class Sampler(netsim.Part):
         self.taken: dict[int, float] = {}
 
     def read(self, slot: int) -> Any:
-        """Return the reported value of a sample, besides its slot. To be overridden."""
+        """Return the value to report for a sample; the report also contains the slot. To be overridden."""
         return round(20.0 + float(self.rng.normal()), 2)
 
     async def run(self) -> None:
-        """Sample once the mote knows the common time."""
+        """Sample and report in each slot, as soon as the mote knows the common time."""
         mote: Any = getattr(self, "mote", None)
         time: Any = getattr(mote, "time", None)
         routing: Any = getattr(mote, "routing", None)
@@ -54,7 +54,7 @@ class Sampler(netsim.Part):
             slot = int(time.global_time() // self.period) + 1
             await time.until(slot * self.period)
             if slot in self.taken or not time.is_synchronised:
-                # The common time was set back, or was lost meanwhile.
+                # The common time has been set back or lost during the wait.
                 await asyncio.sleep(self.period / 2)
                 continue
             self.taken[slot] = self.now

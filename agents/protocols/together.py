@@ -1,4 +1,4 @@
-"""Conditions on all nodes of a protocol together, checked before a run."""
+"""Checks before a run that concern all nodes of a protocol together."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -12,9 +12,10 @@ __all__ = ["must_agree", "roots_of"]
 
 
 def roots_of(agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, why: str) -> list[Sequence[Hashable]]:
-    """Return the roots of each connected part of the graph that has several; raise BadInput if there is none at all.
+    """Return the roots of each connected component with several roots; raise BadInput if no agent is a root.
 
-    ``flag`` is the argument that makes a root, ``why`` the consequence of having none.
+    ``flag`` is the name of the argument that makes an agent a root. ``why`` is the part of the error text that
+    describes the consequence of having no root.
     """
     roots = [name for name, agent in agents.items() if getattr(agent, flag)]
     if not roots:
@@ -27,7 +28,7 @@ def roots_of(agents: Mapping[Any, Any], graph: "nx.Graph[Any]", flag: str, why: 
 
 
 def must_agree(agents: Mapping[Any, Any], *names: str) -> None:
-    """Raise BadInput unless an attribute is equal at all agents."""
+    """Raise BadInput unless each of the named attributes is equal at all agents."""
     first, one = next(iter(agents.items()))
     for name, agent in agents.items():
         for each in names:

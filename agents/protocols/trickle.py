@@ -1,4 +1,4 @@
-"""Trickle: a timer that fires rarely while neighbours agree, and soon when they do not."""
+"""Trickle: a timer that fires rarely while neighbours agree, and soon after an inconsistency."""
 
 import asyncio
 import math
@@ -12,7 +12,7 @@ __all__ = ["Trickle", "checked"]
 
 
 def checked(imin: float, doublings: int, k: int | None = None) -> tuple[float, int, int | None]:
-    """Return the parameters of a `Trickle` timer, or raise BadInput."""
+    """Return the validated parameters of a `Trickle` timer; raise BadInput if one is out of range."""
     imin = check.finite("imin", imin, above=0)
     doublings = check.integer("doublings", doublings, low=0, high=60)
     return imin, doublings, None if k is None else check.integer("k", k, low=1)
@@ -21,9 +21,9 @@ def checked(imin: float, doublings: int, k: int | None = None) -> tuple[float, i
 class Trickle:
     """The Trickle timer of RFC 6206.
 
-    The time is divided into intervals of length I, from ``imin`` seconds and doubled up to ``imin`` · 2^``doublings``.
-    In each interval the timer transmits once, at a random moment t in [I/2, I), unless it has heard ``k`` consistent
-    messages or more in this interval.
+    Time is divided into intervals. Their length I is initially ``imin`` seconds, and doubles up to
+    ``imin`` · 2^``doublings``. In each interval the timer transmits once, at a random moment t in [I/2, I), unless at
+    least ``k`` consistent messages have been received before t in this interval.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ class Trickle:
     doublings : int
         Imax, as in the RFC: the largest number of doublings of I.
     k : int, optional
-        The redundancy constant; None: nothing is suppressed.
+        The redundancy constant; by default no transmission is suppressed.
 
     Attributes
     ----------
     interval : float
-        I, in seconds.
+        The current interval I, in seconds.
     counter : int
-        c: the consistent messages heard in this interval.
+        The number of consistent messages received in this interval: c in the RFC.
 
     Notes
     -----
@@ -67,7 +67,7 @@ class Trickle:
         self._was_reset = asyncio.Event()
 
     async def run(self) -> None:
-        """Run the timer, for ever (section 4.2 of the RFC)."""
+        """Run the timer without end (section 4.2 of the RFC)."""
         while True:
             self.counter = 0
             self._was_reset.clear()
@@ -85,12 +85,12 @@ class Trickle:
         self.counter += 1
 
     def reset(self) -> None:
-        """Begin a new interval of ``imin``, because of an inconsistency; a present interval of ``imin`` continues."""
+        """Begin a new interval of ``imin`` after an inconsistency, unless the current interval is already ``imin``."""
         if self.interval > self.imin:
             self._was_reset.set()
 
     async def _passed(self, seconds: float) -> bool:
-        """Return whether this time passed without a reset."""
+        """Wait for ``seconds``; return False immediately if the timer is reset meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._was_reset.wait()

@@ -1,4 +1,4 @@
-"""TSCH with the minimal schedule: all nodes meet in one shared cell, each time on another channel."""
+"""TSCH with the minimal schedule: all nodes use the same shared cell, which changes its channel each time."""
 
 import asyncio
 import math
@@ -25,18 +25,18 @@ __all__ = ["TSCH"]
 BEACON = "e"
 
 HOPPING = (5, 6, 12, 7, 15, 4, 14, 11, 8, 0, 1, 2, 13, 3, 9, 10)
-"""The standard's hopping sequence for 2.4 GHz, as channels from 0 (channel 11)."""
+"""The standard's hopping sequence for 2.4 GHz. Channels are counted from 0, which is the standard's channel 11."""
 
 _MIN_BE, _MAX_BE = 1, 7
-# Silence, in mean beacon intervals, after which a node stops sending, and after which it joins again. At 40 ppm a clock
-# exceeds half of the guard, 1.1 ms, after 27 s.
+# If its clock has not been corrected, a node stops sending after _SILENT mean beacon intervals, and joins again after
+# _REJOIN_AFTER. At 40 ppm the clock's error exceeds half of the guard time, 1.1 ms, after 27 s.
 _SILENT, _REJOIN_AFTER = 2.5, 5
-# ASN has five bytes; no network has that many hops.
+# An ASN has five bytes. No network has more hops than _MOST_HOPS.
 _MOST_ASN, _MOST_HOPS = 2**40 - 1, 2**16 - 1
 
 
 class _Job(NamedTuple):
-    """A message to a neighbour, or to all."""
+    """A queued message to a neighbour, or to all neighbours if ``to`` is None."""
 
     to: Hashable | None
     packet: list[Any]
@@ -46,46 +46,48 @@ class _Job(NamedTuple):
 class TSCH(Mac):
     """Time-slotted channel hopping with the schedule of RFC 8180: one shared cell in each slotframe.
 
-    * Time is divided into slots, counted by ASN since the network began. The cell with ASN = k · ``slotframe`` is on
-      channel ``hopping[ASN mod length]``, so with coprime lengths all channels are used.
-    * A frame begins ``offset`` seconds into its slot. A receiver listens for ``guard`` seconds around that moment, and
-    sleeps again if no frame begins. * An unacknowledged frame waits for a random number of shared cells, up to 2^BE −
-    1. A frame to all neighbours is sent once, in the next cell. * Beacons carry ASN and the sender's hops from the
-    root. A node that joins listens on one
-      channel until it hears one. Later each beacon from a node nearer to the root corrects its clock, and this node
-      becomes its time source; after ``beacons`` seconds without one, a beacon from an equal distance does so, too.
-      Messages of the time source also correct the clock, and its acknowledgements confirm it; a time source that is no
-      longer nearer to the root is dropped. After 2.5 ``beacons`` seconds without any of these a node only listens, and
-      after 5 it joins again.
+    * *Slots*: time is divided into slots, and the absolute slot number (ASN) counts them from the start of the network.
+      Every ``slotframe``-th slot is a shared cell. Its channel is ``hopping[ASN mod length]``, where length is the
+      length of ``hopping``. If ``slotframe`` and length are coprime, all channels are used.
+    * *Frames*: a frame begins ``offset`` seconds after the start of its slot. A receiver listens for ``guard`` seconds
+      around that moment, and sleeps again if no frame begins. An unacknowledged frame is repeated after a random number
+      of shared cells, up to 2^BE − 1 (BE is the backoff exponent). A frame to all neighbours is sent once, in the next
+      cell.
+    * *Synchronisation*: beacons carry the ASN and the sender's number of hops from the root. To join, a node listens on
+      one channel until it receives a beacon. From then on, each beacon from a node nearer to the root corrects its
+      clock, and the beacon's sender becomes its time source. After ``beacons`` seconds without a correction, a beacon
+      from an equal distance is accepted, too. Messages of the time source also correct the clock, and its
+      acknowledgements confirm it. A time source that is no longer nearer to the root is dropped. Without a correction
+      or confirmation, a node only listens after 2.5 · ``beacons`` seconds, and joins again after 5 · ``beacons``.
 
     The agent switches its radio itself: ``Radio(access="aloha", acks=True, max_frame_retries=0)`` without a duty cycle.
-    A subclass defines `work`, which calls `post` and `announce`, and `take`, which gets received messages; or the layer
-    lies below the parts of a mote: ``netsim.Mote(mac=TSCH(), routing=RPL())``. Keys, 6P and further cells are not
-    implemented.
+    A subclass defines `work`, which calls `post` and `announce`, and `take`, which handles received messages.
+    Alternatively, the layer serves the other parts of a mote: ``netsim.Mote(mac=TSCH(), routing=RPL())``. Keys, 6P and
+    further cells are not implemented.
 
     Parameters
     ----------
     is_root : bool
-        Whether this node begins the network.
+        Whether this node is the root, which starts the network.
     slot, offset, guard : float
-        In seconds.
+        The length of a slot, the time from its start to a frame, and the time for which a receiver listens, in seconds.
     slotframe : int
-        Slots from one shared cell to the next.
+        Number of slots from one shared cell to the next.
     hopping : sequence of int
-        Channels.
+        The channels of successive slots.
     beacons : float
-        Mean seconds between two beacons of a node; at least a slotframe.
+        Mean seconds between two beacons of a node; at least the length of a slotframe.
     retries : int
-        How often a message is sent again.
+        Maximum number of retransmissions of a message.
 
     Attributes
     ----------
     hops : int or None
-        From the root; None before the node has joined.
+        Number of hops from the root; None before the node has joined.
     joined_at : float or None
-        The time of its first join, on its own clock (s).
+        The time (s), on the node's clock, at which it first joined.
     joins : int
-        How often it joined.
+        How many times the node has joined.
 
     Notes
     -----
@@ -135,13 +137,13 @@ class TSCH(Mac):
         self._source: Hashable = None
         # The local times (s) of ASN 0 and of the next beacon.
         self._zero, self._beacon_at = 0.0, 0.0
-        # When the clock was set last.
+        # The local time (s) at which the clock was last corrected or confirmed.
         self._set_at = 0.0
         self._jobs: deque[_Job] = deque()
         self._tries, self._exponent, self._skip = 0, _MIN_BE, 0
 
     def __getstate__(self) -> Any:
-        # Jobs hold futures of the run, so a copy begins without jobs.
+        # A queued job holds a future of the current run, which cannot be copied, so a copy has an empty queue.
         return {**super().__getstate__(), "_jobs": deque()}
 
     @classmethod
@@ -155,12 +157,12 @@ class TSCH(Mac):
     # --- for the application ------------------------------------------------------------------------------------------
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
-        """Send a message to a neighbour; return whether it was acknowledged."""
+        """Send a message to a neighbour; the result is true if it was acknowledged."""
         self._check_neighbor(to)
         return await self._wait(to, value)
 
     async def announce(self, value: Any) -> bool:
-        """Send a message to all neighbours, once; return whether it was on the air."""
+        """Send a message once to all neighbours; return whether it was transmitted."""
         return bool(await self._wait(None, value))
 
     async def _wait(self, to: Hashable | None, value: Any) -> Delivery:
@@ -173,8 +175,8 @@ class TSCH(Mac):
     # --- the protocol -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Join the network, and take part in each shared cell."""
-        # The node has crashed and restarted.
+        """Run `work`, join the network, and send or listen in each shared cell."""
+        # The queue contains messages only if the node has crashed and restarted.
         self._jobs.clear()
         self._set_up()
         self.hops = 0 if self.is_root else None
@@ -211,9 +213,9 @@ class TSCH(Mac):
                 self._take_in(frame)
 
     async def _cell(self, asn: int, begins: float) -> None:
-        """Send a due frame in a shared cell, or listen."""
+        """Use a shared cell: send the beacon or a message if one is due; otherwise listen."""
         await self._until(begins)
-        # Tune only now, because an acknowledgement may have been due on the last channel.
+        # Change the channel only now, because an acknowledgement may have been due on the previous channel.
         self.radio.channel = self.hopping[asn % len(self.hopping)]
         may_send = self._unset_for() < _SILENT * self.beacons
         job = self._jobs[0] if self._jobs and not self._skip and may_send else None
@@ -260,12 +262,12 @@ class TSCH(Mac):
     def _finish(self, job: _Job, outcome: Delivery) -> None:
         self._jobs.popleft()
         self._tries, self._exponent = 0, _MIN_BE
-        # The caller may no longer wait.
+        # The future is done already if the caller was cancelled.
         if not job.done.done():
             job.done.set_result(outcome)
 
     def _hear(self, frame: netsim.Frame, now: float) -> None:
-        """Handle a frame that just arrived; correct the clock if it comes from the time source."""
+        """Handle a frame that has just arrived; if its sender is the time source, correct the clock."""
         began = now - self.radio.airtime(frame)
         if frame.kind == BEACON:
             asn, hops = frame.payload
@@ -282,7 +284,7 @@ class TSCH(Mac):
             self._zero, self._set_at = began - self.offset - asn * self.slot, now
 
     def _leads(self, hops: int) -> bool:
-        """Return whether a beacon from this number of hops corrects the clock."""
+        """Return whether a beacon whose sender is ``hops`` hops from the root may correct the clock."""
         if self.is_root or self.hops is None:
             return not self.is_root
         return hops < self.hops + (self._unset_for() > self.beacons)

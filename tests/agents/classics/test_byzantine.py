@@ -1,4 +1,4 @@
-"""Oral messages against the recursion of the paper, and against every lie of a traitor."""
+"""Tests of the oral-message algorithm against the recursion of the paper, and against every lie of a traitor."""
 
 import math
 import random
@@ -16,19 +16,19 @@ Lie = Callable[[Any, tuple[Any, ...], str], str | None]
 
 
 def war(n: int, m: int, traitors: Iterable[int], lie: Lie, order: str = "attack") -> Run:
-    """Run OM(m) of n generals, of whom 0 commands; all traitors have one strategy, which may look at who lies."""
+    """Run OM(m) with n generals and general 0 as the commander; all traitors use the strategy ``lie``."""
     generals = {i: Traitor(0, m, lie, order) if i in set(traitors) else OralMessages(0, m, order) for i in range(n)}
     return Network(topology.complete(n), Link(latency=0.1)).run(generals)
 
 
 def decisions(run: Run) -> dict[Any, str]:
-    """Return what the loyal lieutenants decided."""
+    """Return the decision of each loyal lieutenant."""
     generals: dict[Any, Any] = dict(run.agents)
     return {i: general.decision for i, general in generals.items() if i and general.role == "loyal"}
 
 
 def recursion(n: int, m: int, traitors: Iterable[int], lie: Lie, order: str = "attack") -> dict[int, str]:
-    """Return the same without a network: OM(m) as section 3 of the paper has it, a call for each commander."""
+    """Compute the loyal lieutenants' decisions without a network, by the recursion of section 3 of the paper."""
     bad = set(traitors)
 
     def om(m: int, path: tuple[int, ...], value: str, lieutenants: set[int]) -> dict[int, str]:
@@ -45,7 +45,7 @@ def recursion(n: int, m: int, traitors: Iterable[int], lie: Lie, order: str = "a
 
 
 def at_random(seed: int, silent: bool = True) -> Lie:
-    """Return a strategy of random lies: the same lie to the same general about the same path."""
+    """Return a strategy of random lies, which tells a general always the same lie about a path."""
     choices = (*ORDERS, None) if silent else ORDERS
     return lambda to, path, order: random.Random(f"{seed} {to} {path}").choice(choices)
 
@@ -55,7 +55,7 @@ def one_lie_each(told: dict[int, str | None]) -> Lie:
 
 
 def fails(found: dict[int, str], traitors: Iterable[int], order: str = "attack") -> bool:
-    """Return whether the loyal lieutenants do not agree (IC1), or do not obey a loyal commander (IC2)."""
+    """Return whether loyal lieutenants disagree (violating IC1) or disobey a loyal commander (violating IC2)."""
     return len(set(found.values())) > 1 or (0 not in set(traitors) and set(found.values()) != {order})
 
 
@@ -81,7 +81,7 @@ def test_the_messages_are_those_of_the_closed_form(n: int, m: int) -> None:
 
 def test_four_generals_stand_every_lie_of_one_traitor() -> None:
     for traitor, order in product(range(4), ORDERS):
-        # The commander lies to three, a lieutenant to the two others.
+        # A traitor lies to three generals if it is the commander, and otherwise to the two other lieutenants.
         listeners = [to for to in range(1, 4) if to != traitor]
         for lies in product((*ORDERS, None), repeat=len(listeners)):
             found = decisions(war(4, 1, [traitor], one_lie_each(dict(zip(listeners, lies, strict=True))), order))

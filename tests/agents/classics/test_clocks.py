@@ -1,4 +1,4 @@
-"""Logical clocks against happened-before itself, found as paths in a graph made of the run's trace and notes."""
+"""Tests of logical clocks against the happened-before relation, which paths in a graph of the traced events give."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ def stamped(seed: int, *, loss: float = 0.0, skewed: bool = False, duplicate: fl
 
 
 def events_of(run: Any) -> "nx.DiGraph[Node]":
-    """Return the events, agents and times, with an edge to the agent's next event and from a send to its arrival."""
+    """Return a graph of the events (agent, time): edges lead to the agent's next event, and from send to arrival."""
     frames = frames_of(run.trace).columns
     rows = [frames[name].tolist() for name in ("sender", "start", "receiver", "end", "cause")]
     hops = [((row[0], row[1]), (row[2], row[3]), row[4] == 0) for row in zip(*rows, strict=True)]
@@ -42,7 +42,7 @@ def events_of(run: Any) -> "nx.DiGraph[Node]":
 
 
 def logged(run: Any, graph: "nx.DiGraph[Node]") -> dict[Node, Event]:
-    """Return the agents' log lines by their events in the graph: the k-th line of an agent is of its k-th event."""
+    """Return {event: log line}; the k-th line in an agent's log describes the agent's k-th event in the graph."""
     found: dict[Node, Event] = {}
     for number, agent in run.agents.items():
         own = sorted(node for node in graph if node[0] == number)
@@ -52,7 +52,7 @@ def logged(run: Any, graph: "nx.DiGraph[Node]") -> dict[Node, Event]:
 
 @pytest.mark.parametrize("seed", [*range(6), *map(slow, range(6, 24))])
 def test_vectors_are_happened_before(seed: int) -> None:
-    """V(a) < V(b) if and only if there is a path from a to b; with losses, second copies, skewed clocks."""
+    """V(a) < V(b) if and only if there is a path from a to b, even with losses, duplicates and skewed clocks."""
     run = stamped(seed, loss=0.2 * (seed % 3 == 1), skewed=seed % 2 == 1, duplicate=0.1 * (seed % 3 == 2))
     graph = events_of(run)
     lines = logged(run, graph)
@@ -65,15 +65,15 @@ def test_vectors_are_happened_before(seed: int) -> None:
         if a in past[b]:
             assert one.lamport < other.lamport
     for node, line in lines.items():
-        # Its elements count the events of each agent in the past, and the event itself.
+        # Each element of the vector counts one agent's events up to and including this event.
         known = past[node] | {node}
         assert line.vector == tuple(sum(each[0] == agent for each in known) for agent in range(AGENTS))
-        # Lamport's number is the length of the longest chain of events that ends here.
+        # Lamport's clock is the number of events in the longest chain that ends with this event.
         assert line.lamport == nx.dag_longest_path_length(graph.subgraph(known)) + 1
 
 
 def test_wall_clocks_are_not() -> None:
-    """With skewed clocks some effects have an earlier time than their causes; Lamport's numbers never."""
+    """With skewed wall clocks some effects seem to precede their causes; by Lamport's clock, none does."""
     run = stamped(3, skewed=True)
     graph = events_of(run)
     lines = logged(run, graph)

@@ -1,4 +1,4 @@
-"""Replicated data: the laws of merging, what histories of it mean, and gossip against the epidemic's recursion."""
+"""Tests of replicated data types: laws of merging, random histories, and gossip against an epidemic recursion."""
 
 import random
 from collections.abc import Callable
@@ -24,9 +24,10 @@ COUNTERS = st.dictionaries(st.sampled_from(REPLICAS), st.integers(0, 9)).map(GCo
 
 
 def histories(steps: list[tuple[str, int, int]]) -> tuple[list[ORSet], list[set[tuple[int, int]]]]:
-    """Return sets after a history at three replicas, and for each by the meaning: the additions seen and not removed.
+    """Apply a history to three replicas; return their `ORSet` objects and, for each, the expected additions.
 
-    An addition is its place in the history. A replica has seen what was done there, or before a merge at the other.
+    An addition is (step of the history, element). A replica has seen its own steps and, after a merge, all steps that
+    the other replica has seen. Expected are the additions that it has seen, without the removals that it has seen.
     """
     sets = [ORSet() for _ in REPLICAS]
     seen: list[set[tuple[int, int]]] = [set() for _ in REPLICAS]
@@ -48,7 +49,7 @@ def obeys(a: Any, b: Any, c: Any) -> None:
     assert a.merge(b) == b.merge(a)
     assert a.merge(b).merge(c) == a.merge(b.merge(c))
     assert a.merge(a) == a
-    # What has been merged is never lost.
+    # A second merge changes nothing: merged data are never lost.
     assert a.merge(b).merge(a) == a.merge(b)
 
 
@@ -114,7 +115,7 @@ def test_all_replicas_agree_on_the_sum_after_a_partition_over_bad_links(seed: in
     network = Network(graph, HARSH, seed=seed, faults=[Partition([0, 1, 2, 3], at=2.0, until=14.0)])
     run = network.run({i: AntiEntropy(PNCounter(), 40, writes[i]) for i in graph}, probes=[distinct])
     assert values(run) == [12 * sum(1 + i for i in graph)] * 8
-    assert run.rounds["distinct"].iloc[11] > 1  # They did not agree while they were apart.
+    assert run.rounds["distinct"].iloc[11] > 1  # the two sides disagreed during the partition
 
 
 @pytest.mark.parametrize("seed", [0, 1, *map(slow, range(2, 6))])
@@ -131,14 +132,14 @@ def test_all_replicas_agree_on_a_set_after_a_partition_over_bad_links(seed: int)
     run = network.run({i: AntiEntropy(ORSet(), 50, writes[i]) for i in graph})
     states: dict[Any, Any] = dict(run.agents)
     assert all(agent.state == states[0].state for agent in states.values())
-    # As many additions as were made, though some arrived twice.
+    # Each addition counts once, although some arrived twice.
     assert len(states[0].state.added) == sum(
         "add" in f.__code__.co_names for each in writes.values() for f in each.values()
     )
 
 
 def test_a_replica_that_forgets_must_learn_its_own_count_before_it_goes_on() -> None:
-    # The larger count of a replica is taken for the newer.
+    # A merge keeps the larger count of a replica, so an addition to a lost count has no effect.
     def counted(keeps: bool, last: int) -> int:
         crash = Crash(0, at=6.5, until=7.5, keeps_state=keeps)
         idle = Crash(1, at=0.5, until=0.6)
@@ -147,14 +148,14 @@ def test_a_replica_that_forgets_must_learn_its_own_count_before_it_goes_on() -> 
         return int(values(Network(topology.path(2), Link(latency=0.01), faults=[crash, idle]).run(agents))[1])
 
     assert counted(keeps=True, last=9) == 4
-    assert counted(keeps=False, last=9) == 3  # Round 9 is its first one after the crash.
+    assert counted(keeps=False, last=9) == 3  # round 9 is the replica's first round after the crash
     assert counted(keeps=False, last=10) == 4
 
 
 def informed(n: int, rounds: int) -> list[float]:
-    """Return how many of n know after each round, on average, by the recursion of push-pull.
+    """Return the expected number of informed replicas among n after each round, by the recursion of push-pull.
 
-    Who does not know stays so if the one it asks does not know, and if none of those who know chose it.
+    A replica stays uninformed if the replica that it contacts is uninformed, and no informed replica contacts it.
     """
     ignorant, found = 1 - 1 / n, []
     for _ in range(rounds):
@@ -172,7 +173,8 @@ def test_news_spreads_as_fast_as_the_recursion_says() -> None:
         assert curves[-1].iloc[-1] == n
     needed = [int((curve < n).sum()) + 1 for curve in curves]
     expected = 1 + sum(each < n - 0.5 for each in informed(n, rounds))
-    # In one instant several exchanges at one replica follow one another, so that it is sometimes a little faster.
+    # A replica may take part in several exchanges of a round one after another, so gossip is sometimes a little faster
+    # than the recursion.
     assert expected - 1.2 <= np.mean(needed) <= expected + 0.8
 
 
@@ -187,7 +189,7 @@ def test_the_recursion_is_that_of_a_simulation_without_a_network() -> None:
                 knows[i] |= knew[j]
                 knows[j] |= knew[i]
             mean[k] += sum(knows) / 40
-    # The mean of a random growth is below its recursion for one, which begins with one who knows.
+    # The recursion replaces random numbers by their means, which overestimates the growth from one informed replica.
     assert mean == pytest.approx(informed(n, 9), rel=0.15)
 
 

@@ -1,4 +1,4 @@
-"""Distance-vector routing: after it has settled against networkx, and what it does when a link is cut."""
+"""Tests of distance-vector routing: the final routes against networkx, and the behaviour after a link is cut."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -28,7 +28,7 @@ def route(
 
 
 def check_routes(run: Any, graph: Any) -> None:
-    """Compare distances with Dijkstra's, and follow the next hops to each destination of the agent's own part."""
+    """Check that distances equal Dijkstra's, and that the next hops lead to each destination over this distance."""
     for start, agent in run.agents.items():
         true = nx.single_source_dijkstra_path_length(graph, start)
         known = {to: far for to, far in agent.distance.items() if far < agent.infinity}
@@ -52,7 +52,7 @@ def weighted(seed: int, count: int = 8) -> Any:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("triggered", [True, False])
 def test_the_routes_are_the_shortest(rule: str, triggered: bool) -> None:
-    """On random weighted graphs, with frames that are lost, doubled, and overtake one another."""
+    """Random weighted graphs, on links that lose, duplicate and reorder frames."""
     link = Link(latency=latency.uniform(0.01, 0.2), loss=0.2, duplicate=0.1)
     for seed in range(2):
         graph = weighted(seed)
@@ -88,7 +88,7 @@ def counted(run: Any, agent: Hashable, after: float) -> list[float]:
 
 
 def two_node_loop(seed: int, **rule: Any) -> list[float]:
-    """Return the distances that the middle of a path of three passes through, after its link to the end is cut."""
+    """Cut link 1–2 of the path 0–1–2, and return the successive distances from node 1 to node 2."""
     graph = topology.path(3)
     settings = {"infinity": 16, "timeout": 3.0, **rule}
     run = route(graph, Link(latency=0.01), seed, 60, [LinkDown(1, 2, at=10.0)], 2, **settings)
@@ -97,7 +97,7 @@ def two_node_loop(seed: int, **rule: Any) -> list[float]:
 
 
 def test_two_nodes_count_to_infinity() -> None:
-    """If the end's other neighbour speaks first: 3, 5, …, up to infinity; otherwise at once."""
+    """If node 0 advertises its old route first, node 1 counts 3, 5, … to infinity; otherwise it stays at infinity."""
     ways = {tuple(two_node_loop(seed, split_horizon="off", triggered=False)) for seed in range(12)}
     assert ways == {(16,), (16, 3, 5, 7, 9, 11, 13, 15, 16)}
 
@@ -110,7 +110,7 @@ def test_split_horizon_prevents_loops_of_two(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", ["simple", "poisoned"])
 def test_split_horizon_does_not_prevent_loops_of_three(rule: str) -> None:
-    """C's news that D is gone comes to A and is lost on its way to B; B's old table comes to A, and so round."""
+    """C's message that D is unreachable reaches A but not B; B's old route then spreads to A, C, and back to B."""
     graph = nx.Graph([("A", "B"), ("B", "C"), ("C", "A"), ("C", "D")])
     settings: dict[str, Any] = {"infinity": 16, "timeout": 4.0, "watched": "D", "split_horizon": rule}
     ways = set()

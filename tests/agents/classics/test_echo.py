@@ -1,4 +1,4 @@
-"""The echo algorithm on every connected graph of up to six agents and on larger ones, against networkx."""
+"""Tests of the echo algorithm against networkx, on every connected graph of up to six agents and on larger ones."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_larger_graphs(seed: int) -> None:
     run = wave(graph, seed % 30, seed)
     assert run.agents[seed % 30].result == 30
     check_tree(run, graph, seed % 30)
-    # Nobody is done before those below it are; the first is the last.
+    # An agent finishes after all its children, so the initiator finishes last.
     done = run.states[run.states["status"] == "done"].set_index("agent")["time_s"]
     for i, agent in run.agents.items():
         assert all(done[child] < done[i] for child in agent.children)

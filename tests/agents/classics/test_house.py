@@ -1,4 +1,4 @@
-"""What all classics keep to: they are short, name their paper, and are offered by their room."""
+"""Conventions of all classics: a module is short, its agents cite their paper, and the package exports its names."""
 
 import ast
 import importlib
@@ -19,7 +19,7 @@ LONGEST = 80
 
 
 def code_lines(text: str) -> int:
-    """Return how many lines hold code: without docstrings, comments and empty lines."""
+    """Return the number of lines of code, without docstrings, comments, empty lines and drawing instructions."""
     strings = [
         node.body[0] for node in ast.walk(ast.parse(text)) if hasattr(node, "body") and isinstance(node.body, list)
     ]
@@ -31,7 +31,7 @@ def code_lines(text: str) -> int:
     }
     skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in skipped]
-    # How it is drawn is no part of an algorithm.
+    # Lines that describe how an agent is drawn in replays do not count, because they are not part of the algorithm.
     drawn = {
         line
         for part in ast.walk(ast.parse(text))

@@ -1,4 +1,4 @@
-"""Ricart and Agrawala's mutual exclusion: never two inside, everyone gets in, in the order of the timestamps."""
+"""Tests of Ricart and Agrawala's mutual exclusion: never two agents inside, all enter, in order of timestamps."""
 
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ def play(count: int, link: Link, seed: int = 0, entries: int = 3, pause: float =
 
 
 def inside(run: Any) -> list[tuple[float, float, int]]:
-    """Return when each entry began and ended, and whose it was, in order of time."""
+    """Return (entry time, exit time, agent) of each stay in the critical section, in order of time."""
     found = []
     for agent, states in run.states.groupby("agent"):
         statuses, times = list(states["status"]), list(states["time_s"])
@@ -38,7 +38,7 @@ def inside(run: Any) -> list[tuple[float, float, int]]:
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("count", [2, 5])
 def test_never_two_are_inside_and_all_get_in(delay: str, count: int) -> None:
-    """Whatever the latency, with frames that overtake one another, and requests at the same instant."""
+    """Holds for all latencies, also if frames overtake each other and requests are simultaneous."""
     for seed in range(8):
         run = play(count, Link(latency=DELAYS[delay]), seed, pause=0.0 if seed % 2 else 0.5)
         stays = inside(run)
@@ -71,13 +71,13 @@ def test_the_next_enters_one_latency_after_the_one_before_has_left() -> None:
     run = play(5, Link(latency=0.05), pause=0.0)
     stays = inside(run)
     gaps = [entered - left for (_, left, _), (entered, _, _) in pairwise(stays)]
-    # The last one left asks alone, there and back.
+    # The next agent enters as soon as the reply of the agent that has left arrives: one latency of 0.05 s.
     assert gaps == pytest.approx([0.05] * len(gaps))
 
 
 @pytest.mark.parametrize("kind", ["request", "reply"])
 def test_a_lost_message_stops_all(kind: str) -> None:
-    """The first frame of link (0, 1) is 0's request, that of link (1, 0) 1's reply or request; both are waited for."""
+    """Lose the first frame of link (0, 1), a request of agent 0, or of link (1, 0); agent 0 waits for both."""
     link = (0, 1) if kind == "request" else (1, 0)
     with pytest.raises(Stalled, match="agent 0 waits for"):
         play(3, Link(latency=0.05), pause=0.0, faults=[Lose(*link, at=0.0)])

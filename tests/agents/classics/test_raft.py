@@ -1,4 +1,4 @@
-"""Raft keeps what its paper promises (figure 3), whatever fails, and goes on when the faults end."""
+"""Raft keeps the safety properties of its paper (figure 3) under all faults, and makes progress after the faults."""
 
 import asyncio
 import runpy
@@ -25,11 +25,11 @@ FAULTS_END, END = 3.0, 5.0
 
 
 class Promises:
-    """Election safety, log matching, leader completeness and state-machine safety, at every instant of a run."""
+    """Checks election safety, log matching, leader completeness and state-machine safety throughout a run."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, Any] = {}
-        # Each committed entry, and the term in which a node first knew it to be committed.
+        # (committed entry, term of the node that committed it first), in order of the log.
         self.committed: list[tuple[Any, int]] = []
 
     def __call__(self, agents: Mapping[Any, Raft]) -> None:
@@ -54,7 +54,7 @@ class Promises:
 
 
 def logs_match(log: list[Any], other: list[Any]) -> bool:
-    """Return whether logs with an entry of the same index and term are the same up to there."""
+    """Return whether two logs are equal up to the last index at which their entries have the same term."""
     same = [index for index in range(min(len(log), len(other))) if log[index][0] == other[index][0]]
     return log[: same[-1] + 1] == other[: same[-1] + 1]
 
@@ -62,13 +62,14 @@ def logs_match(log: list[Any], other: list[Any]) -> bool:
 def cluster(*, seed: int, agents: int = 5, loss: float = 0.1, version: type[Raft] = Raft) -> Any:
     graph = topology.complete(agents)
     network = Network(graph, Link(latency=latency.uniform(0.005, 0.03), loss=loss), seed=seed)
-    # Up to the end: a leader commits entries of earlier terms only together with one of its own.
+    # Commands arrive until the end, because a leader commits entries of earlier terms only together with an entry of
+    # its own term.
     commands = [(0.3 + 0.2 * k, f"x={k}") for k in range(22)]
     return network, {i: version(commands=commands) for i in graph}, {"until": END}
 
 
 def all_kinds(graph: "nx.Graph[Any]", seed: int) -> list[Any]:
-    """Draw faults of all kinds that Raft is to stand, which have ended in time."""
+    """Draw faults of all kinds that Raft must tolerate; all end before `FAULTS_END`."""
     counts = {"crashes": 3, "partitions": 2, "cuts": 3, "losses": 3, "stragglers": 1, "jitters": 1, "skews": 1}
     drawn = Faults.draw(graph, until=FAULTS_END - 0.5, seed=seed, mean_duration=0.4, keeps_state=True, **counts)
     return [fault for fault in drawn if fault.ends is None or fault.ends < FAULTS_END]
@@ -85,7 +86,7 @@ def check_safe_and_live(seeds: range, agents: int) -> None:
 
 
 def assert_all_done(nodes: Mapping[Any, Raft], seed: int) -> None:
-    """Check that every node knows every command that clients had a while before the end, once, as committed."""
+    """Check that each node has committed, exactly once, every command issued at least 1 s before the end."""
     for node in nodes.values():
         done = [command for _, command in node.log[1 : node.commit + 1]]
         assert len(set(done)) == len(done)
@@ -116,12 +117,13 @@ def test_the_older_of_two_leaders_gives_way_and_loses_what_it_could_not_commit()
 
     network.at(1.9, look)
     run = network.run(agents, until=3.0, trace=True)
-    # The leader of term 1 is cut off with node 1: it takes its client's command, and never commits it.
+    # Node 0, the leader of term 1, is partitioned off with node 1. It accepts its client's command "few", but never
+    # commits it.
     assert seen[:2] == [(0, "leader", (1, "both"), (1, "few")), (1, "follower", (1, "both"), (1, "few"))]
     assert [(role, log[1], last[1]) for _, role, log, last in seen[2:]].count(("leader", "many", "many")) == 1
     assert run.notes["note"].tolist()[:3] == ["becomes leader", "becomes leader", "steps down"]
     assert [command for _, command in agents[0].log[1:]][:2] == ["both", "many"]
-    # Nodes 0 and 1 lead no more, so nobody hears again of what only their client wants.
+    # Nodes 0 and 1 never lead again, so the command of their clients, "few", is never sent to the others.
     assert all(node.log == agents[0].log and node.commit == len(node.log) - 1 for node in agents.values())
 
 
@@ -129,7 +131,8 @@ def test_the_older_of_two_leaders_gives_way_and_loses_what_it_could_not_commit()
     ("words", "safe"), [("0.19 crash 2 until 0.2 keeping state", True), ("0.19 crash 2 until 0.2", False)]
 )
 def test_a_vote_must_survive_a_crash(words: str, safe: bool) -> None:
-    # Node 2 votes for node 0, and then node 1, which hears nothing of node 0, asks for its vote in the same term.
+    # Link 0-1 is cut. Node 2 votes for node 0; then node 1, which receives nothing from node 0, requests the vote of
+    # node 2 in the same term.
     for version, expected in (("right", safe), ("forgetful", False)):
         make = partial(EXAMPLE["make"], agents=3, loss=0.0, version=version, seconds=1.5)
         faults = parse(["0 cut 0-1", words], topology.complete(3))
@@ -138,7 +141,7 @@ def test_a_vote_must_survive_a_crash(words: str, safe: bool) -> None:
 
 
 def test_equal_timeouts_elect_nobody() -> None:
-    # All stand at the same instants and vote for themselves: no term has a leader, so none has two.
+    # All nodes become candidates at the same times and vote for themselves, so no term gets a leader.
     for seed in range(5):
         network, agents, settings = EXAMPLE["make"](longest=0.15, seed=seed)
         network.run(agents, **settings)
@@ -147,7 +150,7 @@ def test_equal_timeouts_elect_nobody() -> None:
 
 
 def test_half_of_an_even_number_is_no_majority() -> None:
-    # On each side of a partition 2 | 2 both servers vote for the same one.
+    # On each side of a partition into 2 + 2 nodes, a candidate gets both votes, which is half of all nodes.
     led = {"right": 0, "half": 0}
     for version in led:
         for seed in range(10):
@@ -161,7 +164,8 @@ def test_half_of_an_even_number_is_no_majority() -> None:
 
 
 def test_an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
-    # Figure 8 of the paper: a majority has the entry of term 1, but the leader is of term 2 and has none of its own.
+    # Figure 8 of the paper: a majority stores the entry of term 1, but the leader's term is 2, and there is no entry of
+    # term 2. So the leader must not commit.
     graph = topology.complete(3)
     agents = {i: Raft() for i in graph}
     for node in agents.values():

@@ -1,4 +1,4 @@
-"""A sliding window: what arrives, whatever the link does, and how much of the link is used, against closed forms."""
+"""Tests of the sliding window: items arrive in order over any link, and the link's use equals closed formulas."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from netsim.testing import losing
 from tests.parts import slow
 
 ROUGH = Link(latency=latency.uniform(0.01, 0.2), loss=0.2, duplicate=0.1, corrupt=0.05)
-FRAME, AFTER = 1.0, 5.0  # seconds that a frame takes to be sent, and is then under way
-TRIP = 1 + 2 * AFTER / FRAME  # from the beginning of a frame to its acknowledgement, in times of a frame
+FRAME, AFTER = 1.0, 5.0  # a frame's transmission time and its propagation delay (s)
+TRIP = 1 + 2 * AFTER / FRAME  # from the start of a frame to its acknowledgement, in transmission times of a frame
 
 
 def carry(count: int, link: Link, rule: dict[str, Any], seed: int = 0, **settings: Any) -> tuple[Sender, Receiver, Any]:
@@ -24,7 +24,7 @@ def carry(count: int, link: Link, rule: dict[str, Any], seed: int = 0, **setting
 @pytest.mark.parametrize("selective", [False, True])
 @pytest.mark.parametrize("window", [1, 2, 7, 20])
 def test_each_item_is_delivered_once_and_in_order(window: int, selective: bool) -> None:
-    """Frames and acknowledgements are lost, doubled, corrupted, and overtake one another."""
+    """Holds on links that lose, duplicate, corrupt and reorder frames and acknowledgements."""
     for seed in range(5):
         rule = {"window": window, "selective": selective}
         sender, receiver, _ = carry(30, ROUGH, rule, seed, timeout=0.5)
@@ -45,7 +45,8 @@ def test_few_numbers_are_enough_on_a_link_that_keeps_order(window: int, selectiv
 @pytest.mark.parametrize(
     ("window", "selective", "numbers", "delivered"),
     [
-        # All acknowledgements of the first window are lost; the frames that come again pass for the next ones.
+        # All acknowledgements of the first window are lost. With too few sequence numbers, the receiver takes the
+        # repeated frames for new ones.
         (2, True, 4, [0, 1, 2, 3, 4, 5]),
         (3, True, 4, [0, 1, 2, 3, 0, 1]),
         (3, False, 4, [0, 1, 2, 3, 4, 5]),
@@ -62,17 +63,18 @@ def test_too_few_numbers_deliver_the_wrong_items(
 
 
 def used(window: int, selective: bool, loss: float, count: int = 200, seeds: int = 5) -> float:
-    """Return the share of the time in which the link carried items for the first time."""
+    """Return the utilisation of the link: the share of time in which it carries items for the first time."""
     time = 0.0
     for seed in range(seeds):
         there = Link(latency=FRAME + AFTER, loss=loss)
-        # A hair earlier than the alarm, which is a hair earlier than the next frame could begin.
+        # Avoid ties: an acknowledgement arrives slightly before the timeout, and the timeout expires slightly before
+        # the next frame could start.
         back = {(1, 0): Link(latency=AFTER - 0.01)}
         rule: dict[str, Any] = {"window": window, "selective": selective}
         network = Network(topology.path(2), there, links=back, seed=seed)
         sender = Sender(1, range(count), **rule, frame_time=FRAME, timeout=TRIP * FRAME - 0.005)
         run = network.run({0: sender, 1: Receiver(**rule)}, trace=True)
-        time += run.trace.table()["time_s"].max() - TRIP  # the last acknowledgement, but for filling the pipe
+        time += run.trace.table()["time_s"].max() - TRIP  # until the last acknowledgement, without the first round trip
     return seeds * count * FRAME / time
 
 
@@ -90,9 +92,10 @@ def test_stop_and_wait_is_used_as_its_formula_says(loss: float) -> None:
 @pytest.mark.parametrize("loss", [0.05, slow(0.2)])
 def test_go_back_n_is_used_as_its_formulas_say(loss: float) -> None:
     kept = 1 - loss
-    # A window that fills the pipe: each loss costs a trip.
+    # If the window exceeds the round-trip time, each loss costs one round trip.
     assert used(16, False, loss) == pytest.approx(kept / (kept + TRIP * loss), rel=0.08)
-    # A small one: a burst of the window, up to its first loss at place j, which is noticed after a trip and j - 1.
+    # With a small window, each burst delivers the frames before the first loss. If that is the j-th frame, the sender
+    # notices it one round trip and j − 1 frame times after the start of the burst.
     window, places = 4, range(1, 5)
     items = sum(kept**j for j in places)
     time = TRIP + sum((j - 1) * kept ** (j - 1) * loss for j in places)
@@ -106,7 +109,7 @@ def test_selective_repeat_reaches_its_formula_with_a_large_window_only(loss: flo
 
 
 def test_a_sender_that_is_too_eager_wastes_frames_and_no_item() -> None:
-    """Its timeout is shorter than there and back."""
+    """The sender's timeout is shorter than the round-trip time."""
     for selective in (False, True):
         sender, receiver, _ = carry(30, Link(latency=0.1), {"window": 4, "selective": selective}, timeout=0.15)
         assert receiver.delivered == list(range(30))

@@ -1,4 +1,4 @@
-"""Snapshots of a bank: against the money that there is, and against the cut found in the trace."""
+"""Tests of snapshots of a bank: a snapshot contains all the money, and equals the cut computed from the trace."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ LATE = latency.uniform(0.01, 0.5)
 
 
 class Bank(ChandyLamport):
-    """Sends whole coins to random neighbours; some agents begin snapshots at given times."""
+    """Sends coins to random neighbours; ``begins`` maps the snapshots that this agent starts to their times."""
 
     def __init__(self, begins: dict[int, float] | None = None) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def total(run: Any, number: int) -> int:
 
 
 def check_cut(run: Any, number: int) -> None:
-    """Compare the recorded channels with the messages sent before their sender's record, received after the other's."""
+    """Check that each channel holds the messages sent before the sender's, received after the receiver's snapshot."""
     notes = run.notes[run.notes["note"].str.startswith(f"snapshot {number}:")]
     cut = {row.agent: (row.time_s, row.sent) for row in notes.itertuples()}
     assert cut.keys() == run.agents.keys()
@@ -66,7 +66,8 @@ def check_cut(run: Any, number: int) -> None:
     crossing = []
     for row in table[(table["kind"] == "money") & (table["event"] == "delivered")].itertuples():
         sent_before = row.message < cut[row.sender][1]
-        # In order, a message may arrive together with the marker behind it, at whose arrival the receiver records.
+        # A message may arrive at the same time as the marker that follows it, at which the receiver records its state.
+        # On a FIFO link the message was nevertheless received first.
         received_before = (row.time_s, not sent_before) <= (cut[row.receiver][0], False)
         assert sent_before or not received_before, "received in the snapshot, but not sent in it"
         if sent_before and not received_before:

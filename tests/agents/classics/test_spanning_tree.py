@@ -1,4 +1,4 @@
-"""The tree of Gallager, Humblet and Spira against networkx, its count of messages, and its end."""
+"""Tests of Gallager, Humblet and Spira's spanning tree: the tree against networkx, its messages, its termination."""
 
 import asyncio
 import math
@@ -24,7 +24,7 @@ def weighted(seed: int, agents: int | None = None) -> "nx.Graph[int]":
 
 
 class Late(GHS):
-    """Wakes after a random time; what comes earlier waits in its inbox."""
+    """Starts after a random time; earlier messages wait in its inbox."""
 
     async def run(self) -> None:
         await asyncio.sleep(self.rng.exponential(2.0))
@@ -40,7 +40,7 @@ def ends(run: Run) -> dict[Any, Any]:
 
 
 def branches(run: Run) -> set[tuple[Any, Any]]:
-    """Return (i, j) for each node i that holds its edge to j to be in the tree."""
+    """Return (i, j) for each node i that has marked its edge to j as a branch of the tree."""
     return {(i, j) for i, agent in ends(run).items() for j, state in agent.edges.items() if state == "branch"}
 
 
@@ -105,7 +105,7 @@ def test_the_messages_of_two_nodes_are_those_of_the_paper() -> None:
 
 
 def test_a_link_that_reorders_may_spoil_it() -> None:
-    # The paper assumes FIFO links: without, on some seed a node ends in a wrong state, or a message in an error.
+    # The paper assumes FIFO links. Without them, a wrong tree or an error results for some seeds.
     wrong = 0
     for seed in range(8):
         graph = weighted(seed)

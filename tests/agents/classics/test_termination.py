@@ -1,4 +1,4 @@
-"""Detection of termination, against the trace: never before the last task is handled, and always after it."""
+"""Tests of termination detection against the trace: always after the last task is handled, never before."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ GRAPHS = [topology.ring(6), topology.complete(5), topology.star(6), topology.gri
 
 
 class Splitting(DijkstraScholten):
-    """A task of size n is done in a random time, or given away in parts to random neighbours."""
+    """Splits each task of size above 1, after a random time, into two halves that are sent to random neighbours."""
 
     def __init__(self, root: bool, size: int = 40) -> None:
         super().__init__(root)
@@ -56,7 +56,7 @@ def test_the_root_knows_when_it_is_over_and_not_before(seed: int) -> None:
     assert sum(agent.done for agent in agents.values()) == 40
     table = run.trace.table()
     tasks = table[(table["event"] == "delivered") & (table["kind"] == "task")]
-    # The last task has been handled; at the end no task is under way.
+    # The last delivered task was handled before the root detected the termination.
     last = max(time for agent in agents.values() for time in agent.handled)
     assert last >= tasks["time_s"].max()
     assert agents[0].over_at >= last
@@ -70,7 +70,7 @@ def test_the_root_knows_when_it_is_over_and_not_before(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_busy_are_a_tree_below_the_root(seed: int) -> None:
-    """At every change of a state the parents lead to the root, and whoever works is in the tree."""
+    """At all times the parents lead to the root, and each busy or waiting agent is in this tree."""
     run = compute(topology.complete(6), seed)
     parents: dict[Any, Any] = dict.fromkeys(run.agents)
     statuses: dict[Any, str] = dict.fromkeys(run.agents, "idle")
