@@ -21,7 +21,7 @@ OVERHEAD = 200
 kind."""
 
 LEG = 30
-"""Upper bound of the encoded size, in bytes, of one entry in the ``legs`` of a `Message`."""
+"""Upper bound of the encoded size, in bytes, of one link's three numbers in the ``legs`` of a `Message`."""
 
 
 class Message(NamedTuple):
@@ -38,8 +38,8 @@ class Message(NamedTuple):
     data : bytes
         The frame.
     legs : list
-        For each link: (the link's index, the frame's sequence number on the link, the arrival time in simulated s that
-        the link's model drew).
+        A flat list with three numbers for each link: the link's index, the frame's sequence number on the link, and the
+        arrival time (simulated s) that the link's model drew.
     """
 
     number: int

@@ -148,8 +148,7 @@ class Journal:
             self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
     def write_changes(self, watch: Watch) -> None:
-        """Write the entry that ends a row, with ``took_part``: whether an agent of this process took part in the
-        row."""
+        """Write the entry that ends a row; ``took_part``: whether an agent of this process took part in it."""
         if len(watch) > self._changes_written:
             self.put(CHANGES, watch.packed(self._changes_written))
             self._changes_written = len(watch)
