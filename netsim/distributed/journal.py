@@ -154,8 +154,7 @@ class Journal:
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """Write the entry that ends a row: the row's number and time (s), and whether an agent of this process took
-        part."""
+        """Write the entry that ends a row; ``took_part``: whether an agent of this process took part in it."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:

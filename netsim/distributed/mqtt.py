@@ -174,8 +174,7 @@ class MQTT(Transport):
         self.deliver(message.payload)
 
     def _await_writable(self, sock: Any) -> None:
-        """Let paho send once the socket is writable. Unlike aiomqtt's callback, this does not fail on a closed
-        socket."""
+        """Let paho send once the socket is writable; unlike aiomqtt's callback, this accepts a closed socket."""
         if self._paho is not None and sock.fileno() >= 0:
             asyncio.get_running_loop().add_writer(sock.fileno(), self._paho.loop_write)
 

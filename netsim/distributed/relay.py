@@ -146,8 +146,7 @@ class Relay:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, to: Hashable, entries: list[Any]) -> None:
-        """Add frames to the batch for the receiver's process; `flush` sends it in the next iteration of the event
-        loop."""
+        """Add frames to the batch for the receiver's process, which `flush` sends in the next loop iteration."""
         assert self._run is not None
         tally = self._run.shared.tally
         if len(tally.kinds) > len(self._kinds):

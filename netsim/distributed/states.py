@@ -446,8 +446,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _attributes(value: Any) -> Any:
-    """Return an object's state; raises TypeError unless the state can be restored: by ``__setstate__`` or as
-    attributes."""
+    """Return an object's state; raises TypeError if the state is neither attributes nor read by ``__setstate__``."""
     state = value.__getstate__()
     if _has_own_setstate(value):
         return state

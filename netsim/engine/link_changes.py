@@ -69,8 +69,7 @@ class LinkChanges:
             self._apply(link)
 
     def begin(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any], number: int) -> None:
-        """Change settings of links temporarily, until `end` is called with ``number``; raises BadInput as `check`
-        does."""
+        """Change settings of links until `end` is called with the same ``number``; raises BadInput as `check` does."""
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
@@ -127,8 +126,7 @@ class LinkChanges:
             self._move_arrivals(link, shifts, after.fifo)
 
     def _last_arrival(self, link: Ends, after: Link) -> float | None:
-        """Return the latest arrival (s) of a frame in flight if, with a new latency, broadcasts could overtake it, else
-        None."""
+        """Return the latest arrival (s) in flight if broadcasts with the new latency could overtake it, else None."""
         run, (sender, receiver) = self._run, link
         outbox = run.outboxes[sender]
         if not after.fifo or outbox.settings_of(receiver).latency_model is after.latency_model:
@@ -219,8 +217,7 @@ class LinkChanges:
 
 
 def _changed(link: Link, settings: Mapping[str, Any]) -> Link:
-    """Return a link with changed settings. Without a rate or budget no frame waits, so the link then has no queue
-    limit."""
+    """Return a link with changed settings; without a rate or budget no frame waits, so it gets no queue limit."""
     given: dict[str, Any] = dict(settings)
     if given.get("rate") == math.inf:
         given["rate"] = None

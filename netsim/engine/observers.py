@@ -169,8 +169,7 @@ class View:
             self._shown.end(self._now(), error)
 
     def row_written(self) -> None:
-        """Call the viewer, unless the pause after its last call is not over. All arrivals up to the row are counted by
-        now."""
+        """Call the viewer, unless it was called too recently. All arrivals up to the row are already counted."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -210,7 +209,7 @@ class Watcher:
     contexts : mapping
         The agents' contexts by their names.
     tasks : AgentTasks
-        The tasks of the run's agents, which tell callbacks of these agents from others.
+        The tasks of the run's agents, used to recognise the callbacks of these agents.
     shared : list of Shared
         The agents' shared states, one for each clock.
     fail : callable
@@ -275,8 +274,7 @@ class Watcher:
         self._early = False
 
     def _all_here(self) -> bool:
-        """Return whether all agents run in this process. If not, a missing attribute may exist on an agent
-        elsewhere."""
+        """Return whether this process runs all agents; otherwise a missing attribute may exist in another process."""
         return len(self._agents) + len(self._tasks.scenery) == self._watch.agents
 
     def look(self) -> None:

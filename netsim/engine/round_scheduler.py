@@ -46,8 +46,7 @@ class _Member:
 
 
 class RoundScheduler:
-    """Runs the rounds of a batch of agents. It waits for each round as a single task would, and the agents then act one
-    after another.
+    """Runs the rounds of a batch of agents. It waits for each round once, and the agents then act one after another.
 
     Parameters
     ----------
