@@ -119,7 +119,7 @@ def unseal(data: bytes, key: bytes) -> FrameBatch | Heartbeat:
 
 
 def _parse_message(fields: list[Any]) -> Message:
-    """Return the message with these fields; raises ValueError if they are invalid."""
+    """Convert decoded msgpack fields to a message; raises ValueError if they are invalid."""
     # One comparison of all types is faster than a check of each field, and nobody needs to know which type is wrong.
     if [type(field) for field in fields] != _MESSAGE or not _are_in_range(fields):
         raise ValueError("not a message")

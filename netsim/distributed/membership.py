@@ -114,7 +114,7 @@ class Peer:
         return offset, trip
 
     def has_reached(self, run: int, phase: Phase) -> bool:
-        """Return whether the process has reached a phase of a run."""
+        """Return whether the peer has reached a phase of a run, or is in a later run."""
         return self.run > run or (self.run == run and self.phase >= phase)
 
 
@@ -233,8 +233,8 @@ class Membership:
         answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
-            # As in NTP: this process sent a heartbeat at ``left``, which arrived at the peer at ``arrived``; the peer
-            # answered at ``returned``, and the answer arrived here ``now``.
+            # The clock offset is measured as in NTP: this process sent a heartbeat at the time ``left``, the peer
+            # received it at ``arrived`` and answered at ``returned``, and this process receives the answer ``now``.
             _, left, arrived = answer
             returned = state["sent"]
             peer.measurements.append(((now - left) - (returned - arrived), ((arrived - left) + (returned - now)) / 2))

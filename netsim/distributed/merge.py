@@ -70,7 +70,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class MergedRun:
-    """A merged run, in the form of a simulated run, and the journals from which it was merged."""
+    """The result of a merge: a run in the form of a simulated run, and the journals from which it was merged."""
 
     run: Run
     parts: list[RunPart]
@@ -208,7 +208,7 @@ def _read(path: Path) -> RunPart:
 
 
 class _Merger:
-    """Merges journals row by row."""
+    """Merges the journals of a run's processes row by row."""
 
     def __init__(self, settings: Settings, result: Run, parts: list[RunPart]) -> None:
         self._settings, self._result, self._parts = settings, result, parts
@@ -232,7 +232,7 @@ class _Merger:
         self._numbers = (1 << self._tally.shift) - 1
 
     def merge(self) -> MergedRun:
-        """Return the merged run."""
+        """Apply all journals in the order of rows, and return the merged run."""
         self._result.sampled = any(part.begin["sampled"] for part in self._parts)
         try:
             for part, records in self._records():
@@ -271,8 +271,8 @@ class _Merger:
         except NetsimError:
             if all(part.end and not part.end["why"] for part in self._parts):
                 raise
-            # Agents of a killed process keep their last recorded states, on which probes may fail: add the row without
-            # measurements.
+            # Agents of a killed process keep their last recorded states, with which probes may raise errors: add the
+            # row without measurements.
             self._result.add_row(number, time, totals, measure=False)
 
     def _records(self) -> Iterator[tuple[RunPart, journal.Records]]:

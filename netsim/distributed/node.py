@@ -81,7 +81,7 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
 
 
 def must_be_apart(settings: Settings) -> None:
-    """Raise BadInput for settings that need all agents in one process, or virtual time."""
+    """Raise BadInput for settings that require virtual time, or all agents in one process."""
     if isinstance(settings.medium, Radio):
         raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
     if settings.kinds:
@@ -422,7 +422,7 @@ class Node:
                 run.fail(Stalled(f"no frame arrived for {patience:g} real seconds; {waits}"))
 
     def _can_go_on(self, names: Collection[Hashable]) -> bool:
-        """Return whether these agents may continue even if no other process sends anything."""
+        """Return whether any of these agents may continue without a frame from another process."""
         run = self.runtime
         now, contexts = run.loop.now(), [run.contexts[name] for name in names]
         return (
@@ -440,7 +440,7 @@ class Node:
             self._round_task.cancel()
 
     def closed(self) -> None:
-        """Write the journal's end; called once the run has completed its counts."""
+        """Write the last entries of the journal; called once the run has completed its counts."""
         run = self.runtime
         self.relay.closed = True
         run.result.ended_at = min(run.result.ended_at, self._ended_at)

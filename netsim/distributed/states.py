@@ -352,7 +352,7 @@ class _Pickler(pickle.Pickler):
         self._large: dict[int, tuple[NDArray[np.uint8], Any]] = {}
 
     def pickled(self) -> bytes:
-        """Return the present state as a pickle; raises an error if that is impossible."""
+        """Return the agent's current state as a pickle; raises an error if it cannot be pickled."""
         self._file.seek(0)
         self._file.truncate()
         self.clear_memo()
@@ -563,7 +563,7 @@ class StateReader:
             attributes["_netsim"] = context
 
     def find(self, module: str, name: str) -> Any:
-        """Return the class or function that a state names; raises NetsimError if it is not allowed."""
+        """Return the class or function with a name that occurs in a state; raises NetsimError if it is not allowed."""
         found = None
         if module in self._agent_modules or _is_allowed_module(module) or (module, name) in self._allowed:
             found = importlib.import_module(module)

@@ -15,7 +15,7 @@ from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.inbox import Inbox
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
-"""Maps each task to the name of its agent."""
+"""{task: name of its agent}."""
 
 IN_PART = "in part "
 """Prefix of the note that names the part of a mote in which an error was raised."""
@@ -84,7 +84,7 @@ def failure(what: str, error: BaseException) -> NetsimError:
 
 
 def is_shutdown_error(error: BaseException) -> bool:
-    """Return whether an agent raised this error only because it was cancelled or sent a message after the run's end."""
+    """Return whether an error has no other cause than the cancellation of its agent or a send after the run's end."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_shutdown_error, error.exceptions))
     return isinstance(error, RunOver | asyncio.CancelledError)

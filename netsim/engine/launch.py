@@ -64,7 +64,7 @@ class _Insistent:
 
 
 async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
-    """Run so that a Ctrl-C ends the run between two steps or, if a step does not end, in the middle of it."""
+    """Run so that a Ctrl-C ends the run after the current step, or within the step if it takes too long."""
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not callable(interrupt) or interrupt is signal.default_int_handler:

@@ -25,7 +25,7 @@ Ends = tuple[Hashable, Hashable]
 class LinkChanges:
     """The changed links of one run.
 
-    A permanent and a temporary change may overlap: for each setting, the change that began last counts.
+    If a permanent and a temporary change overlap, the change that began last determines a setting that both change.
     """
 
     def __init__(self, run: "Runtime") -> None:
@@ -57,7 +57,7 @@ class LinkChanges:
                     raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
 
     def change(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
-        """Change settings of links permanently; raises BadInput as `check` does, and then changes no link."""
+        """Change settings of links permanently; if `check` would raise BadInput, raise it and change no link."""
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
@@ -83,7 +83,7 @@ class LinkChanges:
             self._apply(link)
 
     def _now(self, link: Ends) -> Link:
-        """Return a link's present settings."""
+        """Return a link's settings with all changes that are in effect now."""
         changed = dict(self._own.get(link, {}))
         for each in self._for_a_time.get(link, {}).values():
             changed |= each

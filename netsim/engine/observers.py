@@ -233,7 +233,8 @@ class Watcher:
 
     @property
     def time(self) -> float:
-        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances; else infinity."""
+        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances; infinity
+        otherwise."""
         return -math.inf if self._called else math.inf
 
     until = time

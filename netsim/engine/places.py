@@ -50,7 +50,7 @@ class Places:
         return self._deployment.place(position, self.now[node])
 
     def set_out(self, node: Hashable) -> None:
-        """Start a straight leg of a node's path; later calls of `put` move the node along it."""
+        """Start a straight leg of a node's path; following calls of `put` move the node along this leg."""
         self._path_of(node).append((self._loop.now(), self.now[node]))
         self._under_way[node] = False
 

@@ -479,7 +479,7 @@ class Runtime:
         return RunMetadata(*times, medium, places, self._last_round(), walked, faults, stack, drawn)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened; 0 if none opened, or if compute times lengthen rounds."""
+        """Return the number of the last round that opened; 0 if none opened or compute times are set."""
         if self.settings.compute is not None:
             return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()
@@ -502,7 +502,7 @@ class Runtime:
         self.loop.clock.at_instant_end(self._on_finished)
 
     def _on_finished(self) -> None:
-        """End the run or, in a run over several processes, let ``self.node`` agree on the end with the other processes.
+        """End the run or, in a run over several processes, let ``self.node`` agree with the other processes on the end.
 
         Called when all agents of this process are finished or ``until`` is reached.
         """

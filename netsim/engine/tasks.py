@@ -153,7 +153,7 @@ class AgentTasks:
         return any(map(self.owns, self._timer_owners()))
 
     def only_scenery_acts(self) -> bool:
-        """Return whether all pending timers belong to agents in the background."""
+        """Return whether no agent except background agents has a pending timer."""
         return all(self.owns(owner) and owner.name in self.scenery for owner in self._timer_owners())
 
     def _timer_owners(self) -> Iterator[Any]:
@@ -165,7 +165,7 @@ class AgentTasks:
         return self.main_tasks[task] if task in self.main_tasks else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
-        """End the run with an agent's error, unless the run's end or a failure of the agent's node caused the error."""
+        """End the run with an agent's error, unless its cause is the run's end or a failure of the agent's node."""
         if not (self._is_shutting_down(name) and is_shutdown_error(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 

@@ -1,4 +1,4 @@
-"""Export a run to other programs: frames to Wireshark, topology to networkx and readers of GraphML or JSON."""
+"""Export a run to other programs: frames for Wireshark; the topology for networkx, or as GraphML or JSON."""
 
 from pathlib import Path
 

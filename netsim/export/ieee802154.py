@@ -159,7 +159,7 @@ class _Sniffer:
         self._chunks, self._held = log.chunks("contents"), b""
 
     def packets(self, rows: NDArray[np.void]) -> Iterator[bytes]:
-        """Yield the packet of each record."""
+        """Yield a pcapng packet block for each record of a transmission."""
         self._check(rows)
         times = [_nanoseconds(rows[name]).tolist() for name in ("start", "end")]
         names = ("sender", "link", "kind", "message", "fragment", "retry", "bits", "channel", "dbm", "whole")

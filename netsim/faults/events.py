@@ -100,7 +100,7 @@ class Fault:
         return getattr(self, "until", None)
 
     def prepare(self, injector: "FaultInjector") -> None:
-        """Prepare for the fault before the run begins, such as by copying an agent's state."""
+        """Prepare for the fault before the run begins, for example by copying an agent's state."""
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
         """Apply the fault in a run; ``number`` is its index in the script."""

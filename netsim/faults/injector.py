@@ -51,7 +51,7 @@ class FaultInjector:
         self._off_by_program: set[Hashable] = set()
         # The agents that are down and have lost their state.
         self._lost: set[Hashable] = set()
-        # The agents that never return.
+        # The agents that have left for good.
         self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}
         self._states: dict[Hashable, Any] = {}
@@ -249,9 +249,9 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
 
 
 def _restore(agent: Any, state: Any) -> None:
-    """Restore an agent's attributes from a copy of a kept state."""
+    """Replace an agent's attributes by a copy of a state from `_state_of`."""
     state = copy.deepcopy(state, {id(agent): agent})
-    # The agent's context, and the record of its operations, belong to the run and are kept.
+    # Keep the agent's context and the record of its operations, because they are data of the run.
     kept = {name: value for name, value in vars(agent).items() if name in ("_netsim", "_operations")}
     vars(agent).clear()
     for slot in slots_of(agent.__class__):

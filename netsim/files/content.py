@@ -164,7 +164,7 @@ def _bytes_of(where: str, path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise BadInput(f"{where}: must be a file that can be read ({one_line(error)})") from None
     if not stat.S_ISREG(kind.st_mode):
-        # Reading a pipe would block until another process writes to it.
+        # Refuse pipes, because reading one would block until another process writes to it.
         raise BadInput(
             f"{where}: must be a regular file; it is {'a folder' if stat.S_ISDIR(kind.st_mode) else 'a device or pipe'}"
         )

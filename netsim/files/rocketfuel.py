@@ -15,7 +15,7 @@ from netsim.files.parsed_graph import ParsedGraph, left_out
 
 __all__ = ["is_map", "is_weights", "of_map", "of_weights"]
 
-# uid @loc [+] [bb] (num_neigh) [&ext] -> <nuid-1> <nuid-2> ... {-euid} ... =name[!] rn
+# A router's line: uid @loc [+] [bb] (num_neigh) [&ext] -> <nuid-1> <nuid-2> ... {-euid} ... =name[!] rn
 _ROUTER = re.compile(
     r"(\d{1,15}) @(\S*)(?: \+)?( bb)? ?\s*\(\d+\)(?: &\d+)? ->((?: <\d{1,15}>)*)((?: \{-\d+\})*)(?: =(\S*))?.*"
 )

@@ -159,8 +159,7 @@ class Link:
 
     @cached_property
     def is_simple(self) -> bool:
-        """Whether a frame's loss and latency are independent of other frames, so that frames can be drawn in
-        batches."""
+        """Whether a frame's loss and latency do not depend on other frames, so that frames can be drawn in batches."""
         fixed_order = not self.fifo or self.latency_model.fixed is not None
         remembers = not isinstance(self.loss, Bernoulli) or isinstance(self.latency, Correlated)
         return fixed_order and not (remembers or self.duplicate or self.corrupt)

@@ -421,7 +421,7 @@ def gilbert_elliott(
     mean = check.probability(name, mean)
     burst = check.at_least(burst_name, burst, 1)
     slot = None if slot is None else check.finite("slot", slot, low=SHORTEST_SLOT)
-    # Allow for rounding: mean 0.8 and burst 4 are consistent, though 0.8/(1 − 0.8) exceeds 4 in floating point.
+    # Allow for rounding: the mean 0.8 and the burst 4 are consistent, although 0.8/(1 − 0.8) > 4 in floating point.
     if mean == 1 or mean > burst / (1 + burst) * (1 + check.ROUNDING):
         most = f"{burst_name}/(1 + {burst_name}) = {burst / (1 + burst):g} for {burst_name} = {burst:g}"
         raise BadInput(f"{name} = {mean:g}: must be at most {most}")

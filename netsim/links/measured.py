@@ -284,7 +284,7 @@ def _network(
     for node in graph if positions is not None else ():
         if positions is not None and node in positions:
             graph.nodes[node]["pos"] = tuple(positions[node])
-    # A direction that was never measured loses every frame.
+    # The loss of a direction that was not measured: every frame is lost.
     silent = losses.bernoulli(1.0)
     # Links with the same loss model share their settings, to save memory: a network may have millions of links.
     settings: dict[int, Link] = {}

@@ -66,7 +66,7 @@ class RunView:
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
     def look(self, scene: RunMetadata) -> None:
-        """Read the events since the last look."""
+        """Read the events since the last call."""
         self._look(scene, running=True, why="")
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
