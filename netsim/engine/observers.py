@@ -233,8 +233,7 @@ class Watcher:
 
     @property
     def time(self) -> float:
-        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances; infinity
-        otherwise."""
+        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances, else infinity."""
         return -math.inf if self._called else math.inf
 
     until = time
