@@ -1,8 +1,7 @@
 """The datagrams between processes: a magic number, an authentication code and a msgpack array, never a pickle.
 
 On the path agent → outbox → link → inbox → agent, datagrams carry the frames of a link between two processes. `unseal`
-accepts any bytes: it returns a message, or raises `Refused` with the reason for which the datagram is counted as
-dropped.
+accepts any bytes. It returns a message, or raises `Refused` with the reason why the datagram is dropped.
 """
 
 import hmac
@@ -18,14 +17,15 @@ _CODE_SIZE = 16
 _INT_LIMIT = 1 << 63
 
 OVERHEAD = 200
-"""Upper bound of the bytes that a datagram with one frame takes, not counting the frame and the name of its kind."""
+"""Upper bound of a datagram's overhead in bytes: its size with one frame, minus the frame and the name of the frame's
+kind."""
 
 LEG = 30
-"""Upper bound of the bytes that each link takes in the ``legs`` of a `Message`."""
+"""Upper bound of the encoded size, in bytes, of one link's three numbers in the ``legs`` of a `Message`."""
 
 
 class Message(NamedTuple):
-    """A frame, and the links between two processes on which it travels.
+    """A frame, and the links from one process to another on which the frame travels.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class Message(NamedTuple):
     data : bytes
         The frame.
     legs : list
-        Three numbers for each link: its index, the frame's sequence number on it, and the arrival time (simulated s)
-        that the link's model gave.
+        A flat list with three numbers for each link: the link's index, the frame's sequence number on the link, and the
+        arrival time (simulated s) that the link's model drew.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 
 class FrameBatch(NamedTuple):
-    """Frames of one run from one process to another.
+    """The frames of one run that a process sends to another process in one datagram.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class FrameBatch(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """The state that a process periodically sends to the others; ``number`` counts its heartbeats, from 0."""
+    """The state that a process periodically sends to all others, with a sequence ``number`` that starts at 0."""
 
     host: int
     incarnation: int
@@ -81,7 +81,7 @@ class Heartbeat(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818  hostile bytes are expected input, not an error
-    """A datagram is to be dropped, for the reason ``strangers`` or ``malformed`` (`membership.DROPPED`)."""
+    """Raised for a datagram that must be dropped; the reason is ``strangers`` or ``malformed``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -99,7 +99,7 @@ def seal(message: FrameBatch | Heartbeat, key: bytes) -> bytes:
 
 
 def unseal(data: bytes, key: bytes) -> FrameBatch | Heartbeat:
-    """Decode a datagram of `seal`; raises Refused for any other bytes."""
+    """Decode a datagram made by `seal`; raises Refused for any other bytes."""
     body = data[len(_MARK) + _CODE_SIZE :]
     code = hmac.digest(key, body, "sha256")[:_CODE_SIZE]
     if data[: len(_MARK)] != _MARK or not hmac.compare_digest(data[len(_MARK) : len(_MARK) + _CODE_SIZE], code):
@@ -113,14 +113,14 @@ def unseal(data: bytes, key: bytes) -> FrameBatch | Heartbeat:
         if type_id == 1 and types == _HEARTBEAT and _are_in_range(fields):
             return Heartbeat(*fields)
     except Exception:
-        # Hostile bytes make msgpack raise exceptions of many types; each means that the datagram is malformed.
+        # Hostile bytes make msgpack raise exceptions of many types; any of them means that the datagram is malformed.
         pass
     raise Refused("malformed")
 
 
 def _parse_message(fields: list[Any]) -> Message:
-    """Return the message with these fields; raises ValueError if they are invalid."""
-    # Compare all types at once, which is fast: it does not matter which of them is wrong.
+    """Convert decoded msgpack fields to a message; raises ValueError if they are invalid."""
+    # One comparison of all types is faster than a check of each field, and nobody needs to know which type is wrong.
     if [type(field) for field in fields] != _MESSAGE or not _are_in_range(fields):
         raise ValueError("not a message")
     legs = fields[4]
@@ -140,15 +140,15 @@ def _are_in_range(values: list[Any]) -> bool:
 
 
 def fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form.
+    """Return whether a value matches a form.
 
     A form is one of these:
 
     * a class: the type of the value, where ``float`` stands for a finite float or an int, and ``object`` for any value;
     * a function that returns whether a value has the form;
-    * a list of one form, which all items of the value must have, or a list with a form for each item;
+    * a list of one form, which all items of the value must match, or a list with a form for each item;
     * a dict: {class of all keys: form of all values}, or {key: form of its value};
-    * a tuple of forms, of which the value must have one.
+    * a tuple of forms: the value must match at least one of them.
     """
     if type(form) is tuple:
         return any(fits(value, each) for each in form)

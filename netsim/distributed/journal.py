@@ -1,7 +1,7 @@
-"""The journal of a process: a file that records its part of a run, entry by entry.
+"""The journal of a process: a file of entries, which record what the process did in a run.
 
-An entry is written before another process can notice the event that it records. A file that ends within an entry
-belongs to a killed process, and is read up to that entry. A file with a changed entry is refused.
+An entry is written before another process can notice the event that it records. If a file ends in the middle of an
+entry, the process was killed, and the complete entries before it are read. A file with an altered entry is refused.
 """
 
 import os
@@ -51,8 +51,8 @@ _FORMS: dict[int, Any] = {
     },
 }
 
-# An entry's header: size of the body, type, checksum of the body. A checksum of the header follows the header: a
-# damaged size would otherwise look as if the process had been killed while it wrote the entry.
+# An entry's header: size of the body, type, checksum of the body. The header is followed by its own checksum: without
+# it, a damaged size would look as if the process had been killed while it wrote the entry.
 _HEAD = struct.Struct("<III")
 _CHECK = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size + _CHECK.size
@@ -60,11 +60,11 @@ MARK = b"netsim journal 5\n"
 
 
 class Journal:
-    """Writes the journal of one process: its events, its agents' states, its rows of results, and the end of the run.
+    """Writes the journal of one process: events, states of agents, rows of results, and the end of the run.
 
     ``agents`` are all agents of the network; ``processes`` maps each agent to the index of its process. Raises
     NetsimError if the file exists or cannot be written, and BadInput if the state of an agent in this process cannot be
-    written.
+    pickled.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Journal:
         try:
             self._begin(processes)
         except BaseException:
-            # The file belongs to this failed constructor alone.
+            # The constructor failed, so no other code can close the file.
             self._file.close()
             raise
 
@@ -103,7 +103,8 @@ class Journal:
                 "netsim": __version__,
             },
         )
-        # The first states take longest to write, so write them before other processes wait for this one.
+        # The first write of the states takes longest, so do it before the run starts and other processes wait for this
+        # one.
         self.write_states()
 
     def put(self, entry_type: int, content: Any) -> None:
@@ -121,9 +122,10 @@ class Journal:
         return NetsimError(f"file = {str(self._path)!r}: could not be written ({error.strerror or one_line(error)})")
 
     def joined(self, time: float, sampled: bool) -> None:
-        """Record when this process joined the run (``time``, simulated s), and which processes it met.
+        """Record the time (simulated s) at which this process joined the run, and the processes that it met.
 
-        ``sampled`` says whether the rows of results come from samples in time, instead of from rounds.
+        ``sampled`` is True if the rows of results are samples at fixed times, and False if there is a row for each
+        round.
         """
         membership = self._membership
         about = {"joined": max(time, 0.0), "sampled": sampled, "epoch": membership.epoch, "met": membership.met()}
@@ -137,7 +139,7 @@ class Journal:
             self.put(STATE, [number, self._writer.state(name), in_round])
 
     def write_events(self, tally: Tally, keep: bool) -> None:
-        """Write the events since the last call; unless ``keep``, the tally then deletes all its events."""
+        """Write the events since the last call. Unless ``keep`` is true, the tally then deletes all its events."""
         if len(tally.kinds) > self._kinds_written:
             self.put(KINDS, list(tally.kinds)[self._kinds_written :])
             self._kinds_written = len(tally.kinds)
@@ -146,17 +148,17 @@ class Journal:
             self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
     def write_changes(self, watch: Watch) -> None:
-        """Write the changes of watched attributes since the last call."""
+        """Write the entry that ends a row; ``took_part``: whether an agent of this process took part in it."""
         if len(watch) > self._changes_written:
             self.put(CHANGES, watch.packed(self._changes_written))
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """Write the entry that ends a row: its number and time (s), and whether an agent here took part in it."""
+        """Write the entry that ends a row; ``took_part``: whether an agent of this process took part in it."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
-        """Write the time (s) of the run's end, the link messages in flight, and further fields of the entry END."""
+        """Write the entry END: the run's end (s), the link messages in flight, and the fields in ``more``."""
         self.put(END, {"end": end, "in_flight": [list(each) for each in in_flight], **more})
 
     def close(self) -> None:
@@ -176,7 +178,7 @@ def entry(entry_type: int, body: bytes) -> bytes:
 
 
 def entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the type and content of each complete entry of a journal; raises BadInput at a damaged one."""
+    """Yield the type and content of each complete entry of a journal; raises BadInput at a damaged entry."""
     try:
         with path.open("rb") as file:
             size_of_file = os.fstat(file.fileno()).st_size
@@ -212,7 +214,7 @@ def _content(path: Path, entry_type: int, body: bytes) -> Any:
         if fits(content, _FORMS[entry_type]):
             return content
     except Exception:
-        # Hostile bytes make msgpack raise exceptions of many types; each means that the entry is invalid.
+        # Hostile bytes make msgpack raise exceptions of many types; any of them means that the entry is invalid.
         pass
     raise NetsimError(f"file = {str(path)!r}: must be a journal of a process; an entry has another form")
 

@@ -1,9 +1,9 @@
-"""Membership of a process: exchange heartbeats, check datagrams, agree on a run's start time, detect dead processes.
+"""Group membership of processes: exchange heartbeats, check datagrams, agree on a start time, detect dead processes.
 
-Every process periodically sends its state to every other, as a heartbeat. No heartbeat is acknowledged, because the
-next one repeats its content. Each heartbeat echoes the timestamp of the last heartbeat that its sender received from
-this process. The echo measures the offset between the two clocks, and proves that the heartbeat is not a recording from
-before this process started.
+Every process periodically sends its state to every other process, in a heartbeat. Heartbeats are not acknowledged,
+because each repeats the whole state. Each heartbeat echoes the timestamp of the last heartbeat that its sender received
+from this process. The echo measures the offset between the two clocks, and proves that the heartbeat is not a recording
+from before this process started.
 """
 
 import math
@@ -22,13 +22,13 @@ from netsim.errors import NetsimError
 __all__ = ["DROPPED", "Membership", "Peer", "Phase", "clock"]
 
 DROPPED = ("strangers", "malformed", "replayed", "oversized", "stale")
-"""Why a datagram is dropped, in this order: it is not authenticated, holds no valid message, was seen before, is too
-large, or is of another run."""
+"""Reasons for dropping a datagram, in this order: it is not authenticated, holds no valid message, was received before,
+is too large, or belongs to another run."""
 
-# The number of latest round trips that are kept for each peer. The shortest of them measures the offset between the two
-# clocks with the smallest error.
+# Number of recent round trips kept for each peer. The shortest one measures the offset between the two clocks most
+# accurately.
 _MEASUREMENTS = 64
-# The most characters that the text of an error may have in a heartbeat.
+# Maximum length, in characters, of an error's text in a heartbeat.
 _MAX_TEXT = 300
 
 
@@ -43,7 +43,8 @@ _STATE = {
     "answer": (NoneType, [int, _is_time, _is_time]),
 }
 
-# The time of day minus the monotonic clock, read once, so that later adjustments of the system clock have no effect.
+# The time of day minus the monotonic clock (s). It is read only once, so that later adjustments of the system clock
+# have no effect.
 _OFFSET = time.time() - time.monotonic()
 
 
@@ -53,7 +54,7 @@ def clock() -> float:
 
 
 class Phase(IntEnum):
-    """The phases of a process in a run, in order; a process in phase OVER has left the run early, after an error."""
+    """The phases of a process in a run, in order; OVER means that the process left the run early, after an error."""
 
     MEETING = 0
     RUNNING = 1
@@ -71,24 +72,24 @@ class Peer:
     incarnation, number : int
         Start time (ns) and sequence number in the last heartbeat; −1 before the first.
     met : bool
-        Whether the process has echoed a heartbeat of this process. Until then, its heartbeats could be a recording.
+        Whether the process has echoed a heartbeat of this process. Until then, its heartbeats could be replayed ones.
     run, phase : int
-        The number of the process's present run, and the `Phase` that the process has reached in it.
+        The number of the process's current run, and the process's `Phase` in that run.
     mark : bytes
         Hash of the run's settings.
     epoch : float or None
-        Start of the run (s) by the process's own clock.
+        Start of the run (s) on the clock of that process.
     done : float or None
         Time (simulated s) at which the process's last agent ended.
     final : (int, float, int) or None
-        The last run that the process has closed: its number, its end (simulated s), and the number of frames that the
-        process sent to this process in it.
+        The last run that the process has closed: (run number, end in simulated s, number of frames that the process
+        sent to this process in that run).
     heard_at : float
-        Arrival of the last heartbeat, in seconds of `time.monotonic`.
+        Arrival time of the last heartbeat (`time.monotonic`, s).
     last : (float, float) or None
         When the last heartbeat was sent (s, peer's clock), and when it arrived (s, this process's clock).
     measurements : deque of (float, float)
-        Round trips (s) and clock offsets (s).
+        The recent measurements: (round trip in s, clock offset in s).
     """
 
     incarnation: int = -1
@@ -106,24 +107,24 @@ class Peer:
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """The lead (s) of the peer's clock over this process's clock, and the round trip (s) that measured the lead."""
+        """(offset, round trip) in s: by how much the peer's clock is ahead, and the round trip that measured it."""
         if not self.measurements:
             return None
         trip, offset = min(self.measurements)
         return offset, trip
 
     def has_reached(self, run: int, phase: Phase) -> bool:
-        """Return whether the process has reached a phase of a run."""
+        """Return whether the peer has reached a phase of a run, or is in a later run."""
         return self.run > run or (self.run == run and self.phase >= phase)
 
 
 class Membership:
-    """The state of this process and of the other processes, which send each other their states over a transport."""
+    """The states of this process and of its peers, exchanged as heartbeats over a transport."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.key = transport.key or b""
-        # Sorted, so that all processes agree on indices; process 0 sets the start time of a run.
+        # Sorted, so that all processes agree on the indices. The process with index 0 sets the start time of a run.
         self.hosts = sorted([transport.here, *transport.peers])
         self.me = self.hosts.index(transport.here)
         self.incarnation = time.time_ns()
@@ -136,11 +137,11 @@ class Membership:
         self.done: float | None = None
         self.error = ""
         self.finals: tuple[int, float, Mapping[int, int]] | None = None
-        # Counts of the current run. `dropped`: datagrams dropped, by reason (`DROPPED`). `sent`, `received`,
+        # Counters of the current run. `dropped`: dropped datagrams, by reason (`DROPPED`). `sent`, `received`,
         # `sent_bytes`, `received_bytes`: datagrams sent and received, and their bytes.
         self.dropped: Counter[str] = Counter()
         self.sent = self.received = self.sent_bytes = self.received_bytes = 0
-        # Called with each received batch of frames; returns the reason (`DROPPED`) if a frame is dropped, else "".
+        # Called with each received batch of frames; returns the reason (`DROPPED`) if it drops a frame, else "".
         self.take: Callable[[FrameBatch], str] | None = None
         self.on_heartbeat: Callable[[], None] | None = None
         self._heartbeats = 0
@@ -148,12 +149,12 @@ class Membership:
     # --- datagrams ----------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Begin to receive and send datagrams."""
+        """Open the transport, and start to exchange datagrams."""
         self.transport.receive_with(self.receive)
         await self.transport.open()
 
     async def close(self) -> None:
-        """Stop receiving datagrams, and close the transport."""
+        """Ignore datagrams from now on, and close the transport."""
         self.transport.receive_with(None)
         await self.transport.close()
 
@@ -165,7 +166,7 @@ class Membership:
         self.transport.send(self.hosts[host], data)
 
     def receive(self, data: bytes) -> None:
-        """Count a received datagram and accept it, or count the reason for which it is dropped."""
+        """Count a received datagram and process its message; if it is dropped, count the reason, too."""
         self.received += 1
         self.received_bytes += len(data)
         reason = self._accept(data)
@@ -173,7 +174,7 @@ class Membership:
             self.dropped[reason] += 1
 
     def _accept(self, data: bytes) -> str:
-        """Accept a datagram; return the reason if it is dropped, else ""."""
+        """Process the message in a datagram; return the reason (`DROPPED`) if it is dropped, else ""."""
         if len(data) > self.transport.most:
             return "oversized"
         try:
@@ -225,15 +226,15 @@ class Membership:
         if not _is_sound(state):
             return "malformed"
         if heartbeat.incarnation > peer.incarnation:
-            # The process is new or has restarted: forget what was known about its predecessor.
+            # The process is new or has restarted: forget the state of its predecessor.
             peer = self.peers[heartbeat.host] = Peer(incarnation=heartbeat.incarnation)
         peer.number, peer.heard_at = heartbeat.number, time.monotonic()
         peer.last = state["sent"], now
         answer = state["answer"]
         if answer is not None and answer[0] == self.incarnation:
             peer.met = True
-            # As in NTP: this process sent a heartbeat at ``left``, which arrived at the peer at ``arrived``; the peer
-            # answered at ``returned``, and the answer arrived here ``now``.
+            # The clock offset is measured as in NTP: this process sent a heartbeat at the time ``left``, the peer
+            # received it at ``arrived`` and answered at ``returned``, and this process receives the answer ``now``.
             _, left, arrived = answer
             returned = state["sent"]
             peer.measurements.append(((now - left) - (returned - arrived), ((arrived - left) + (returned - now)) / 2))
@@ -249,7 +250,7 @@ class Membership:
     # --- other processes ----------------------------------------------------------------------------------------------
 
     def is_alive(self, number: int) -> bool:
-        """Return whether a process takes part: its last heartbeat is recent and not of phase OVER."""
+        """Return whether a process is alive: its last heartbeat is recent, and its phase is not OVER."""
         peer = self.peers[number]
         recent = time.monotonic() - peer.heard_at < self.transport.silence
         return recent and peer.phase != Phase.OVER
@@ -264,8 +265,9 @@ class Membership:
     def start_time(self, margin: float) -> float | None:
         """Return the start time of the current run in seconds of this process's `clock`; None if it is not known yet.
 
-        NaN means that the other processes have ended the run. Once all processes have met, process 0 sets the start to
-        ``margin`` seconds from now. Raises NetsimError if another process has different settings.
+        NaN means that the other processes have already ended the run. Once all processes have met, the process with
+        index 0 sets the start to ``margin`` seconds from now. Raises NetsimError if another process has different
+        settings.
         """
         met = {number: peer for number, peer in self.peers.items() if peer.met}
         for number, peer in met.items():
@@ -285,17 +287,17 @@ class Membership:
         return None
 
     def met(self) -> dict[str, int]:
-        """Return {process: incarnation} of the processes that were met in the current run."""
+        """Return {process: incarnation} for the processes that this process has met in the current run."""
         there = ((number, peer) for number, peer in self.peers.items() if peer.met and peer.run == self.run)
         return {self.hosts[number]: peer.incarnation for number, peer in there}
 
     def missing(self) -> list[str]:
-        """Return the names of the processes that have not been met yet, or are still in an earlier run."""
+        """Return the names of the processes that this process has not met yet, or that are still in an earlier run."""
         return [self.hosts[number] for number, peer in self.peers.items() if not peer.met or peer.run < self.run]
 
 
 def _is_sound(state: dict[str, Any]) -> bool:
-    """Return whether the state in a heartbeat has the form that `Membership._state_for` returns."""
+    """Return whether the state in a received heartbeat has the fields and types that `Membership._state_for` writes."""
     return (
         fits(state, _STATE)
         and len(state) == len(_STATE)

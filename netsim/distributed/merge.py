@@ -1,6 +1,6 @@
-"""Merge the journals of a run's processes into one run, with one ledger, one trace and all rows.
+"""Merge the journals of a run's processes into one `Run` with a common ledger, trace and table of rows.
 
-A frame of which no journal has an outcome is counted as *missing*: it never arrived at the receiver's process, or that
+A frame is counted as *missing* if no journal records its outcome: it never arrived at the receiver's process, or that
 process was killed.
 """
 
@@ -30,9 +30,9 @@ from netsim.util import check
 __all__ = ["MergedRun", "RunPart", "merge_parts", "merge_run"]
 
 
-# The largest allowed difference, in real seconds, between the start times that a process and its replacement recorded.
+# The largest allowed difference, in real seconds, between the start times recorded by a process and by its replacement.
 _START_TOLERANCE = 1.0
-# The upper limit of the bits of one event and of a transmission number; larger ones are refused as forged.
+# Upper limit of an event's bits and of a transmission number. Journals with larger values are refused as forged.
 _MAX_AMOUNT = 1 << 53
 
 
@@ -45,14 +45,14 @@ class RunPart:
     path : Path
         The file of the journal.
     begin, end : dict
-        The entries BEGIN and END; ``end`` is empty for a killed process.
+        The contents of the entries BEGIN and END; ``end`` is empty if the process was killed.
     kinds : list of str
-        The kinds of message, in the order of the ids that the process gave them.
+        The kinds of message; the index is the id that the process gave to the kind.
     pieces : deque of (float, list)
-        For each row: the row's number, and the entries between the previous row and this row. The entries after the
-        last row are stored under the number that the next row would have.
+        For each row: the row's number, and the entries since the previous row. Entries after the last row have the
+        number of the row that would have followed.
     rows : list of (int, float, bool)
-        The number and time (s) of each row, and whether agents of the process took part.
+        For each row: its number, its time (s), and whether an agent of the process took part.
     """
 
     path: Path
@@ -70,19 +70,19 @@ class RunPart:
 
 @dataclass(frozen=True)
 class MergedRun:
-    """A merged run, in the form of a simulated run, and the journals from which it was merged."""
+    """The result of a merge: a run in the form of a simulated run, and the journals from which it was merged."""
 
     run: Run
     parts: list[RunPart]
 
     @property
     def killed(self) -> list[str]:
-        """The processes that were killed: at least one journal of theirs has no END entry."""
+        """The processes that were killed: a journal without an END entry is the evidence."""
         return sorted({part.host for part in self.parts if not part.end})
 
     @property
     def failed(self) -> dict[str, str]:
-        """{process: error} of the processes that ended in an error."""
+        """{process: error text} for the processes that ended with an error."""
         return {part.host: part.end["why"] for part in self.parts if part.end.get("why")}
 
 
@@ -100,16 +100,17 @@ def merge_parts(
     Parameters
     ----------
     network : Network
-        The network of the run, created as in every process.
+        The network of the run, created in the same way as in every process.
     agents : mapping
-        {node: Agent}, created as in every process. Restoring the recorded state of an agent replaces all objects that
-        the agent holds. So probes must read states from ``agents``, not from objects taken from an agent beforehand.
+        {node: Agent}, created in the same way as in every process. Restoring an agent's recorded state replaces all
+        objects that the agent holds. So a probe must look up objects in ``agents`` at each call, and keep no reference
+        to an agent's object.
     folder : str or Path
         The folder with the journals of all processes.
     probes : sequence of callables
-        As in `netsim.Network.run`. The journals hold states for each row only if the processes had probes, too.
+        As in `netsim.Network.run`. The journals record the states at each row only if the processes had probes, too.
     run : int
-        The number of the run, from 0; the processes may have had several.
+        The number of the run, from 0, because the same processes may run several.
     trace : bool
         Whether to keep the event log.
 
@@ -121,7 +122,7 @@ def merge_parts(
     Raises
     ------
     BadInput
-        If journals are absent, or of another network.
+        If journals are missing, or belong to another network.
     NetsimError
         If a journal cannot be read.
     """
@@ -131,13 +132,13 @@ def merge_parts(
 
 
 def merge_run(settings: Settings, result: Run, folder: Path, run: int) -> MergedRun:
-    """Merge a run; see `merge_parts`."""
+    """Merge the journals of a run with these settings; see `merge_parts`."""
     try:
         return _merged(settings, result, folder, run)
     except NetsimError:
         raise
     except Exception as error:
-        # A forged journal can raise exceptions of many types; each means that the journals are invalid.
+        # A forged journal can raise exceptions of many types; any of them means that the journals are invalid.
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise NetsimError(f"folder = {str(folder)!r}: must hold the journals of a run ({reason})") from error
 
@@ -158,7 +159,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
         )
     _check_met(folder, journals)
     for host in hosts:
-        # A process and its replacement record the same start time, except for the errors of their clocks.
+        # A process and its replacement should record the same start time; clock errors make small differences.
         started = [part.begin["epoch"] for part in parts if part.host == host]
         if max(started) - min(started) > _START_TOLERANCE:
             raise BadInput(
@@ -169,7 +170,7 @@ def _merged(settings: Settings, result: Run, folder: Path, run: int) -> MergedRu
 
 
 def _check_met(folder: Path, journals: Sequence[RunPart]) -> None:
-    """Raise BadInput if a journal exists twice, or if a process met another process whose journal is missing."""
+    """Raise BadInput if there are two copies of a journal, or if a process met another one whose journal is missing."""
     paths: dict[tuple[str, int], Path] = {}
     for part in (part for part in journals if part.begin):
         process = part.host, part.begin["incarnation"]
@@ -201,13 +202,13 @@ def _read(path: Path) -> RunPart:
             piece = []
         else:
             piece.append((entry_type, content))
-    # Entries after the last row belong to the next row, which another process may have written.
+    # File entries after the last row under the next row: another process may have written that row.
     part.pieces.append((part.rows[-1][0] + 1 if part.rows else -math.inf, piece))
     return part
 
 
 class _Merger:
-    """Merges journals row by row."""
+    """Merges the journals of a run's processes row by row."""
 
     def __init__(self, settings: Settings, result: Run, parts: list[RunPart]) -> None:
         self._settings, self._result, self._parts = settings, result, parts
@@ -220,7 +221,7 @@ class _Merger:
         self._links_from = [np.flatnonzero(self._ledger.senders == i).tolist() for i in range(len(self._names))]
         self._states = StateReader(result.agents)
         ends = [part.end["end"] for part in parts if part.end and not part.end["why"]]
-        # If all processes were killed, no journal has an end: take the time of the last row.
+        # If all processes were killed, no journal has an END entry: the run then ends at the last row.
         times = [time for part in parts for _, time, _ in part.rows]
         self._end = max(ends or [part.end["end"] for part in parts if part.end] or [0.0, *times])
         self._in_flight: list[tuple[int, int]] = []
@@ -231,7 +232,7 @@ class _Merger:
         self._numbers = (1 << self._tally.shift) - 1
 
     def merge(self) -> MergedRun:
-        """Return the merged run."""
+        """Apply all journals in the order of rows, and return the merged run."""
         self._result.sampled = any(part.begin["sampled"] for part in self._parts)
         try:
             for part, records in self._records():
@@ -248,7 +249,7 @@ class _Merger:
             self._apply_up_to(math.inf)
             last = max((time for _, time in rows), default=-math.inf)
             if self._end > last and self._result.sampled:
-                # The run ended between two samples, so its end gets another row.
+                # The run ended between two samples: add a row for the end.
                 self._write_row(len(rows) + 1, self._end)
         finally:
             self._loop.close()
@@ -270,8 +271,8 @@ class _Merger:
         except NetsimError:
             if all(part.end and not part.end["why"] for part in self._parts):
                 raise
-            # Agents of a killed process keep their last recorded states, on which probes may fail: add the row without
-            # measurements.
+            # Agents of a killed process keep their last recorded states, with which probes may raise errors: add the
+            # row without measurements.
             self._result.add_row(number, time, totals, measure=False)
 
     def _records(self) -> Iterator[tuple[RunPart, journal.Records]]:
@@ -282,13 +283,13 @@ class _Merger:
                         yield part, journal.records_of(content)
 
     def _last_round(self, rows: list[int]) -> int:
-        """Return the highest round number of any row or transmission; 0 if there is none."""
+        """Return the highest round number in the rows and transmissions; 0 if there are none."""
         sent: list[int] = [records["details"]["round"].max(initial=0).item() for _, records in self._records()]
         last: int = max([0, *sent, *(rows if not self._result.sampled else ())])
         return last
 
     def _check(self, part: RunPart, records: journal.Records) -> None:
-        """Raise NetsimError if an event has a number out of range, because the tally uses numbers as array indices."""
+        """Raise NetsimError if a number in an event is out of range: the tally would use it as an array index."""
         sent, exits, details, left = (records[name] for name in ("sent", "exits", "details", "left"))
         flight = np.array([each[:2] for each in part.end.get("in_flight", ())], dtype=np.int64).reshape(-1, 2)
         keys, kinds = (np.concatenate([exits[name], flight[:, i]]) for i, name in enumerate(("key", "kind")))
@@ -312,7 +313,7 @@ class _Merger:
             raise NetsimError(f"file = {str(part.path)!r}: must have events of this network's agents and links only")
 
     def _order_kinds(self) -> None:
-        """Number kinds of message in the order of their first use in any process, as a simulation does."""
+        """Assign ids to the kinds of message in the order of first use in any process, as a simulation does."""
         first: dict[str, float] = {}
         for part, records in self._records():
             for kind, time in zip(records["sent"]["kind"].tolist(), records["sent"]["time"].tolist(), strict=True):
@@ -322,7 +323,7 @@ class _Merger:
             self._tally.kind(name)
 
     def _find_outcomes(self) -> None:
-        """Find the link messages with a known outcome, and the transmissions after the end of the run."""
+        """Fill `_with_outcome` and `_sent_late`, and find the link messages that were in flight at the end."""
         sent: set[tuple[int, int]] = set()
         for _, records in self._records():
             self._with_outcome.update(records["exits"]["key"].tolist())
@@ -345,20 +346,20 @@ class _Merger:
                 self._refuse_truncated(self._names[self._sender(key)])
 
     def _is_late(self, key: int) -> bool:
-        """Return whether a link message was sent after the end of the run."""
+        """Return whether the link message with this key was sent after the end of the run."""
         return (self._sender(key), key & self._numbers) in self._sent_late
 
     def _sender(self, key: int) -> int:
         return int(self._ledger.senders[key >> self._tally.shift])
 
     def _refuse_truncated(self, agent: Any) -> NoReturn:
-        """Raise BadInput for the journal of ``agent``'s process: it lacks a frame that another journal has."""
+        """Raise BadInput: the journal of ``agent``'s process does not record a frame that another journal records."""
         process = self._parts[0].begin["places"][self._names.index(agent)]
         [part, *_] = [part for part in self._parts if part.host == part.begin["hosts"][process]]
         raise BadInput(f"file = {str(part.path)!r}: must be whole; others have frames of {agent!r} that are not in it")
 
     def _apply_up_to(self, number: float) -> None:
-        """Apply the entries of all journals up to the row ``number``, and drop them to free their memory."""
+        """Apply the entries of all journals up to the row ``number``, and discard them to free their memory."""
         for part in self._parts:
             while part.pieces and part.pieces[0][0] <= number:
                 for entry_type, content in part.pieces.popleft()[1]:
@@ -388,19 +389,19 @@ class _Merger:
             time, key, kind, cause = outcome.item()
             if self._is_late(key):
                 continue
-            # A corrupted frame is counted even if its arrival is after the end of the run: in a simulation, too, it is
-            # counted when it is sent.
+            # A corrupted frame is counted even if it would arrive after the end of the run, because a simulation counts
+            # it when it is sent.
             if time <= self._end or cause == CORRUPTED:
                 self._tally.ended(time, key, kinds[kind], cause)
             else:
-                # The outcome came after the end of the run, so the frame was still in flight at the end.
+                # The frame's outcome is later than the end of the run, so the frame was in flight at the end.
                 self._in_flight.append((key, kinds[kind]))
 
     def _count_sent(self, records: journal.Records, kinds: Sequence[int]) -> dict[tuple[int, int], tuple[int, bool]]:
         """Count transmissions; return {(link, transmission number): (kind, by_link)}.
 
-        ``by_link`` is whether the wire bits differ between the links of the transmission. If so, `_count_left` counts
-        them for each link.
+        ``by_link`` is True if the wire bits differ between the links of the transmission; `_count_left` then counts the
+        bits of each link.
         """
         counted = {}
         duplicates = _duplicates(records, self._tally.shift)
@@ -435,7 +436,7 @@ class _Merger:
 
 
 def _duplicates(records: journal.Records, shift: int) -> dict[tuple[int, int], list[int]]:
-    """Return the keys of duplicates by link and transmission number."""
+    """Return the keys of duplicates, by the link and transmission number of the original."""
     found: dict[tuple[int, int], list[int]] = {}
     for _, key, number, _ in records["left"].tolist():
         link = key >> shift

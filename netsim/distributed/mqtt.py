@@ -1,4 +1,4 @@
-"""Transport over MQTT: each process subscribes to its own topic at a broker, and publishes to the others' topics."""
+"""Transport over MQTT: each process subscribes to its topic at a broker, and publishes to the peers' topics."""
 
 import asyncio
 import re
@@ -18,21 +18,21 @@ from netsim.util import check
 
 __all__ = ["MQTT"]
 
-# The most bytes that may be queued for the broker; further datagrams are lost.
+# Maximum size, in bytes, of the queue of publications; further datagrams are lost.
 _MAX_QUEUED = 1 << 26
 # Real seconds to wait for the broker's answer.
 _TIMEOUT = 10.0
 
 
 class MQTT(Transport):
-    """Transport over an MQTT broker, with aiomqtt; quality of service 0, and no retained messages.
+    """Transport over an MQTT broker. It uses aiomqtt with quality of service 0 and without retained messages.
 
     Parameters
     ----------
     broker : str
         The broker's address, for example "127.0.0.1:1883".
     here : str
-        The name of this process. As a level of a topic, it must not contain ``/``, ``+`` or ``#``.
+        The name of this process. It is a level of an MQTT topic, so it must not contain ``/``, ``+`` or ``#``.
     peers : mapping
         {name: agents}: the agents of each other process.
     topic : str
@@ -100,7 +100,7 @@ class MQTT(Transport):
     async def open(self) -> None:
         """Connect to the broker and subscribe; raises NetsimError if this fails."""
         loop = asyncio.get_running_loop()
-        # aiomqtt measures its timeouts in the loop's seconds, which may be simulated.
+        # aiomqtt measures its timeouts in seconds of the event loop, which may be simulated seconds.
         pace = loop.clock.pace if isinstance(loop, Loop) else 1.0
         nodelay = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._aiomqtt.Client(
@@ -110,13 +110,14 @@ class MQTT(Transport):
             socket_options=[nodelay],
             **self._login,
         )
-        # Use aiomqtt's private paho client, because it is faster: aiomqtt itself awaits each publication, and queues
-        # each received message for a task.
+        # Use aiomqtt's private paho client, because it is faster: aiomqtt's public methods await each publication, and
+        # put each received message into a queue.
         self._paho = client._client
         self._paho.on_message = self._on_message
         # paho calls this function with the socket as the last argument.
         self._paho.on_socket_register_write = lambda *args: loop.call_soon_threadsafe(self._await_writable, args[-1])
-        # `send` publishes in this context: callbacks set by it must not run in the context of the agent that sends.
+        # `send` publishes in this context: callbacks that paho schedules must not run in the context of the sending
+        # agent.
         self._context = copy_context()
         try:
             await client.__aenter__()
@@ -156,12 +157,13 @@ class MQTT(Transport):
         self._queue.clear()
         self._queued_bytes = 0
         self._close_socket()
-        # aiomqtt has cancelled its tasks. Two passes of the loop let them end; otherwise closing the loop would warn.
+        # aiomqtt has cancelled its tasks. Let them end in two loop iterations: a task that is still pending when the
+        # loop closes causes a warning.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     async def _watch(self, client: Any) -> None:
-        """Report a lost connection; messages themselves are received by `_on_message`."""
+        """Wait for the end of the connection, and report it; `_on_message` receives the messages."""
         try:
             async for _ in client.messages:
                 pass
@@ -172,12 +174,12 @@ class MQTT(Transport):
         self.deliver(message.payload)
 
     def _await_writable(self, sock: Any) -> None:
-        """Let paho send its data once the socket is writable; aiomqtt's callback would fail on a closed socket."""
+        """Let paho send once the socket is writable; unlike aiomqtt's callback, this accepts a closed socket."""
         if self._paho is not None and sock.fileno() >= 0:
             asyncio.get_running_loop().add_writer(sock.fileno(), self._paho.loop_write)
 
     def _close_socket(self) -> None:
-        """Close the socket; paho leaves it open if the broker did not answer."""
+        """Close the socket, which paho leaves open if the broker did not answer."""
         left = None if self._paho is None else self._paho.socket()
         self._paho = None
         if left is not None:
@@ -197,7 +199,7 @@ def _import_aiomqtt() -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the text of an error without its error number."""
+    """Return an error's text, without the error number."""
     reason = re.sub(r"^\[(Errno|code:) ?-?\d+\] ", "", one_line(error)) or type(error).__name__
-    # "Unspecified error" is aiomqtt's text if the broker has closed the socket.
+    # aiomqtt reports "Unspecified error" if the broker has closed the socket.
     return "closed by the broker" if reason == "Unspecified error" else reason

@@ -1,8 +1,8 @@
-"""This process's part of a run whose agents are spread over several processes.
+"""Run the agents of this process in a run whose other agents run in other processes.
 
-The processes first meet: they exchange heartbeats until they have agreed on a start time. The run ends when the last
-agent of any process has ended. If the transport has a folder, the process writes a journal: events before their frames
-leave the process, states and rows at the end of each round.
+The processes first meet: they exchange heartbeats until they have agreed on a start time. The run ends when all agents
+of all processes have ended. If the transport has a folder, the process writes a journal. It records an event before the
+event's frame leaves the process, and states and rows at the end of each round.
 """
 
 import asyncio
@@ -38,20 +38,20 @@ from netsim.util import check, draws
 
 __all__ = ["Missed", "Node", "journal_name", "mark_of", "must_be_apart", "places_of"]
 
-# Real seconds. _MEETING_INTERVAL: from heartbeat to heartbeat before a run. _HEARTBEAT_INTERVAL: from heartbeat to
-# heartbeat during a run. _START_MARGIN: from the meeting of the processes to the start of the run.
+# Real seconds: the interval between heartbeats before a run (_MEETING_INTERVAL) and during a run (_HEARTBEAT_INTERVAL),
+# and the time from the moment when all processes have met to the start of the run (_START_MARGIN).
 _MEETING_INTERVAL, _HEARTBEAT_INTERVAL, _START_MARGIN = 0.05, 0.1, 1.0
-# If the simulation is behind real time by more than this many rounds, its clock jumps to the real time.
+# If the simulated time lags behind real time by more than this many rounds, the simulation's clock jumps ahead to it.
 _SLACK = 0.5
 # Real seconds to wait for the last frames once all agents have ended.
 _LAST_FRAMES = 2.0
-# A restarted process skips 2**_SKIPPED_BITS transmission numbers for each round that has passed, because its
-# predecessor may have used them.
+# A restarted process skips 2**_SKIPPED_BITS transmission numbers for each round that has passed, because the process
+# that it replaces may have used these numbers.
 _SKIPPED_BITS = 24
 
 
 class Missed(NetsimError):  # noqa: N818  named after the event
-    """The other processes have already ended this run."""
+    """Raised if the other processes have already ended this run."""
 
 
 def journal_name(run: int, host: int, incarnation: int) -> str:
@@ -62,8 +62,8 @@ def journal_name(run: int, host: int, incarnation: int) -> str:
 def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
     """Return the index of each agent's process.
 
-    Raises BadInput if an agent is unknown or in two processes, if no agent is left for this process, or as
-    `must_be_apart` does.
+    Raises BadInput if an agent is unknown or in two processes, if no agent is left for this process, or if
+    `must_be_apart` refuses the settings.
     """
     must_be_apart(settings)
     hosts = sorted([transport.here, *transport.peers])
@@ -81,7 +81,7 @@ def places_of(settings: Settings, transport: Transport) -> dict[Hashable, int]:
 
 
 def must_be_apart(settings: Settings) -> None:
-    """Raise BadInput for settings that need all agents in one process, or virtual time."""
+    """Raise BadInput for settings that require virtual time, or all agents in one process."""
     if isinstance(settings.medium, Radio):
         raise BadInput("medium: must be wires, or a radio without collisions, for agents in several processes")
     if settings.kinds:
@@ -107,7 +107,7 @@ def must_be_apart(settings: Settings) -> None:
 
 
 def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Hashable, int]) -> bytes:
-    """Return a hash of the settings that must agree in all processes."""
+    """Return a hash of the settings that must be the same in all processes."""
     graph, plain = settings.graph, draws.plain_name
     links = [(plain(ends), repr(link)) for ends, link in settings.links.items()]
     shared = (
@@ -121,7 +121,7 @@ def mark_of(settings: Settings, agents: Mapping[Any, Any], processes: Mapping[Ha
 
 
 class Node:
-    """This process's part of a run; ``result`` holds the agents of all processes.
+    """Runs this process's agents in a distributed run; ``result`` holds the agents of all processes.
 
     A `Runtime` runs this process's agents, and calls the node when the run begins, at each row, and when it ends.
     """
@@ -142,10 +142,11 @@ class Node:
         self._slack = _SLACK * settings.round_period
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._round_task: asyncio.Task[None] | None = None
-        # The time (real s) at which this process last did something, and the number of counted events until then.
+        # When this process was last active (real s), and the number of events that it had counted by then; see
+        # `_check_standstill`.
         self._last_activity = (time.monotonic(), 0)
-        # What `RoundClock.is_followed` returned for the next round when the last row was written; None before the first
-        # row.
+        # The result of `RoundClock.is_followed` for the next round, stored when a row is written; None before the first
+        # row. See `_took_part`.
         self._follows_next: bool | None = None
         # `_ended_at`: the time (simulated s) at which the last agent of any process ended. `_closed_at`: the time (real
         # s) at which this process closed its part of the run.
@@ -175,17 +176,17 @@ class Node:
         return {name: self.relay.remote_endpoint(name, tally) or inbox for name, inbox in inboxes.items()}
 
     def refuse_of_agent(self, what: str) -> None:
-        """Refuse nothing: each process performs its actions itself."""
+        """Do nothing: an agent may call any action, because each process performs its actions itself."""
 
     def expect(self, time: float) -> None:
-        """Prepare nothing for an action, because actions on frames in flight are refused (`may_hold`)."""
+        """Do nothing: an action needs no preparation, because actions on frames in flight are refused (`may_hold`)."""
 
     def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
-        """Refuse changes of a link's settings, because frames cross real links."""
+        """Raise BadInput: a link's settings cannot change, because frames cross real links."""
         self.may_hold(what)
 
     def may_hold(self, what: str) -> None:
-        """Refuse to hold or drop frames in flight, which are on their way to other processes."""
+        """Raise BadInput: frames in flight are on their way to other processes, and cannot be held or dropped."""
         raise BadInput(f"{what}: must be left out with a transport, whose frames are on real links")
 
     @property
@@ -200,7 +201,8 @@ class Node:
         membership.begin(self._mark)
         try:
             self._journal = self._open_journal()
-            # Not asyncio's default loop: on Windows it has no add_reader, with which sockets are watched here.
+            # Do not use asyncio's default loop: on Windows it lacks add_reader, which the transports need to watch
+            # their sockets.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 epoch = runner.run(self._meet())
             if math.isnan(epoch):
@@ -221,7 +223,7 @@ class Node:
         return Journal(path, self.runtime.agents, self._process_of, membership)
 
     async def _meet(self) -> float:
-        """Return the start time of the run in seconds of `clock`; NaN if the run is over."""
+        """Meet the other processes; return the start time in seconds of `clock`, or NaN if the run is over."""
         membership = self._membership
         give_up = time.monotonic() + self._transport.patience
         await membership.open()
@@ -269,7 +271,7 @@ class Node:
                 self._journal.close()
 
     def _send_heartbeats(self, loop: Loop) -> None:
-        """Send a heartbeat, call `check`, and schedule the next call of this method."""
+        """Send a heartbeat and call `check`, now and then periodically."""
         self._membership.send_heartbeat()
         self.check()
         self._heartbeat_timer = loop.call_later(_HEARTBEAT_INTERVAL * self._transport.pace, self._send_heartbeats, loop)
@@ -277,20 +279,21 @@ class Node:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def joined(self) -> None:
-        """Begin to record the run in the journal; called once the run is built."""
+        """Start to record the run in the journal; called once the links of the run are built."""
         self._membership.on_heartbeat = self.check
         if self._journal is not None:
             self._journal.joined(self.runtime.loop.now(), sampled=self.runtime.result.sampled)
             self.relay.before_sending = self._write_events
 
     def starting(self) -> None:
-        """Begin to relay frames; called before the agents here start. Agents in other processes may already run."""
+        """Start to relay frames. Called before the agents here start; agents in other processes may already run."""
         run = self.runtime
         for name in run.agents:
             if not self.relay.is_local(name):
                 run.tasks.finished(name)
         if run.loop.now() > 0:
-            # This process may replace a dead one, which has used transmission numbers in the rounds that have passed.
+            # The run has started, so this process may replace a dead one. Skip the transmission numbers that the dead
+            # process may have used in the rounds so far.
             passed = run.rounds.next_number()
             for context in self._contexts:
                 context.note_restart()
@@ -299,12 +302,12 @@ class Node:
         self._round_task = run.loop.create_task(self._keep_rounds_open(), context=run.caller_context)
 
     async def _keep_rounds_open(self) -> None:
-        """Wait for every round, so that the rounds continue while only agents of other processes take part."""
+        """Wait for every round, so that rounds continue even while no agent of this process takes part."""
         while True:
             await self.runtime.rounds.opening()
 
     def last_round(self) -> int:
-        """Return the last round in which an agent of this process took part; later rounds may be open."""
+        """Return the number of the last round in which an agent of this process took part; later rounds may be open."""
         return max((max(context.round, context.left[0]) for context in self._contexts), default=0)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -345,7 +348,7 @@ class Node:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def agents_ended(self) -> None:
-        """Announce that all agents of this process have ended, or that the run's time limit is reached."""
+        """Announce that this process is done; called when its agents have ended or at the time limit."""
         membership = self._membership
         if membership.phase == Phase.RUNNING:
             membership.done, membership.phase = self.runtime.loop.now(), Phase.DONE
@@ -382,11 +385,11 @@ class Node:
             ends = [peer.done for peer in peers if peer.done is not None]
             end = max(finals) if finals else max([membership.done or 0.0, *ends])
             membership.phase = Phase.CLOSED
-            # Wait until the clock of this process, too, has reached the end.
+            # The clock of this process may be behind: wait until it has reached the end, too.
             run.timers.append(run.loop.call_at(end, run.loop.clock.at_instant_end, lambda: self._close_at(end)))
 
     def _close_at(self, end: float) -> None:
-        """Send the last frames, and announce how many frames this process has sent to each other process."""
+        """Close this part of the run: send the last frames, and announce the number of frames sent to each process."""
         self._ended_at, self._closed_at = end, time.monotonic()
         self.runtime.horizon = math.nextafter(end, math.inf)
         self.relay.flush()
@@ -403,7 +406,7 @@ class Node:
     def _check_standstill(self) -> None:
         """Detect a standstill: for ``patience`` real seconds, all agents of this process have only waited for frames.
 
-        Then end the agents' iterations over inboxes; if no agent iterates, end the run with an error.
+        At a standstill, end the agents' iterations over inboxes; if no agent iterates, end the run with an error.
         """
         run, patience = self.runtime, self._transport.patience
         tally = run.shared.tally
@@ -419,11 +422,11 @@ class Node:
                 run.fail(Stalled(f"no frame arrived for {patience:g} real seconds; {waits}"))
 
     def _can_go_on(self, names: Collection[Hashable]) -> bool:
-        """Return whether these agents may continue even if no other process sends anything."""
+        """Return whether any of these agents may continue without a frame from another process."""
         run = self.runtime
         now, contexts = run.loop.now(), [run.contexts[name] for name in names]
         return (
-            # `_keep_rounds_open` always waits for the network's next round: look for another task that waits for it.
+            # `_keep_rounds_open` always waits for the network's next round, so do not count it as a waiting task.
             any(each.round or each.shared.rounds.waiting > (each.shared.rounds is run.rounds) for each in contexts)
             or any(timer.when() > now for timer in run.timers if not timer.cancelled())
             or run.loop.clock.jobs > 0
@@ -432,12 +435,12 @@ class Node:
         )
 
     def closing(self) -> None:
-        """Stop waiting for rounds; called before the run completes its counts."""
+        """Cancel the task that waits for rounds; called before the run completes its counts."""
         if self._round_task is not None:
             self._round_task.cancel()
 
     def closed(self) -> None:
-        """Write the journal's end; called once the run has completed its counts."""
+        """Write the last entries of the journal; called once the run has completed its counts."""
         run = self.runtime
         self.relay.closed = True
         run.result.ended_at = min(run.result.ended_at, self._ended_at)

@@ -1,7 +1,7 @@
 """Relay frames between processes.
 
 On the path agent → outbox → link → inbox → agent, the relay lies between a link in one process and an inbox in another.
-The frames of each link are numbered, so that lost and duplicated datagrams are noticed.
+The frames of each link have sequence numbers, which reveal lost and duplicated datagrams.
 """
 
 from collections import Counter
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Relay"]
 
-# The most sequence numbers of a link that are remembered while an earlier number is missing. Also the most batches that
-# are kept if they come before the run begins in this process.
+# Maximum number of received sequence numbers remembered for a link while an earlier number is missing. Also the maximum
+# number of batches kept if they arrive before the run begins in this process.
 _WINDOW = 10_000
-# Several frames share a datagram if it stays below this size in bytes, which fits into one Ethernet frame.
+# Several frames share a datagram of at most this size in bytes, so that the datagram fits into one Ethernet frame.
 _BATCH_SIZE = 1400
 # A run accepts at most this many kinds of message: without a limit, a faulty process could add any number of kinds.
 _MAX_KINDS = 10_000
 
 
 class _DuplicateFilter:
-    """The sequence numbers that count as received on a link: all numbers below ``_next``, and those in ``_beyond``."""
+    """The sequence numbers received on a link: all numbers below ``_next``, and the numbers in ``_beyond``."""
 
     __slots__ = ("_beyond", "_next", "count")
 
@@ -45,12 +45,12 @@ class _DuplicateFilter:
             return False
         self.count += 1
         if number == self._next and not self._beyond:
-            # The fast path: nearly all frames come in order.
+            # The fast path: nearly all frames arrive in order.
             self._next += 1
             return True
         self._beyond.add(number)
         if len(self._beyond) > _WINDOW:
-            # Stop waiting for the missing numbers, to bound the memory.
+            # Treat the missing numbers as received, to limit the memory.
             self._next = min(self._beyond)
         while self._next in self._beyond:
             self._beyond.remove(self._next)
@@ -68,7 +68,7 @@ class _Batch:
         self.clear()
 
     def clear(self) -> None:
-        """Make the batch empty."""
+        """Remove all messages."""
         self.messages: list[Message] = []
         self.size = 0
         self._frame: Frame | None = None
@@ -85,7 +85,7 @@ class _Batch:
             return False
         last = self.messages[-1]
         if last.number != number or last.kind != kind:
-            # A link's duplicate of the frame has its own transmission number, and so needs its own message.
+            # A duplicate that a link made of the frame has another transmission number, so it needs a separate message.
             return False
         last.legs.extend(leg)
         self.size += LEG
@@ -106,16 +106,17 @@ class Relay:
         # The context in which `flush` runs. Without it, `flush` would run in the context of the agent that sends.
         self._context = copy_context()
         self._filters: dict[int, dict[int, _DuplicateFilter]] = {number: {} for number in membership.peers}
-        # The incarnation of each process: a restarted process begins again at sequence number 0, and needs new filters.
+        # The last known incarnation of each process. A restarted process counts its sequence numbers from 0 again, so
+        # its links get new filters.
         self._incarnations: dict[int, int] = {}
         self._early_batches: list[FrameBatch] = []
         self._run: Runtime | None = None
         # For each link: the index of the sender's process, the sender's name and the receiver's name.
         self._links: list[tuple[int, Hashable, Hashable]] = []
         self._names: list[Hashable] = []
-        # Called before each datagram is sent; a `Node` with a journal writes its events then.
+        # Called before each datagram is sent; a `Node` with a journal uses it to write the events first.
         self.before_sending: Callable[[], None] = lambda: None
-        # Whether all frames that are received from now on are dropped.
+        # Whether the run is closed, so that frames received from now on are dropped.
         self.closed = False
 
     def is_local(self, agent: Hashable) -> bool:
@@ -145,7 +146,7 @@ class Relay:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, to: Hashable, entries: list[Any]) -> None:
-        """Add frames to the batch of the receiver's process, which is sent in the loop's next pass."""
+        """Add frames to the batch for the receiver's process, which `flush` sends in the next loop iteration."""
         assert self._run is not None
         tally = self._run.shared.tally
         if len(tally.kinds) > len(self._kinds):
@@ -191,7 +192,7 @@ class Relay:
             raise AgentError(f"agent {frame.sender!r}: {what} to {to!r} is too large for {carrier}: at most {limit:,}")
 
     def sent_to(self) -> dict[int, int]:
-        """Return the number of frames sent to each process, by its index."""
+        """Return {index of the process: number of frames sent to it}."""
         assert self._run is not None
         receivers = self._run.ledger.receivers
         counts = Counter[int]()
@@ -202,12 +203,12 @@ class Relay:
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def take(self, batch: FrameBatch) -> str:
-        """Put frames into their receivers' inboxes; return the reason (`DROPPED`) if one was dropped, else ""."""
+        """Put frames into the receivers' inboxes; if any frame is dropped, return the reason (`DROPPED`), else ""."""
         if self.closed or (self._run is None and len(self._early_batches) >= _WINDOW):
             return "stale"
         if self._run is None:
-            # Keep the batch: the clock of the sender's process may be slightly ahead, so that the run has begun there
-            # but not yet here.
+            # Keep the batch until the run begins in this process: in the sender's process, whose clock may be slightly
+            # ahead, it has begun already.
             self._early_batches.append(batch)
             return ""
         refused = ""
@@ -220,7 +221,7 @@ class Relay:
         if message.number >> tally.shift or (message.kind not in tally.kinds and len(tally.kinds) >= _MAX_KINDS):
             return "malformed"
         try:
-            # Decode the frame once for all links of a broadcast.
+            # A broadcast is one message for all links, so decode the frame only once.
             frame = decode_frame(message.data, message.sent_at, self._names)
         except WireError:
             return "malformed"
@@ -239,8 +240,8 @@ class Relay:
         inbox, now = run.inboxes[receiver], run.shared.loop.now()
         rounds = run.contexts[receiver].shared.rounds
         if time < now and (frame.round == 0 or now >= rounds.deadline(frame.round)):
-            # The datagram came after the arrival time ``time`` that the link's model had drawn. The receiver may have
-            # read its inbox after ``time``, so let the frame arrive now.
+            # The datagram is late: the link's model had drawn the earlier arrival time ``time``. The receiver may have
+            # read its inbox since then, so let the frame arrive now.
             time = now
         inbox.arrivals.push(time, key, kind, frame)
         inbox.watch()

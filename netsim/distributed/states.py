@@ -1,12 +1,12 @@
-"""Agents' states in a journal: pickles that may name only classes and functions of an allowlist.
+"""Pickle agents' states for a journal, and restore them; a pickle may name only allowlisted classes and functions.
 
 A state is the result of an agent's ``__getstate__``. Each pickle is complete: restoring it replaces all objects that
-the agent held. So *a probe must read states from* ``agents``: an object that a program took from an agent before the
-run is no longer part of that agent. Arrays are stored outside the pickles under a hash of their content, so an array
-that never changes is stored once.
+the agent held. So *a probe must read states from* ``agents``: after a restore, an agent no longer holds the objects
+that a program took from it before. Arrays are stored outside the pickles, under a hash of their content, so that an
+array that never changes is stored once.
 
-Reading a pickle calls no class that it names: objects are created empty and get their attributes, or are created by a
-function of `_MAKERS`.
+Reading a pickle calls no class that it names: an object is either created empty and then given its attributes, or
+created by a function of `_MAKERS`.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ from netsim.wire.codec import check_keys, decode, encode
 
 __all__ = ["StateReader", "StateWriter", "Unavailable"]
 
-# The keys of a container are checked by `check_keys` only if it has more hash collisions than this.
+# `check_keys` checks the keys of a container only if the container has more hash collisions than this.
 _FEW_COLLISIONS = 200
-# Sizes in bytes. An array of at most _SMALL is stored in the pickle, because a reference to it would be no shorter. An
-# array of at least _LARGE is hashed only if it has changed.
+# Sizes in bytes. An array of at most _SMALL is stored in the pickle, because a reference to such an array would be as
+# long. An array of at least _LARGE is hashed only if it has changed.
 _SMALL, _LARGE = 64, 1 << 16
 
 
@@ -56,32 +56,33 @@ class Unavailable:
     """Placeholder in a merged run for an object that is bound to its process, such as a running generator."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Always raise NetsimError: the placeholder may stand for a function, which the merged run cannot call."""
+        """Raise NetsimError: the placeholder stands for a function that a merged run does not have."""
         raise NetsimError("a lambda or nested function in an agent's state is not available in a merged run")
 
 
 _PROCESS_BOUND = (
     *(types.CoroutineType, types.AsyncGeneratorType, types.ModuleType, Variables, io.IOBase),
     *(threading.Thread, type(threading.Lock()), type(threading.RLock())),
-    # Objects of asyncio: tasks, and the loops and futures that its queues and events hold.
+    # asyncio's tasks, and the loops and futures that its queues and events hold.
     *(asyncio.Future, asyncio.AbstractEventLoop, asyncio.Handle),
     # The objects that connect an agent to its network.
     *(Context, Inbox, Outbox),
 )
 _ERRORS = tuple(each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, Exception))
 _CONTAINERS = (list, dict, OrderedDict, defaultdict, set, deque)
-# Classes whose objects are created from arguments. These classes check the arguments, and run no other code.
+# Classes whose objects are created from arguments. These classes only check the arguments: they run no code that a
+# forged pickle could exploit.
 _FROM_ARGUMENTS = (
     *(OrderedDict, defaultdict, dict, set, frozenset, deque, range, slice, partial, Decimal),
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
 )
-# Classes whose objects are pickled as one value, without attributes. So an object of a class derived from these can be
-# pickled only if it has no attributes.
+# Classes whose objects are pickled as one value, without attributes. So an object of a derived class can be pickled
+# only if it has no attributes.
 _FROM_VALUE = (int, float, str, bytes, tuple)
 _BITS = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 _PLAIN = frozenset({types.NoneType, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, bytearray})
 
-# Py_TPFLAGS_HEAPTYPE: the flag is set for all classes defined in Python, and for some defined in C.
+# Py_TPFLAGS_HEAPTYPE, a flag of all classes defined in Python and of some classes defined in C.
 _HEAP = 1 << 9
 
 
@@ -94,7 +95,7 @@ def _c_base(cls: Any) -> Any:
 
 
 def _is_defined_in_python(cls: Any) -> bool:
-    """Return whether a class allocates its objects like its base, and defines no methods in C."""
+    """Return whether a class is written in Python: it allocates objects as its base does, and has no methods in C."""
     slots = types.MemberDescriptorType | types.GetSetDescriptorType
     methods = [each for each in vars(cls).values() if getattr(each, "__objclass__", None) is cls]
     allocates = getattr(vars(cls).get("__new__"), "__self__", None) is cls
@@ -103,25 +104,25 @@ def _is_defined_in_python(cls: Any) -> bool:
 
 def _is_method(value: Any) -> bool:
     if type(value) is types.BuiltinFunctionType:
-        # Built-in functions have the same type as built-in methods, such as [].append. But the ``__self__`` of a
-        # function is its module (or None).
+        # Built-in functions have the same type as built-in methods, such as [].append. They differ in ``__self__``,
+        # which is a module or None for a function.
         return not isinstance(value.__self__, types.ModuleType | types.NoneType)
     return type(value) is types.MethodType
 
 
 def _is_left_out(value: Any) -> bool:
-    """Return whether an object is bound to its process: running code, locks, files, lambdas and nested functions."""
+    """Return whether an object is bound to its process, such as running code, a lock, a file or a nested function."""
     cls: Any = type(value)
     if _is_method(value):
         return _is_left_out(value.__self__)
-    # This is true for iterators defined in C, such as generators, zips and counters.
+    # True for iterators defined in C, such as generators, `zip` and `itertools.count`.
     is_iterator = issubclass(cls, Iterator) and _c_base(cls) is cls
     return issubclass(cls, _PROCESS_BOUND) or is_iterator or (cls is types.FunctionType and "<" in value.__qualname__)
 
 
 def _name_of(value: Any) -> tuple[str, str]:
     """Return the module and name of a class or function; raises TypeError if the module has no such name."""
-    # An object without __qualname__ and __module__ is taken for a ufunc of scipy.special.
+    # The only supported objects without __qualname__ and __module__ are the ufuncs of scipy.special.
     name, module = getattr(value, "__qualname__", value.__name__), getattr(value, "__module__", None) or "scipy.special"
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -132,7 +133,7 @@ def _name_of(value: Any) -> tuple[str, str]:
 
 
 def _is_pickled_by_name(value: Any) -> bool:
-    """Return whether an object other than a class or function is pickled by name, as numpy's functions are."""
+    """Return whether an object that is no class or function is pickled by its name, as numpy's ufuncs are."""
     try:
         return isinstance(value, np.ufunc) or isinstance(value.__reduce_ex__(4), str)
     except Exception:
@@ -155,7 +156,7 @@ def _of_arguments(cls: Any, *args: Any) -> Any:
     if base not in _ERRORS + _FROM_ARGUMENTS:
         raise NetsimError(f"it names {cls}, which is not created from arguments")
     if base in _FROM_ARGUMENTS and any(isinstance(each, Iterable) and type(each) not in _PLAIN for each in args):
-        # Iterating over an argument could take forever: a range, for example, may have any length.
+        # Refuse arguments that the class would iterate over without end, such as a huge range.
         raise NetsimError(f"a {cls.__qualname__} cannot be created from {[type(each).__name__ for each in args]}")
     if base is OrderedDict and args:
         # A class derived from OrderedDict could run its own code for each item.
@@ -176,7 +177,7 @@ def _of_a_value(cls: Any, value: Any) -> Any:
 
 
 def _has_method(holder: Any, name: str) -> bool:
-    """Return whether ``name`` is a method that a state may name; runs no code of the holder."""
+    """Return whether ``name`` is a method of ``holder`` that a state may name; runs no code of the holder."""
     cls = holder if isinstance(holder, type) else type(holder)
     found = inspect.getattr_static(cls, name, None)
     if isinstance(found, classmethod if cls is holder else types.FunctionType):
@@ -204,7 +205,7 @@ def _member(cls: Any, name: str) -> Any:
 def _array(data: bytes) -> NDArray[Any]:
     """Return a read-only array from its bytes in the wire format; raises an error for any other bytes."""
     array = decode(data)
-    # A hostile array of zero-size elements could claim so many that iterating over it never ends.
+    # A forged array of zero-size elements could have so many elements that iterating over it never ends.
     if type(array) is not np.ndarray or array.size > len(data):
         raise WireError("these bytes are not an array")
     return array
@@ -230,13 +231,13 @@ def _items(shape: tuple[int, ...], items: list[Any]) -> NDArray[Any]:
     return array
 
 
-# Upper limits of those values in the state of a random generator that numpy uses as positions in buffers, without a
-# check. With larger values, numpy would read beyond the buffers.
+# Upper limits of values in the state of a random generator. numpy uses these values as positions in buffers without a
+# check, and would read beyond the buffers if they were larger.
 _MAX_POSITION = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1}
 
 
 def _check_generator_state(like: Any, state: Any, name: str = "") -> None:
-    """Raise an error unless a random generator's state has the types, shapes and ranges of the valid one ``like``."""
+    """Raise an error unless a random generator's state has the types, shapes and ranges of the valid state ``like``."""
     sound = type(state) is type(like)
     if sound and isinstance(like, dict):
         for key in like:
@@ -271,13 +272,13 @@ def _old_generator(state: dict[str, Any]) -> np.random.RandomState:
 
 def _random(state: tuple[Any, ...]) -> random.Random:
     made = random.Random(0)
-    # No check is needed here: unlike numpy, Python checks the state.
+    # Unlike numpy, Python checks the state itself.
     made.setstate(state)
     return made
 
 
 def _frame(*fields: Any) -> Any:
-    # Check the bytes here, because a frame is decoded without checks when an agent reads its payload.
+    # Check the bytes here: when an agent reads the payload later, they are decoded without checks.
     if len(decode(fields[4])) < 4:
         raise ValueError("not a frame")
     return core.Frame(*fields)
@@ -314,7 +315,7 @@ class StateWriter:
         self._last: dict[Hashable, bytes] = {}
 
     def state(self, name: Hashable) -> bytes:
-        """Return an agent's state, or b"" if unchanged since the last call; raises BadInput if it cannot be pickled."""
+        """Return an agent's state, or b"" if it has not changed since the last call; raises BadInput if unpicklable."""
         if name not in self._picklers:
             self._picklers[name] = _Pickler(self._agents[name], self._numbers, self._kept)
         try:
@@ -338,25 +339,25 @@ class _Pickler(pickle.Pickler):
         self._file = io.BytesIO()
         super().__init__(self._file, protocol=5)
         self._agent, self._numbers, self._keep = agent, numbers, keep
-        # The modules and names of all classes and functions that the pickles name.
+        # (module, name) of each class and function that the pickles name.
         self.names: set[tuple[str, str]] = set()
         # The objects left out of the first pickle, in order. A pickle refers to such an object by its index in this
-        # list. The reader's agent, which was created in the same way, leaves out the same objects in the same order. So
-        # the index identifies the object there.
+        # list. The reader creates its agent in the same way, so that its agent leaves out the same objects in the same
+        # order, and the index identifies the object.
         self.left_out: list[Any] = []
         self._is_first = True
-        # Both dicts have the ``id`` of an array as key. `_arrays`: the arrays of this pickle, with their references.
-        # `_large`: the last content of large arrays.
+        # Both dicts are keyed by the ``id`` of an array. `_arrays`: the arrays of this pickle, with their references.
+        # `_large`: copies of the large arrays, for comparison with the next pickle.
         self._arrays: dict[int, tuple[NDArray[Any], Any]] = {}
         self._large: dict[int, tuple[NDArray[np.uint8], Any]] = {}
 
     def pickled(self) -> bytes:
-        """Return the present state as a pickle; raises an error if that is impossible."""
+        """Return the agent's current state as a pickle; raises an error if it cannot be pickled."""
         self._file.seek(0)
         self._file.truncate()
         self.clear_memo()
         # Keep the arrays of the last pickle alive until the new pickle is complete. Otherwise a new array could get the
-        # ``id`` of a freed array.
+        # ``id`` of a freed array, and would be taken for it.
         before, self._arrays = self._arrays, {}
         self.dump(self._agent.__getstate__())
         self._large = {key: self._large[key] for key in self._large.keys() & self._arrays.keys()}
@@ -365,7 +366,7 @@ class _Pickler(pickle.Pickler):
         return self._file.getvalue()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return a reference if ``value`` is an array, an agent, left out of pickles, or pickled by name; else None."""
+        """Return a reference if ``value`` is an array, an agent, an object left out, or pickled by name; else None."""
         cls: Any = type(value)
         if cls in _PLAIN:
             return None
@@ -385,7 +386,7 @@ class _Pickler(pickle.Pickler):
         return ("name", *self._reference_name(value)) if _is_pickled_by_name(value) else None
 
     def reducer_override(self, value: Any) -> Any:
-        """Return the maker and arguments of an object, as ``__reduce__`` does; raises TypeError if unsupported."""
+        """Return the function and arguments that recreate an object; raises TypeError for an unsupported object."""
         cls: Any = type(value)
         base, new = _c_base(cls), copyreg.__newobj__  # type: ignore[attr-defined]
         if _is_method(value):
@@ -401,7 +402,7 @@ class _Pickler(pickle.Pickler):
         if base is object and cls is not core.Frame and not issubclass(cls, Enum):
             return new, (cls,), _attributes(value)
         if base in _ERRORS:
-            # Call the __reduce__ of the base class, because that of a derived class may name any function.
+            # Call the base class's __reduce__: a derived class's __reduce__ may name any function.
             _, *parts = base.__reduce__(value)
             return _of_arguments, (cls, *parts[0]), *parts[1:]
         if base in _FROM_VALUE and not issubclass(cls, Enum) and not getattr(value, "__dict__", None):
@@ -421,13 +422,14 @@ class _Pickler(pickle.Pickler):
         return name
 
     def _reference(self, array: NDArray[Any]) -> tuple[bool, bytes, bool]:
-        """Return (whether the array is stored by its hash, the hash or the bytes, whether it is column-major)."""
+        """Return (is_hash, data, column_major) for an array; ``data`` is its hash if ``is_hash``, else its bytes."""
         by_column = array.flags.f_contiguous and not array.flags.c_contiguous
         if array.nbytes <= _SMALL:
             return False, encode(array), by_column
         if array.nbytes < _LARGE:
             return True, self._digest(array), by_column
-        # Most large arrays never change, and comparing an array takes a tenth of the time of hashing it.
+        # Compare with the last content first: most large arrays never change, and a comparison takes a tenth of the
+        # time of a hash.
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         form = array.dtype, array.shape, by_column
         before, known = self._large.get(id(array), (raw, (None, b"")))
@@ -444,11 +446,11 @@ class _Pickler(pickle.Pickler):
 
 
 def _attributes(value: Any) -> Any:
-    """Return an object's state; raises TypeError unless it has ``__setstate__`` or the state is its attributes."""
+    """Return an object's state; raises TypeError if the state is neither attributes nor read by ``__setstate__``."""
     state = value.__getstate__()
     if _has_own_setstate(value):
         return state
-    # The ``__getstate__`` of a frozen dataclass with slots returns a list of values without names.
+    # A frozen dataclass with slots has a ``__getstate__`` that returns a list of values without names: call object's.
     state = object.__getstate__(value) if isinstance(state, list) else state
     if not (state is None or isinstance(state, dict) or (isinstance(state, tuple) and len(state) == 2)):
         raise TypeError(f"it holds a {type(value).__qualname__}, whose __getstate__ does not return attributes")
@@ -456,7 +458,7 @@ def _attributes(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return the maker and arguments of a numpy value, random generator, frame or table of copies."""
+    """Return the function and arguments that recreate a numpy value, random generator, frame or table of copies."""
     cls: Any = type(value)
     if isinstance(value, np.generic | complex):
         return _scalar, (encode(value),)
@@ -482,7 +484,7 @@ def _value(value: Any) -> Any:
 
 def _same(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> bool:
     words = len(now) & ~7
-    # Compare integers, because a NaN does not equal itself, and eight bytes at a time, which is faster.
+    # Compare as integers, because a NaN does not equal itself, and in units of eight bytes, which is faster.
     same = np.array_equal(before[:words].view(np.uint64), now[:words].view(np.uint64))
     return bool(same) and bool((before[words:] == now[words:]).all())
 
@@ -499,7 +501,7 @@ _HARMLESS = {
     *(("asyncio.queues", name) for name in ("Queue", "PriorityQueue", "LifoQueue")),
     *(("asyncio.locks", name) for name in ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore")),
 }
-"""The modules and names of classes that a state may name even if no agent held an instance before the run."""
+"""(module, name) of each class that any state may name, even if no agent held an instance before the run."""
 
 
 class StateReader:
@@ -511,22 +513,22 @@ class StateReader:
         self._by_name = agents
         self._allowed = set(_HARMLESS)
         self._left_out: dict[Hashable, list[Any]] = {}
-        # For each agent: the names of the attributes that the agent had at the beginning, or got from a state.
+        # For each agent: the names of the attributes that it had at first, or received from a state since then.
         self._known_attributes = {name: vars(agent).keys() - {"_netsim"} for name, agent in agents.items()}
         numbers = {id(agent): number for number, agent in enumerate(self.agents)}
         for name, agent in agents.items():
             pickler = _Pickler(agent, numbers, lambda digest, data: None)
-            # If an agent cannot be pickled, there are no states of it to restore, because `StateWriter` refused it.
+            # If an agent cannot be pickled, `StateWriter` has refused it, so the journal has no states of this agent.
             with suppress(Exception):
                 pickler.pickled()
             self._allowed |= pickler.names
             self._left_out[name] = pickler.left_out
-        # States may also name the classes that are defined in the modules of the agents' classes.
+        # States may also name classes defined in the same modules as the agents' classes.
         modules = {each.__module__ for agent in self.agents for each in type(agent).__mro__}
         self._agent_modules = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
 
     def learn(self, digest: bytes, data: bytes) -> None:
-        """Add an array that states refer to by its digest; raises WireError if the bytes are no array."""
+        """Store an array that states refer to by ``digest``; raises WireError if the bytes are not an array."""
         self.arrays[digest] = _array(data)
 
     def restore(self, name: Hashable, state: bytes) -> None:
@@ -546,7 +548,7 @@ class StateReader:
             agent.__setstate__(state)  # type: ignore[attr-defined]
         else:
             fields, slots = _split_state(state)
-            # An attribute whose value was left out of the state keeps its present value.
+            # An attribute that was left out of the state keeps its current value.
             new = {
                 key: attributes.get(key, value) if isinstance(value, Unavailable) else value
                 for key, value in fields.items()
@@ -557,11 +559,11 @@ class StateReader:
             known.update(fields)
             _set_slots(agent, slots)
         if context is not None:
-            # The connection to the network is not part of the state, so put it back.
+            # The connection to the network is not part of a state, so add it again.
             attributes["_netsim"] = context
 
     def find(self, module: str, name: str) -> Any:
-        """Return the class or function that a state names; raises NetsimError if it is not allowed."""
+        """Return the class or function with a name that occurs in a state; raises NetsimError if it is not allowed."""
         found = None
         if module in self._agent_modules or _is_allowed_module(module) or (module, name) in self._allowed:
             found = importlib.import_module(module)
@@ -569,8 +571,7 @@ class StateReader:
                 found = getattr(found, part)
         if (module, name) in self._allowed:
             return found
-        # In the modules of agents, only classes that are defined there are allowed, not classes that the module
-        # imports.
+        # From the modules of agents, allow only the classes that a module defines, not those that it imports.
         if not isinstance(found, type) or found.__module__ != module:
             raise NetsimError(f"it names {module}.{name}, which no agent had at the beginning or has in its module")
         return found
@@ -584,12 +585,12 @@ def _is_allowed_module(module: str) -> bool:
 
 def _has_own_setstate(value: Any) -> bool:
     setter = getattr(type(value), "__setstate__", None)
-    # The __setstate__ that the module `dataclasses` gives to a frozen dataclass with slots only sets its fields.
+    # `dataclasses` generates a __setstate__ for frozen dataclasses with slots, which only sets the fields.
     return setter is not None and getattr(setter, "__module__", None) != "dataclasses"
 
 
 def _split_state(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a state's attributes in ``__dict__`` and in slots; raises an error for a state of another form."""
+    """Return a state's attributes for ``__dict__`` and for slots; raises an error if the state has another form."""
     fields, slots = state if isinstance(state, tuple) else (state, None)
     fields, slots = fields or {}, slots or {}
     if not all(type(name) is str for name in (*fields, *slots)):
@@ -599,17 +600,17 @@ def _split_state(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _set_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, each in slots.items():
-        # Set slots only: a forged state must not set ``__class__``, for example.
+        # Set only slots: a forged state must not set ``__class__``, for example.
         if not isinstance(inspect.getattr_static(type(value), name), types.MemberDescriptorType):
             raise TypeError(f"a {type(value).__name__} has no slot {name}")
-        # Call the method of `object`, because a frozen dataclass forbids assignment.
+        # A frozen dataclass forbids assignment, so call object's method.
         object.__setattr__(value, name, each)
 
 
 class _Unpickler(pickle._Unpickler):
-    """Reads only the opcodes that `_Pickler` writes.
+    """Unpickler that accepts only the opcodes that `_Pickler` writes.
 
-    It derives from the private implementation in Python, because the one in C allows no opcode to be overridden.
+    It derives from pickle's private implementation in Python, because the C implementation cannot override opcodes.
     """
 
     stack: list[Any]
@@ -620,8 +621,8 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(io.BytesIO(data))
         self._reader, self._left_out = reader, left_out
         self._arrays: dict[int, NDArray[Any]] = {}
-        # Both dicts have the ``id`` of an object as key. `_made`: the objects created here; only these may get
-        # attributes. `_hashes`: for each container, the hashes of its keys.
+        # Both dicts are keyed by the ``id`` of an object. `_made`: the objects that this unpickler created; only these
+        # may get attributes. `_hashes`: the hashes of each container's keys.
         self._made: dict[int, Any] = {}
         self._hashes: dict[int, set[int]] = {}
 
@@ -630,7 +631,7 @@ class _Unpickler(pickle._Unpickler):
         return _MAKERS[name] if module == __name__ else self._reader.find(module, name)
 
     def persistent_load(self, reference: Any) -> Any:
-        """Return the object of a reference by `_Pickler.persistent_id`; raises an error for any other reference."""
+        """Return the object for a reference from `_Pickler.persistent_id`; raises an error for any other reference."""
         kind, *parts = reference
         if kind == "array":
             number, is_kept, data, by_column = parts
@@ -693,7 +694,7 @@ class _Unpickler(pickle._Unpickler):
         set.update(self.stack[-1], items)
 
     def _check_keys(self, target: Any, keys: list[Any]) -> None:
-        """Raise WireError if so many keys have the same hash that lookups would be slow."""
+        """Raise WireError if many keys have the same hash, which would make lookups slow."""
         seen = self._hashes.setdefault(id(target), set())
         seen.update(map(hash, keys))
         if len(target) + len(keys) - len(seen) > _FEW_COLLISIONS:
@@ -705,7 +706,7 @@ class _Unpickler(pickle._Unpickler):
         self.stack.append(frozenset(items))
 
     def _bytearray(self) -> None:
-        # Read the bytes first: allocating by the size in the pickle would let a forged size take all memory.
+        # Read the bytes before allocating, because the pickle may claim a forged size, larger than the memory.
         self.stack.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
 
@@ -715,8 +716,8 @@ _INHERITED = (
     *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "EMPTY_TUPLE"),
     *("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"),
 )
-"""Opcodes kept from the base class: they create numbers, texts, tuples and empty containers, or call an overridden
-method."""
+"""Opcodes for which the base class's implementation is kept. They create numbers, texts, tuples and empty containers,
+or call an overridden method."""
 _OVERRIDDEN: dict[bytes, Callable[[_Unpickler], None]] = {
     pickle.REDUCE: _Unpickler._reduce,
     pickle.NEWOBJ: _Unpickler._new,

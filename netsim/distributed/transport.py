@@ -1,9 +1,9 @@
 """Base class of transports, which carry datagrams between the processes of one network.
 
 On the path agent → outbox → link → inbox → agent, a transport carries the frames of a link between two processes. The
-link's model (`netsim.Link`) runs in the sender's process: it loses, delays and counts frames as in a simulation, with
-the same random draws. A frame then travels to the receiver's process with its arrival time, and waits there until that
-time.
+link's model (`netsim.Link`) runs in the sender's process. It loses, delays and counts frames as in a simulation, with
+the same random draws. The frame and its arrival time then travel to the receiver's process, where the frame waits until
+that time.
 """
 
 import importlib
@@ -23,10 +23,10 @@ TRANSPORTS = {"udp": "UDP", "mqtt": "MQTT"}
 
 
 class Transport(ABC):
-    """Carry datagrams to the other processes, best effort; pass a transport to `netsim.Network.run`.
+    """Carry datagrams to the other processes, without guarantees; pass a transport to `netsim.Network.run`.
 
     A subclass defines `open`, `send` and `close`. It calls `deliver` for each received datagram, and `fail` when it can
-    no longer receive any.
+    no longer receive datagrams.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ class Transport(ABC):
     peers : mapping
         {name: agents}: the agents of each other process. All other nodes of the graph run in this process.
     key : bytes, optional
-        The secret that authenticates datagrams; all processes need the same.
+        The secret that authenticates datagrams; it must be the same in all processes.
     pace : float
         Simulated seconds per real second.
     patience : float
-        The real time (s) to wait for the other processes before a run, and for a frame while all agents of this process
-        are waiting.
+        The longest time (real s) to wait for the other processes before a run, and for a frame while all agents of this
+        process only wait for frames.
     silence : float
         Real seconds without a heartbeat after which another process counts as dead.
     folder : str or Path, optional
@@ -49,9 +49,9 @@ class Transport(ABC):
     Attributes
     ----------
     most : int
-        The most bytes that a datagram may have.
+        The maximum size of a datagram in bytes.
     failure : NetsimError or None
-        An error with the reason passed to the first call of `fail`; None before that.
+        The error made by the first call of `fail`; None before that call.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class Transport(ABC):
 
     most: int = 1 << 20
     needs_broker = False
-    """Whether processes connect to a broker, whose address is then part of a deployment."""
+    """Whether the transport needs a broker; if so, a deployment must contain the broker's address."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class Transport(ABC):
         self.folder = None if folder is None else Path(folder)
         self._deliver: Callable[[bytes], None] | None = None
         self.failure: NetsimError | None = None
-        # The number of this process's first run. It is above 0 if the process replaces a dead one of the same name.
+        # The number of this process's first run, above 0 if this process replaces a dead process of the same name.
         self.first_run = 0
-        # The `netsim.distributed.membership.Membership`, kept from the first run to the last.
+        # The `netsim.distributed.membership.Membership`, created for the first run and used by all runs.
         self.membership: Any = None
 
     # --- defined by a subclass ----------------------------------------------------------------------------------------
 
     @abstractmethod
     async def open(self) -> None:
-        """Begin to carry datagrams on the running event loop; netsim calls `close` before it calls `open` again."""
+        """Start to carry datagrams on the running event loop; netsim calls `close` before it calls `open` again."""
 
     @abstractmethod
     def send(self, to: str, data: bytes) -> None:
@@ -124,13 +124,13 @@ class Transport(ABC):
     def of_deployment(
         cls, here: str, peers: Mapping[str, Iterable[Hashable]], broker: str, topic: str, **settings: Any
     ) -> "Transport":
-        """Return the transport of a process; ``topic`` is unique among the deployments that use the same broker."""
+        """Return the transport of a process; ``topic`` distinguishes deployments that use the same broker."""
         return cls(here, peers, **settings)
 
     # --- called by a subclass -----------------------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
-        """Pass a received datagram to netsim, which drops and counts it if it was not sent by a peer."""
+        """Pass a received datagram to netsim, which drops and counts a datagram that no peer has sent."""
         if self._deliver is not None:
             self._deliver(data)
 
@@ -141,7 +141,7 @@ class Transport(ABC):
     # --- called by netsim ---------------------------------------------------------------------------------------------
 
     def receive_with(self, deliver: Callable[[bytes], None] | None) -> None:
-        """Call ``deliver`` with each received datagram; if it is None, drop received datagrams."""
+        """From now on, call ``deliver`` with each received datagram; None drops received datagrams."""
         self.failure = None
         self._deliver = deliver
 

@@ -1,4 +1,4 @@
-"""Transport over UDP. It is faster than asyncio's endpoints, because it reads a readable socket until it is empty."""
+"""Transport over UDP. It is faster than asyncio's endpoints, because it reads many datagrams per loop iteration."""
 
 import asyncio
 import ipaddress
@@ -15,11 +15,11 @@ from netsim.util import check
 __all__ = ["UDP", "address_of", "is_loopback"]
 
 _MAX_DATAGRAM = 65_507
-# The requested size of the socket's buffers in bytes, large enough for bursts and for the datagrams that arrive while
-# the process computes.
+# The requested size of the socket's buffers in bytes. They must hold bursts, and the datagrams that arrive while the
+# process computes.
 _BUFFER = 1 << 22
 _FORCE = 33  # SO_RCVBUFFORCE, which Python does not name
-# The most datagrams received in one pass of the loop, so that other callbacks can run in between.
+# Maximum number of datagrams received per loop iteration, so that other callbacks can run in between.
 _AT_ONCE = 64
 
 
@@ -80,7 +80,7 @@ class UDP(Transport):
         try:
             family, own = _resolved(self._address)
             if not self._resolved_peers:
-                # Resolve the addresses once, before the first datagram, because a name server may be slow.
+                # Resolve all addresses before the first datagram, because a name server may be slow.
                 for trying, address in self._peer_addresses.items():
                     self._resolved_peers[trying] = _resolved(address, family)[1]
                 trying = f"here = {self.here!r}"
@@ -137,7 +137,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _resolved(address: tuple[str, int], family: int = 0) -> tuple[int, Any]:
-    """Resolve an address; return its socket family and the address in that family's form."""
+    """Resolve a host name; return the socket family, and the address as that family's sockets need it."""
     found, _, _, _, resolved = socket.getaddrinfo(*address, family, socket.SOCK_DGRAM)[0]
     return found, resolved
 
@@ -150,7 +150,7 @@ def _bound(family: int, address: Any) -> socket.socket:
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, direction, _BUFFER)
         if sys.platform == "linux":
-            # SO_RCVBUFFORCE may exceed the system's limit; without CAP_NET_ADMIN it fails, and the limit holds.
+            # SO_RCVBUFFORCE may exceed the system's limit, but fails without the privilege CAP_NET_ADMIN.
             with suppress(OSError):
                 made.setsockopt(socket.SOL_SOCKET, _FORCE, _BUFFER)
         made.bind(address)

@@ -1,1 +1,1 @@
-"""One run: build the network, run the agents' tasks, write the table of results, and explain why a run cannot end."""
+"""One run: build the network, run the agents' tasks, write the table of results, and report why a run cannot end."""

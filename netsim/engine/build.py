@@ -84,7 +84,7 @@ class Settings:
 
 
 def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput unless each node has its own distinct agent, which no earlier run has used."""
+    """Raise BadInput unless each node has a separate agent that no earlier run has used."""
     check.instance("agents", agents, Mapping, "a mapping {node: Agent}")
     missing = [node for node in graph if node not in agents]
     extra = [name for name in agents if name not in graph]
@@ -120,7 +120,7 @@ def check_agents(graph: "nx.Graph[Any]", agents: Mapping[Any, Agent]) -> None:
 
 
 def _check_parts(agents: Mapping[Any, Agent]) -> None:
-    """Raise BadInput if two agents hold the same object and this object is an Agent, such as a MAC layer."""
+    """Raise BadInput if two agents share a component that is itself an Agent, such as a MAC layer."""
     known = {id(agent) for agent in agents.values()}
     owners: dict[int, tuple[Hashable, str]] = {}
     for name, agent in agents.items():
@@ -169,7 +169,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
         run.medium = Medium(
             settings.medium, shared, settings.link_seed, names, log=settings.trace, on_death=run.battery_died
         )
-    # Large blocks of random numbers are fast, but with many links large blocks would take too much memory.
+    # Random numbers are drawn in blocks for each link: large blocks are fast, but take too much memory if there are
+    # many links.
     block = int(np.clip(2**18 // max(len(senders), 1), 8, 128))
     for i, name in enumerate(names):
         if name not in inboxes:
@@ -207,8 +208,8 @@ def build(run: "Runtime", loop: Loop, *, merged: bool = False) -> None:
 
 
 def _let_inboxes_answer(run: "Runtime", names: Sequence[Hashable]) -> None:
-    """Let inboxes acknowledge frames on reliable links and, with routing, pass on messages for other nodes."""
-    # Both add the inbox to its senders' outboxes, so all outboxes must exist before.
+    """Let inboxes acknowledge frames on reliable links and, with routing, forward messages for other nodes."""
+    # Both calls register the inbox with the senders' outboxes, so all outboxes must exist already.
     routes = run.settings.routes
     numbers = {} if routes is None else {name: number for number, name in enumerate(names)}
     for name, outbox in run.outboxes.items():
@@ -221,7 +222,7 @@ def _let_inboxes_answer(run: "Runtime", names: Sequence[Hashable]) -> None:
 
 
 def _round_clock(run: "Runtime", loop: Loop) -> RoundClock:
-    """Return the network's round clock, whose class depends on how agents are spread over processes."""
+    """Return the network's round clock; its class depends on whether other processes run some of the agents."""
     settings, kind = run.settings, run.node.round_clock if run.node else RoundClock
     clock = kind(loop, settings.round_period, run.round_ended)
     if settings.compute is not None:
@@ -241,7 +242,7 @@ def _placed(context: Context, number: int, run: "Runtime") -> Context:
 
 
 def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashable, Inbox | RemoteEndpoint]:
-    """Build the inboxes of this process's agents; return each agent's inbox, or the endpoint that replaces it."""
+    """Build the inboxes of this process; return each agent's inbox, or the remote endpoint that replaces it."""
     shared, own, node, limit = run.shared, run.own, run.node, run.settings.inbox_limit
     if node is None:
         run.inboxes = {name: Inbox(own.get(name, shared), limit) for name in names}
@@ -251,7 +252,7 @@ def _build_inboxes(run: "Runtime", names: Sequence[Hashable]) -> Mapping[Hashabl
 
 
 def _note_hearings(run: "Runtime", names: Sequence[Hashable]) -> None:
-    """Make the inboxes of this process record received frames, if the run keeps these records."""
+    """If the run records deliveries, make the inboxes of this process record each received frame."""
     if not run.settings.deliveries:
         return
     hearings = run.ledger.hearings = Hearings()
@@ -261,7 +262,7 @@ def _note_hearings(run: "Runtime", names: Sequence[Hashable]) -> None:
 
 
 def ends_of_links(neighbors: Mapping[Hashable, Sequence[Hashable]]) -> tuple[_Indices, _Indices, _Indices]:
-    """Return each link's sender and receiver, shape (links,), and each agent's first link, shape (agents + 1,)."""
+    """Return senders and receivers of shape (links,), and the index of each agent's first link, shape (agents + 1,)."""
     index = {name: i for i, name in enumerate(neighbors)}
     degrees = np.array([len(others) for others in neighbors.values()], dtype=np.int64)
     firsts = np.concatenate([[0], np.cumsum(degrees)])
@@ -277,7 +278,7 @@ def _links(settings: Settings, name: Hashable, neighbors: Sequence[Hashable]) ->
 
 
 def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return, by name, a `Shared` for each agent with a skewed clock, as such an agent has its own rounds."""
+    """Return {name: `Shared`} for agents with a skewed clock, because the rounds of such an agent differ."""
     own = {}
     for fault in settings.faults:
         if isinstance(fault, ClockSkew):
@@ -290,7 +291,7 @@ def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]
 
 
 def _add_shared(run: "Runtime", tally: Tally) -> tuple[Shared, dict[Hashable, Shared]]:
-    """Make the state that agents share, and, by name, that of each agent with a skewed clock."""
+    """Create and return the state that agents share, and {name: state} for agents with a skewed clock."""
     settings = run.settings
     run.shared = Shared(run.loop, tally, run.rounds, kinds=settings.kinds)
     run.own = _skewed_shared(settings, run.shared)

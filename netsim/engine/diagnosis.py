@@ -1,4 +1,4 @@
-"""One-line errors of a run: which agent raised an error and in which line, or what each agent waits for."""
+"""One-line error messages of a run: which agent raised an error in which line, or what each agent waits for."""
 
 import asyncio
 import inspect
@@ -15,10 +15,10 @@ from netsim.errors import AgentError, NetsimError, RunOver, Stalled, one_line
 from netsim.transport.inbox import Inbox
 
 Tasks = Mapping["asyncio.Task[Any]", Hashable]
-"""Maps each task to the name of its agent."""
+"""{task: name of its agent}."""
 
 IN_PART = "in part "
-"""The beginning of the note on an error of a mote's part, which names the part."""
+"""Prefix of the note that names the part of a mote in which an error was raised."""
 
 SHOWN = 5
 """Maximum number of agents that the error for a deadlock names."""
@@ -31,7 +31,7 @@ _INBOX = Inbox.get.__code__.co_filename
 def agent_error(
     name: Hashable, error: BaseException, context: Context, how: str = "", at: str | None = None
 ) -> AgentError:
-    """Return the error for an agent that raised: its name, source line, circumstances (``how``) and time (``at``)."""
+    """Return the error for an agent that raised one, with source line, circumstances (``how``) and time (``at``)."""
     first, more, notes = error, "", [*getattr(error, "__notes__", ())]
     while isinstance(first, BaseExceptionGroup):
         more = f" (and {len(first.exceptions) - 1} more)" if len(first.exceptions) > 1 else more
@@ -58,7 +58,7 @@ def cancelled_error(name: Hashable, task: "asyncio.Task[Any]", context: Context)
 
 
 def when(context: Context) -> str:
-    """Return a text with an agent's current round or, if the agent is in no round, with the present time (s)."""
+    """Return the text " in round k" for an agent's current round or, if it is in no round, " at t s" for the time."""
     now = context.shared.loop.now()
     # An exception takes the agent out of its round before the error is reported. So if the agent left a round at the
     # present time, that round counts as its current round.
@@ -67,15 +67,15 @@ def when(context: Context) -> str:
 
 
 def _line(trace: TracebackType | None) -> str:
-    # Show the line in the agent's own code, not the line in netsim, numpy or asyncio that raised the error. Files of
-    # compiled libraries have no folder, so only their suffix identifies them.
+    # Show the last line of the user's code, not the line in netsim, numpy or asyncio that raised the error. The paths
+    # of compiled libraries have no folder, so only the suffix identifies them.
     frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.endswith((".pyx", ".pxd"))]
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
 
 
 def failure(what: str, error: BaseException) -> NetsimError:
-    """Return the error that ends a run in which something other than an agent raised."""
+    """Return the error that ends a run in which code other than an agent's raised ``error``."""
     if isinstance(error, NetsimError):
         return error
     found = NetsimError(f"{what} raised {type(error).__name__}: {one_line(error)}")
@@ -84,7 +84,7 @@ def failure(what: str, error: BaseException) -> NetsimError:
 
 
 def is_shutdown_error(error: BaseException) -> bool:
-    """Return whether an agent raised this error only because it was cancelled or sent a message after the run's end."""
+    """Return whether an error has no other cause than the cancellation of its agent or a send after the run's end."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_shutdown_error, error.exceptions))
     return isinstance(error, RunOver | asyncio.CancelledError)
@@ -99,15 +99,15 @@ def standstill(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> Stall
 def stalled(now: float, waits: Sequence[str], unfinished: int, beyond: bool) -> Stalled:
     """Return the error for a deadlock.
 
-    ``waits`` has a text for each of the first few agents, which says what the agent waits for. ``unfinished`` is the
-    number of all unfinished agents. ``beyond`` is True if a timer was set to a time later than `LATEST`.
+    ``waits`` describes for each of the first few agents what it waits for. ``unfinished`` is the number of all
+    unfinished agents. ``beyond`` is True if a timer was set to a time later than `LATEST`.
     """
     late = f" (what is to be later than {LATEST:g} s never comes)" if beyond else ""
     return Stalled(f"at {now:g} s every task waits for what can never come: {_listed(waits, unfinished)}{late}")
 
 
 def waiting(unfinished: Tasks, contexts: Mapping[Hashable, Context]) -> str:
-    """Return a text that says what the first few of the unfinished agents wait for."""
+    """Return a text that describes what the first few unfinished agents wait for."""
     return _listed(_waits(unfinished, contexts), len(unfinished))
 
 
@@ -122,7 +122,7 @@ def _listed(waits: Sequence[str], unfinished: int) -> str:
 
 
 def endless(name: Hashable, task: "asyncio.Task[Any] | None", context: Context, passes: int) -> AgentError:
-    """Return the error for an agent whose task (or callbacks, if ``task`` is None) never lets time advance."""
+    """Return the error for an agent whose task (or callbacks, if ``task`` is None) keeps time from advancing."""
     does = "its callbacks set each other off" if task is None else f"it waits for {_waits_for(task, context)}"
     now = context.shared.loop.now()
     why = f"after {passes:,} passes of the event loop time has not moved"
@@ -140,8 +140,8 @@ def _waits_for(task: "asyncio.Task[Any]", context: Context) -> str:
         if part.task is not None and not part.task.done():
             return f"{_waits_for(part.task, part)}, {IN_PART}{name!r}"
     own: Any = task.get_coro()
-    # Name the coroutine that the agent's own code awaits, not the innermost one: asyncio's private coroutines differ
-    # between versions.
+    # Name the coroutine that the agent's code awaits, not the innermost one, which may be a private coroutine of
+    # asyncio and differ between versions.
     called: Any = None
     inner, in_inbox = own, False
     while inspect.iscoroutine(awaited := getattr(inner, "cr_await", None)):

@@ -1,4 +1,4 @@
-"""Launch runs on new event loops, also while another loop runs, and let a Ctrl-C interrupt them."""
+"""Start runs on new event loops, even while another event loop is running, and let a Ctrl-C interrupt them."""
 
 import _thread
 import asyncio
@@ -21,14 +21,14 @@ from netsim.run import Run
 __all__ = ["aside", "importing_whole", "simulate", "threads_start"]
 
 _IMPORT_PAUSE = 0.02
-"""The real seconds until a Ctrl-C during an import tries again."""
+"""Real seconds after which a Ctrl-C that came during an import is tried again."""
 
 _INTERRUPT_TIMEOUT = 2.0
-"""If an agent's step has not ended this many real seconds after a Ctrl-C, the Ctrl-C interrupts it."""
+"""If an agent's step has not ended this many real seconds after a Ctrl-C, the step is interrupted."""
 
 
 def simulate(runtime: Runtime, loop: Loop) -> Run:
-    """Run a `Runtime` to its end on ``loop``, which must be new and is closed afterwards."""
+    """Run a `Runtime` to its end on ``loop``; the loop must be new, and is closed afterwards."""
     try:
         with _interrupts(), asyncio.Runner(loop_factory=lambda: loop) as runner, warned():
             try:
@@ -37,8 +37,8 @@ def simulate(runtime: Runtime, loop: Loop) -> Run:
                 runtime.attach_result_to(error)
                 raise
     except (Interrupted, SystemExit) as error:
-        # Attach the result only now: an agent's `sys.exit` leaves asyncio's loop at once, but the counts are complete
-        # only once the runner has closed.
+        # Attach the result only now: an agent's `sys.exit` leaves asyncio's loop immediately, but the counts are
+        # complete only after the runner has closed.
         runtime.attach_result_to(error)
         raise
 
@@ -64,7 +64,7 @@ class _Insistent:
 
 
 async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
-    """Run so that a Ctrl-C ends the run between two steps or, if a step does not end, in the middle of it."""
+    """Run so that a Ctrl-C ends the run after the current step, or within the step if it takes too long."""
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not callable(interrupt) or interrupt is signal.default_int_handler:
@@ -79,7 +79,7 @@ async def _interruptible(runtime: Runtime, loop: Loop) -> Run:
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Suspend the running event loop, such as a notebook's, so that another one can run in this thread."""
+    """Suspend the running event loop, such as a notebook's, so that another loop can run in this thread."""
     outer = asyncio._get_running_loop()
     if outer is None:
         yield
@@ -94,10 +94,10 @@ def aside() -> Iterator[None]:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """Make a Ctrl-C interrupt the inner run: an outer handler would do something else.
+    """Make a Ctrl-C interrupt the inner run, instead of calling the outer loop's handler.
 
-    The outer loop's handler would only cancel the outer, suspended task; with the handler of `importing_whole`, asyncio
-    installs none.
+    The outer loop's handler would only cancel the suspended outer task. While `importing_whole` has set its handler,
+    asyncio would install no handler for the inner run.
     """
     interrupt = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
@@ -114,9 +114,10 @@ def _interrupts() -> Iterator[None]:
 
 @contextmanager
 def importing_whole() -> Iterator[None]:
-    """Let a Ctrl-C wait for the end of an import.
+    """Delay a Ctrl-C to the end of an import.
 
-    A library written in C whose import was interrupted cannot be imported again, and can crash Python as it ends.
+    If the import of a library written in C is interrupted, the library cannot be imported again, and may crash Python
+    at exit.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -131,7 +132,7 @@ def importing_whole() -> Iterator[None]:
 
 
 def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
-    """Interrupt, or try again soon if an import is in progress."""
+    """Handle a Ctrl-C: interrupt or, if an import is in progress, try again soon."""
     caller = frame
     while caller is not None and caller.f_code.co_filename != "<frozen importlib._bootstrap>":
         caller = caller.f_back
@@ -143,7 +144,7 @@ def _interrupt_after_import(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_main() -> None:
-    """Interrupt the main thread from another one, also during a system call."""
+    """Interrupt the main thread from another thread, even during a system call."""
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:
@@ -151,7 +152,7 @@ def _interrupt_main() -> None:
 
 
 def threads_start() -> bool:
-    """Return whether this system can start threads; a browser cannot."""
+    """Return whether this system can start threads, which Python in a browser cannot."""
     try:
         threading.Thread(target=int).start()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Changes of links during a run: new settings, frames that wait on a held link, frames dropped in flight."""
+"""Change links during a run: set new settings, hold frames back, drop frames in flight."""
 
 import math
 from bisect import bisect_right
@@ -25,20 +25,19 @@ Ends = tuple[Hashable, Hashable]
 class LinkChanges:
     """The changed links of one run.
 
-    A permanent and a temporary change may overlap: for each setting, the change that began last counts.
+    If a permanent and a temporary change overlap, the change that began last determines a setting that both change.
     """
 
     def __init__(self, run: "Runtime") -> None:
         self._run = run
-        # For each permanently changed link, the changed settings.
+        # For each permanently changed link: the changed settings.
         self._own: dict[Ends, dict[str, Any]] = {}
-        # For each temporarily changed link, the changed settings keyed by the number of the fault, in order of
-        # beginning.
+        # For each temporarily changed link: {number of the fault: changed settings}, in the order in which the faults
+        # began.
         self._for_a_time: dict[Ends, dict[int, dict[str, Any]]] = {}
-        # For each changed link, its last changed settings and the Link made from them, which is reused while they are
-        # equal.
+        # Cache for each changed link: the last changed settings, and the Link made from them.
         self._made: dict[Ends, tuple[dict[str, Any], Link]] = {}
-        # For each link on hold, the keys of its holds; a dict keeps their order, unlike a set.
+        # For each link on hold: the keys of its holds, in a dict because it keeps their order, unlike a set.
         self._holds: dict[Ends, dict[Any, None]] = {}
 
     # --- settings -----------------------------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ class LinkChanges:
             self._check(what, link, self._now(link), settings)
 
     def check_queue(self, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
-        """Raise BadInput if settings have a queue for a link on which, with these settings, no frame waits."""
+        """Raise BadInput if settings contain a queue limit, but with these settings no frame ever waits on a link."""
         for link in links:
             after = _changed(self._now(link), settings)
             for name in ("queue", "queue_bits"):
@@ -58,7 +57,7 @@ class LinkChanges:
                     raise BadInput(f"{given}: must come with a rate or a budget, or nothing ever waits")
 
     def change(self, what: str, links: Iterable[Ends], settings: Mapping[str, Any]) -> None:
-        """Change settings of links permanently; raises BadInput as `check` does, and then changes no link."""
+        """Change settings of links permanently; if `check` would raise BadInput, raise it and change no link."""
         links = tuple(links)
         self.check(what, links, settings)
         for link in links:
@@ -78,13 +77,13 @@ class LinkChanges:
             self._apply(link)
 
     def end(self, links: Iterable[Ends], number: int) -> None:
-        """Restore the settings that links would have without the change ``number``."""
+        """End the temporary change ``number``: restore the settings that links would have without it."""
         for link in links:
             del self._for_a_time[link][number]
             self._apply(link)
 
     def _now(self, link: Ends) -> Link:
-        """Return a link's present settings."""
+        """Return a link's settings with all changes that are in effect now."""
         changed = dict(self._own.get(link, {}))
         for each in self._for_a_time.get(link, {}).values():
             changed |= each
@@ -115,10 +114,10 @@ class LinkChanges:
             run.node.check_change(what, link, before, after)
 
     def _apply(self, link: Ends) -> None:
-        """Apply a link's present settings."""
+        """Apply a link's current settings to its outbox, and move the arrivals of frames in flight accordingly."""
         run, (sender, receiver), after = self._run, link, self._now(link)
         outbox = run.outboxes.get(sender)
-        if outbox is None:  # the sender is in another worker
+        if outbox is None:  # The sender is in another worker, which makes this change itself.
             return
         if outbox.settings_of(receiver) is after:
             return
@@ -127,7 +126,7 @@ class LinkChanges:
             self._move_arrivals(link, shifts, after.fifo)
 
     def _last_arrival(self, link: Ends, after: Link) -> float | None:
-        """Return the latest arrival (s) in flight if a new latency would let broadcasts overtake it, else None."""
+        """Return the latest arrival (s) in flight if broadcasts with the new latency could overtake it, else None."""
         run, (sender, receiver) = self._run, link
         outbox = run.outboxes[sender]
         if not after.fifo or outbox.settings_of(receiver).latency_model is after.latency_model:
@@ -141,12 +140,12 @@ class LinkChanges:
         return max((entry[0] for entry in entries), default=0.0)
 
     def _move_arrivals(self, link: Ends, shifts: list[Shift], fifo: bool) -> None:
-        """Shift the arrivals of frames in flight by the change of their departures."""
+        """Shift the arrival of each frame in flight by as much as its departure was shifted."""
         run, (sender, receiver) = self._run, link
         inbox, tally, number, now = run.inboxes[receiver], run.shared.tally, run.link_number(*link), run.loop.now()
         numbers, mask, last = [shift[0] for shift in shifts], (1 << tally.shift) - 1, 0.0
         for time, key, kind, frame in inbox.withdraw(number):
-            # A duplicate's number is between that of its original and that of the link's next frame.
+            # A duplicate has a number between the original's number and the number of the link's next frame.
             place = bisect_right(numbers, key & mask) - 1
             moved = time
             if place >= 0:
@@ -166,7 +165,7 @@ class LinkChanges:
     # --- holding and dropping -----------------------------------------------------------------------------------------
 
     def check_wired(self, what: str) -> None:
-        """Raise BadInput on a medium on which frames in flight cannot be held or dropped; ``what`` names the change."""
+        """Raise BadInput if frames in flight cannot be held or dropped on this medium; ``what`` names the change."""
         self._must_be_wired(what)
         if self._run.node is not None:
             self._run.node.may_hold(what)
@@ -189,12 +188,12 @@ class LinkChanges:
                     self._set_hold(link, on=False)
 
     def _set_hold(self, link: Ends, on: bool) -> None:
-        # For an agent in another worker, that worker's inbox does this.
+        # If the receiver is in another worker, that worker holds the frames.
         if link[1] in self._run.inboxes:
             self._run.inboxes[link[1]].hold(self._run.link_number(*link), on)
 
     def drop(self, links: Iterable[Ends]) -> None:
-        """Lose the frames that links have accepted, and that have not arrived."""
+        """Count as lost, and discard, the frames that links have accepted and that have not arrived yet."""
         run = self._run
         tally, now = run.shared.tally, run.loop.now()
         for sender, receiver in links:
@@ -204,7 +203,8 @@ class LinkChanges:
                 inbox = run.inboxes[receiver]
                 entries = inbox.withdraw(number) + inbox.withdraw_held(number)
             elif outbox is not None:
-                # The receiver is in another worker, which has the frames sent before the last exchange.
+                # The receiver is in another worker, which drops the frames sent before the last exchange. Drop the
+                # later ones here.
                 entries = withdraw(outbox.arrivals_at(receiver), number, tally.shift, now)
             for _, key, kind, _ in entries:
                 tally.ended(now, key, kind, LOST)
@@ -217,7 +217,7 @@ class LinkChanges:
 
 
 def _changed(link: Link, settings: Mapping[str, Any]) -> Link:
-    """Return a link with other settings; without a rate or a budget it has no queue, because no frame waits."""
+    """Return a link with changed settings; without a rate or budget no frame waits, so it gets no queue limit."""
     given: dict[str, Any] = dict(settings)
     if given.get("rate") == math.inf:
         given["rate"] = None

@@ -1,7 +1,7 @@
-"""Observers of a run, which do not change it: rows at a fixed interval, a viewer, the watched states, an inspection.
+"""Observers, which do not change a run: rows at a fixed interval, a viewer, watched states, an inspection.
 
-Each observer is an onlooker (`netsim.clock.virtual_clock.Onlooker`), which the loop calls before time advances. So an
-observer needs no timer or task, does not keep a run going, and never runs between two steps of agents at one instant.
+Each observer is a `netsim.clock.virtual_clock.Onlooker`, which the loop calls before time advances. So an observer
+needs no timer or task, does not prevent a run from ending, and never runs between two steps of agents at one instant.
 """
 
 import dataclasses
@@ -43,12 +43,12 @@ class Sampler:
     loop : Loop
         The run's loop.
     rounds : RoundClock
-        The run's round clock. A row at the time at which a round closes equals the row that a run without
-        ``sample`` writes for this round.
+        The run's round clock. A sampled row at the time at which a round closes equals the row that a run without
+        ``sample`` writes for that round.
     sample : float
         Seconds from row to row.
     write : callable
-        Called with a row's number, its time (s), and the time (s) before which arrivals count.
+        Called with (row number, time of the row in s, time in s before which arrivals count).
     fail : callable
         Called with the error if there are too many rows.
 
@@ -57,8 +57,8 @@ class Sampler:
     time : float
         The time (s) at which the next row is due.
     until : float
-        The end (s) of the instant at ``time``. Events up to this end count as events at ``time``, because the times of
-        events are sums of pauses, and these sums are rounded.
+        The end (s) of the instant at ``time``. Events up to ``until`` count as events at ``time``: their times are sums
+        of pauses, which have rounding errors.
     """
 
     _loop: Loop
@@ -78,20 +78,20 @@ class Sampler:
 
     def look(self) -> None:
         """Write the row that is due."""
-        # Count the frames that arrive at this time, too: when `look` is called, nothing more can happen at this time.
+        # Count the frames that arrive exactly at this time, too: `look` is called after all events of the instant.
         self._row(self.time, math.nextafter(self.until, math.inf))
 
     def round_ended(self, number: int) -> None:
-        """Write the row that is due at the time at which a round closes, if there is one.
+        """If a row is due at the time at which a round closes, write it.
 
-        The row counts arrivals up to the round's deadline, as the row of the round does in a run without ``sample``.
+        The row counts arrivals up to the round's deadline, as the round's row does in a run without ``sample``.
         """
         close = self._rounds.close_time(number)
         if close == self.time:
             self._row(close, self._rounds.deadline(number))
 
     def run_ended(self) -> None:
-        """Write the rows due before the run's end, and a last one at its end."""
+        """Write the rows that are due before the run's end, and a last row at the end."""
         now = self._loop.now()
         while self.until < now:
             self.look()
@@ -99,8 +99,8 @@ class Sampler:
             self._row(now, math.nextafter(now, math.inf))
 
     def _wait_for(self, number: int) -> None:
-        # If a row is due at a round's end, but its time differs from the end by rounding errors, `snap` returns the
-        # end. If a row is due before a round's end, the row's ``until``, too, is before the end.
+        # `snap` removes rounding errors: if a row is due at the end of a round, it returns exactly that end. So the
+        # ``until`` of a row that is due before a round's end is before that end, too.
         self.time = self._rounds.snap(number * self._sample, widths=2)
         self.until = self._rounds.instant_end(self.time)
 
@@ -119,22 +119,21 @@ class Sampler:
 # --- a viewer ---------------------------------------------------------------------------------------------------------
 
 # After each call of the viewer, `View` pauses for _SHARE times the duration of the call, but for at least _PAUSE and at
-# most _LONGEST real seconds. _LONGEST is needed because after a long pause the viewer has more to show: without this
-# limit, pauses and calls could lengthen each other without bound.
+# most _LONGEST real seconds. Without the limit _LONGEST, pauses and calls could lengthen each other without bound,
+# because the viewer has more to show after a longer pause.
 _PAUSE, _SHARE, _LONGEST = 0.5, 20, 2.0
-# If no row has been written this many real seconds after the end of a pause, `View` calls the viewer between two
-# instants.
+# If no row is written within this many real seconds after a pause, `View` calls the viewer between two instants.
 _WITHOUT_ROWS = 1.0
 
 
 class Shown(Protocol):
-    """Shows a run in progress. It must neither raise nor change the run."""
+    """Protocol of an object that shows a run in progress; its methods must not raise, and must not change the run."""
 
     def look(self, scene: RunMetadata) -> None:
         """Show the run up to ``scene.ended_at`` (s); all events until then are recorded. Called in the run's thread."""
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
-        """Show the end of the run, after which nothing is counted; ``error`` is the error that ended it, or None."""
+        """Show the end of the run; ``error`` is the error that ended the run, or None."""
 
 
 Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
@@ -142,9 +141,9 @@ Viewer: TypeAlias = Callable[[Run, RunMetadata], Shown]
 
 
 class View:
-    """Calls a viewer after each row or, in a run without rows, between instants; limits the calls per real second."""
+    """Calls a viewer after rows or, if no rows are written, between instants; limits the calls per real second."""
 
-    # When the loop calls `look`, `until` alone decides.
+    # A row or an instant may be due at any time, so only `until` controls when the loop calls `look`.
     time = 0.0
 
     def __init__(
@@ -165,7 +164,7 @@ class View:
         self._loop.clock.onlookers.append(self)
 
     def end(self, error: NetsimError | None) -> None:
-        """Make the viewer show the end of the run, if it was started."""
+        """Make the viewer show the end of the run, if the viewer was started."""
         if self._scene is not None:
             self._shown.end(self._now(), error)
 
@@ -181,7 +180,7 @@ class View:
 
     @property
     def until(self) -> float:
-        """The current time (s), if no row was written for too long and the loop must call `look`; else infinity."""
+        """The current time (s) if no row was written for too long, so that the loop calls `look`; else infinity."""
         return math.inf if time.monotonic() < self._patience else self._loop.now()
 
     def look(self) -> None:
@@ -199,7 +198,7 @@ class View:
 
 @dataclass(eq=False, repr=False)
 class Watcher:
-    """Records the watched states of one run's agents whenever they may have changed.
+    """Records the watched states of a run's agents at each instant at which they may have changed.
 
     Parameters
     ----------
@@ -210,7 +209,7 @@ class Watcher:
     contexts : mapping
         The agents' contexts by their names.
     tasks : AgentTasks
-        Decides which callbacks belong to agents of this run.
+        The tasks of the run's agents, used to recognise the callbacks of these agents.
     shared : list of Shared
         The agents' shared states, one for each clock.
     fail : callable
@@ -224,16 +223,17 @@ class Watcher:
     _shared: list[Shared]
     _fail: Callable[[NetsimError], None]
     _agents: Mapping[Hashable, Agent] = field(default_factory=dict)
-    # The marked agents, whose code may have run at this instant, in the order in which they were marked.
+    # The marked agents in order of marking: their code may have run at this instant.
     _called: dict[Hashable, None] = field(default_factory=dict)
-    # Whether no row was written yet: until then an attribute may be missing, because agents set it when they run.
+    # Whether no row has been written yet. Before the first row an attribute may be missing, because agents set it when
+    # they run.
     _early: bool = True
     # Whether the next call of `look` checks that each attribute exists on some agent.
     _checks: bool = False
 
     @property
     def time(self) -> float:
-        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances; else infinity."""
+        """Minus infinity if an agent is marked, so that the loop calls `look` before time advances, else infinity."""
         return -math.inf if self._called else math.inf
 
     until = time
@@ -249,7 +249,7 @@ class Watcher:
             shared.note_sends(self._look)
 
     def stop(self, whole: bool) -> None:
-        """Record the last states; after a complete run (``whole``) an attribute that no agent has is an error."""
+        """Record the last states. If the run is complete (``whole``), an attribute that no agent has is an error."""
         if self._early and whole:
             self.row_written()
         self.look()
@@ -260,20 +260,21 @@ class Watcher:
             shared.note_sends(None)
 
     def call(self, names: Iterable[Hashable]) -> None:
-        """Mark agents whose states may change at this instant, so that `look` records their states."""
+        """Mark agents whose states may change at this instant, so that the next `look` records them."""
         self._called.update(dict.fromkeys(names))
 
     def row_written(self) -> None:
-        """Mark all agents, so that the next call of `look` records each one's states.
+        """Mark all agents, so that the next call of `look` records the states of all.
 
-        Otherwise `look` records only agents whose code ran; but a state may also change if it depends on another agent.
+        Between rows, `look` records only agents whose code has run. But a state that depends on another agent may
+        change although its agent's code has not run.
         """
         self.call(self._agents)
         self._checks = self._early and self._all_here()
         self._early = False
 
     def _all_here(self) -> bool:
-        """Return whether all agents run here: otherwise an agent in another process may have a missing attribute."""
+        """Return whether this process runs all agents; otherwise a missing attribute may exist in another process."""
         return len(self._agents) + len(self._tasks.scenery) == self._watch.agents
 
     def look(self) -> None:
@@ -298,9 +299,9 @@ class Watcher:
             self._called[owner.name] = None
 
     def _look(self, name: Hashable) -> None:
-        """Record an agent's states; also called just before the agent sends."""
+        """Record an agent's states; `Shared.note_sends` also calls this just before the agent sends."""
         sent, agent = self._contexts[name].outbox.sent, self._agents.get(name)
-        if agent is not None:  # a background agent
+        if agent is not None:  # None: a background agent, whose states are not recorded
             self._try(lambda: self._watch.look(name, agent, self._loop.now(), sent, self._early))
 
 
@@ -314,7 +315,8 @@ Inspect: TypeAlias = Callable[[Mapping[Hashable, Agent], float, bool], bool]
 class Inspection:
     """Calls an inspection at the end of each instant and of the run, and ends the run when the inspection returns True.
 
-    The inspection is called at every instant: tracking which agents were called would cost more than most inspections.
+    It is called at every instant, even if no agent has run: tracking which agents have run would cost more than most
+    inspections.
 
     Parameters
     ----------
@@ -340,7 +342,7 @@ class Inspection:
     def time(self) -> float:
         """Minus infinity, so that the loop calls `look` before time advances.
 
-        Infinity if this instant was already inspected, or if the run is to end.
+        Infinity if this instant has already been inspected, or if the run is about to end.
         """
         return math.inf if self._over or self._loop.now() == self._seen else -math.inf
 
@@ -352,7 +354,7 @@ class Inspection:
         self._loop.clock.onlookers.append(self)
 
     def stop(self, whole: bool) -> None:
-        """After a complete run (``whole``) call the inspection for the last time."""
+        """If the run is complete (``whole``), call the inspection for the last time."""
         if whole and not self._over:
             self.look(last=True)
 

@@ -1,4 +1,4 @@
-"""Current and earlier places of a run's nodes; moving a node changes the powers received from it and by it."""
+"""Current and earlier positions of a run's nodes. Moving a node changes the received powers of its links."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -15,9 +15,9 @@ __all__ = ["Path", "Place", "Places"]
 
 Place = tuple[float, ...]
 Path = list[tuple[float, Place]]
-"""Way-points (time in s, place), joined by straight lines.
+"""Way-points (time in s, place), connected by straight lines.
 
-A jump is two way-points of the same time: first the old place, then the new place.
+A jump is stored as two way-points with the same time: first the old place, then the new place.
 """
 
 
@@ -36,31 +36,31 @@ class Places:
         self.now: dict[Hashable, Place] = dict(deployment.places)
         self.paths: dict[Hashable, Path] = {}
         self._deployment, self._medium, self._loop = deployment, medium, loop
-        # For each node: the other nodes within its reach. The medium has the received power from the node to each of
-        # them, and from each of them to the node.
+        # For each node: the other nodes within its reach. For each pair, the medium stores the received power in both
+        # directions.
         self._reached: dict[Hashable, dict[Hashable, None]] = {node: {} for node in self.now}
         for one, other in deployment.powers:
             self._reached[one][other] = None
-        # For each node on a straight leg: whether the last way-point of the node's path is the present end of the leg,
-        # not its start. If so, the next end of the leg replaces this way-point, because both lie on the same line.
+        # For each node on a straight leg: True if the last way-point of its path is the current end of the leg, False
+        # if it is the leg's start. A current end is replaced by the next one, because both lie on the same line.
         self._under_way: dict[Hashable, bool] = {}
 
     def place(self, node: Hashable, position: object) -> Place:
-        """Return a validated position as a place; a position without a height gets the node's present height."""
+        """Validate a position and return it as a place; a position without a height gets the node's current height."""
         return self._deployment.place(position, self.now[node])
 
     def set_out(self, node: Hashable) -> None:
-        """Start a straight leg of a node's path; later calls of `put` move the node along it."""
+        """Start a straight leg of a node's path; following calls of `put` move the node along this leg."""
         self._path_of(node).append((self._loop.now(), self.now[node]))
         self._under_way[node] = False
 
     def jump(self, node: Hashable, position: object) -> None:
-        """Move a node to a place at once, and end the leg on which it is."""
+        """Move a node to a place instantly, and end its straight leg."""
         self._under_way.pop(node, None)
         self.put(node, self.place(node, position))
 
     def put(self, node: Hashable, place: Place) -> None:
-        """Move a node to a place; between `set_out` and `jump`, all places are on one straight leg of its path.
+        """Move a node to a place; all places between calls of `set_out` and `jump` must lie on one straight line.
 
         Raises
         ------
@@ -98,5 +98,5 @@ class Places:
 
 
 def flat(paths: Mapping[Hashable, Path]) -> dict[Hashable, list[tuple[float, float, float]]]:
-    """Return paths as way-points (s, x, y), without heights."""
+    """Return each node's path as way-points (time in s, x, y), without heights."""
     return {node: [(time, place[0], place[1]) for time, place in path] for node, path in paths.items()}

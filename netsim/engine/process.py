@@ -1,6 +1,6 @@
 """Settings of the process during a run: the garbage collector, BLAS threads, and two warnings.
 
-Runs may overlap, in threads or on one loop: the last one to end restores the settings.
+Runs may overlap in time, in several threads or on one loop; the last run to end restores the settings.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _lock = threading.Lock()
 # --- the garbage collector --------------------------------------------------------------------------------------------
 
 _THRESHOLD = 50_000
-# The collector runs only after the run has created this many new objects per agent. Building the links of an agent
-# creates fewer, and a round keeps fewer alive.
+# The collector runs only after the run has created this many new objects per agent. This is more than building an
+# agent's links creates, and more than a round keeps alive.
 _OBJECTS_PER_AGENT = 50
 
-# A run begins with a full collection if the number of objects created since the last full collection exceeds _NEW, and
-# also exceeds the number of objects that existed after that collection. A quarter of the existing objects, instead of
-# all, was too low a limit: collections then took a fifth of the time of many small runs in a notebook.
+# A run begins with a full collection if the number of objects created since the last full collection exceeds both _NEW
+# and the number of objects that existed after that collection. A limit of a quarter of the existing objects was too
+# low: collections then took a fifth of the time of many small runs in a notebook.
 _NEW = 50_000
 
 _users = 0
@@ -48,14 +48,14 @@ _most_new = _NEW
 def unhurried_collector(agents: int = 0) -> Iterator[Callable[[], None]]:
     """Collect new objects rarely and existing ones never, because a large run creates many long-lived objects.
 
-    Yields a function to call once the run is built, so that what was built counts as existing.
+    Yields a function to call after the run is built, so that the objects built count as existing objects.
     """
     global _users, _before, _freezes
     with _lock:
         if not _users:
             _before = gc.get_threshold()
-            # Do not freeze if the program froze objects: `gc.unfreeze` would unfreeze the program's objects, too.
-            # Counting them takes 8 ms per 100,000, so a program that froze any is taken to keep them frozen.
+            # Do not freeze if the program has frozen objects: `gc.unfreeze` would unfreeze the program's objects, too.
+            # Counting frozen objects takes 8 ms per 100,000, so assume that they stay frozen, and do not count again.
             _freezes = _freezes and not gc.get_freeze_count()
             if _new:
                 _count_new()
@@ -77,7 +77,7 @@ def unhurried_collector(agents: int = 0) -> Iterator[Callable[[], None]]:
 
 
 def _keep_all() -> None:
-    """Count all objects as existing."""
+    """Exclude all objects that exist now from collections."""
     with _lock:
         if _freezes:
             _count_new()
@@ -92,10 +92,10 @@ def _count_new() -> None:
 
 
 def _collect_now_and_then() -> None:
-    """Collect the garbage of former runs if there may be much.
+    """Collect the garbage of earlier runs, if there may be much of it.
 
-    Each run freezes all objects, which resets the collector's counts of new objects, so that in a sequence of short
-    runs the collector never starts by itself.
+    Each run freezes all objects, which resets the collector's counts of new objects. So in a sequence of short runs the
+    collector would never start by itself.
     """
     global _new, _most_new
     if _new > _most_new and _freezes and gc.isenabled():
@@ -110,17 +110,17 @@ def _collect_now_and_then() -> None:
 
 @dataclass
 class _Held:
-    """Numbers of threads of BLAS libraries.
+    """The thread counts of BLAS libraries, while runs limit them.
 
-    ``before`` maps each library to its number before the first run; ``wanted`` holds the number requested by each run
-    in progress.
+    ``before`` holds each library with its thread count before the first run; ``wanted`` holds the thread count
+    requested by each run in progress.
     """
 
     before: list[tuple[Any, int]]
     wanted: list[int] = field(default_factory=list)
 
     def apply(self) -> None:
-        """Set the smallest number that a run requests, or restore the original numbers if no run is left."""
+        """Set the smallest requested thread count or, if no run is left, restore the original thread counts."""
         for library, threads in self.before:
             _set(library, min(self.wanted, default=threads))
 
@@ -132,11 +132,11 @@ _modules = 0
 
 @contextmanager
 def limited_blas(threads: int | None) -> Iterator[None]:
-    """Let BLAS use ``threads`` threads; None leaves them as they are.
+    """Limit BLAS to ``threads`` threads; None leaves the number of threads unchanged.
 
-    With the small matrices of agents, further threads mostly wait for each other. In most libraries the number of
-    threads holds for the whole process; in libraries based on OpenMP each calling thread has its own number. If runs
-    overlap, the smallest of the numbers that they request is set.
+    With the small matrices of agents, more threads mostly wait for each other. In most libraries the number of threads
+    applies to the whole process; libraries based on OpenMP have a separate number for each calling thread. If runs
+    overlap, the smallest requested number applies.
     """
     if threads is None:
         yield
@@ -163,10 +163,10 @@ def limited_blas(threads: int | None) -> Iterator[None]:
 
 
 def thread_pools() -> Any:
-    """Return threadpoolctl's controller of the loaded libraries, found again when more modules are loaded than ever.
+    """Return threadpoolctl's controller of the loaded libraries; search again only if more modules are loaded.
 
-    Finding the libraries takes milliseconds. A sweep imports its study for each point and removes it again, but loads
-    no library with it.
+    Finding the libraries takes milliseconds. The comparison is with the highest number of modules so far: a sweep
+    imports its study for each point and removes it again, but loads no library by that.
     """
     global _pools, _modules
     if len(sys.modules) > _modules:
@@ -189,8 +189,8 @@ def _is_shared(library: Any) -> bool:
 
 def _set(library: Any, threads: int) -> None:
     # The first thread that sets OpenBLAS's number of threads becomes its "controlling thread". threadpoolctl silently
-    # ignores the numbers that other threads set, and runs may be in different threads (in a notebook, for example). So
-    # clear the controlling thread before the number is set, and again afterwards, so that any thread can set the next.
+    # ignores numbers set by other threads, and runs may be in different threads (in a notebook, for example). So clear
+    # the controlling thread before the number is set, and again afterwards, so that any thread can set the next.
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
     library.set_num_threads(threads)
@@ -201,20 +201,20 @@ def _set(library: Any, threads: int) -> None:
 
 _sleep: Callable[[Any], None] = time.sleep
 _running = 0
-"""Number of runs under way in this process. While it is above 0, a function that warns replaces `time.sleep`."""
+"""Number of runs under way in this process. While it is above 0, `time.sleep` is replaced by a function that warns."""
 
 _draws: dict[int, int] = {}
-"""Maps a thread to how often it called, during runs, a function that draws from a global generator."""
+"""{thread id: number of calls, during runs, of functions that draw from a global generator}."""
 
 
 @contextmanager
 def warned() -> Iterator[None]:
-    """Warn (RuntimeWarning) of two mistakes that raise no error: sleeping in real time, global random numbers.
+    """Warn (RuntimeWarning) of two mistakes that raise no error: real-time sleeps and global random numbers.
 
-    Calls of functions that draw global random numbers are counted by thread. Agents run in the calling thread, so calls
-    in other threads only, such as Dask's, cause no warning. A call is not counted if the function was imported by name
-    before the run, or is a method of the generator object. So if a generator has changed but no call was counted, there
-    is a warning, too, because an agent is the likely cause.
+    Calls of functions that draw global random numbers are counted for each thread. Agents run in the calling thread, so
+    if only other threads, such as Dask's, made calls, there is no warning. A call is not counted if the function was
+    imported by name before the run, or is a method of the generator object. So there is also a warning if a generator
+    has changed but no call was counted: an agent is the likely cause.
     """
     thread = threading.get_ident()
     _count(1)
@@ -230,7 +230,7 @@ def warned() -> Iterator[None]:
             "random numbers were drawn from the global generator of random or numpy.random during the run: draw from "
             "self.rng, so that the same seed is the same run, whatever else draws",
             RuntimeWarning,
-            stacklevel=9,  # so that the warning names the line that runs the network
+            stacklevel=9,  # Let the warning name the line that runs the network.
         )
 
 
@@ -251,7 +251,7 @@ def _noted(function: Any) -> Any:
 
 def _drawing_functions() -> Iterator[tuple[Any, str]]:
     """Yield (holder, name) of each function that draws from a global generator, or sets its state."""
-    # Every function of `random` draws through the method `random` or `getrandbits`, looked up on the generator.
+    # Every function of `random` looks up the method `random` or `getrandbits` on the generator, and draws with it.
     generator = vars(random)["_inst"]
     yield from ((owner, name) for owner in (generator, random) for name in ("random", "getrandbits"))
     yield from ((random, name) for name in ("seed", "setstate"))
@@ -262,13 +262,13 @@ def _drawing_functions() -> Iterator[tuple[Any, str]]:
 
 _HOOKS = [(owner, name, vars(owner).get(name), _noted(getattr(owner, name))) for owner, name in _drawing_functions()]
 """For each function that draws from a global generator: the object that holds the function, the function's name, the
-value of this name in the ``__dict__`` of the object (None if it has none), and a wrapper that counts calls.
+object's ``__dict__`` entry of this name (None if absent), and a wrapper that counts calls.
 """
 
 
 def _hook() -> None:
     for owner, name, original, noted in _HOOKS:
-        # Leave a function alone if a program has replaced it.
+        # Do not touch a function that the program has replaced.
         if vars(owner).get(name) is original:
             setattr(owner, name, noted)
 

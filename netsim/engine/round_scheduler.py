@@ -1,8 +1,8 @@
-"""Run the rounds of many agents in a batch: one callback as a round opens, one as it closes, for all of them.
+"""Run the rounds of many agents in a batch: one callback for all agents as a round opens, and one as it closes.
 
 The main task of an agent in a batch only calls `begin`, and then waits for the end of the agent's rounds. The callbacks
-do what the agent's `say` and `hear` would do; they call the agent's methods in a copy of its task's context. An agent
-whose class or methods are replaced during the run continues in its own task.
+replace the agent's `say` and `hear`, and call the agent's other methods in a copy of the context of its task. If an
+agent's class or a method is replaced during the run, the agent leaves the batch and continues in its task.
 """
 
 import asyncio
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["RoundScheduler", "scheduled"]
 
 ENABLED = True
-"""Whether agents run in batches at all; tests disable it to compare with runs in which each agent has its own task."""
+"""Whether agents run in batches; tests disable batches to compare with runs in which each agent's task runs its
+rounds."""
 
 _STOPS = (KeyboardInterrupt, SystemExit)
-"""Exceptions that leave the event loop at once; any other exception ends the task of the agent that raised it."""
+"""Exceptions that end the event loop immediately; any other exception ends the task of the agent that raised it."""
 
 
 class _Member:
-    """An agent of a batch, with its rounds.
+    """An agent of a batch, and the agent's rounds.
 
-    The future ``over`` yields 0 at the end of the agent's rounds. If the agent leaves the batch earlier, it yields the
-    number of the round from which the agent's own task runs the rounds.
+    The result of the future ``over`` is 0 at the end of the agent's rounds. If the agent leaves the batch earlier, the
+    result is the number of the first round that the agent's task must run itself.
     """
 
     __slots__ = ("agent", "context", "over", "rounds", "variables")
@@ -45,7 +46,7 @@ class _Member:
 
 
 class RoundScheduler:
-    """Runs the rounds of a batch of agents. It waits for each round like one task, so its agents act one after another.
+    """Runs the rounds of a batch of agents. It waits for each round once, and the agents then act one after another.
 
     Parameters
     ----------
@@ -59,15 +60,15 @@ class RoundScheduler:
         # The agents of the batch, in order. This is a dictionary, because removing many agents from a list would be
         # slow.
         self._members: dict[_Member, None] = {}
-        # The batch object, the list of members for which it was made, and the functions that the batch calls. None once
-        # the members have changed.
+        # The batch object, the list of its members, and the functions that the batch calls. None if the members have
+        # changed since it was made.
         self._batch: tuple[BatchRounds, list[_Member], Call, Failed] | None = None
-        # The context of the callbacks, which belong to no agent. Without this context, the callbacks would run in the
-        # context of the agent whose task adds them.
+        # The context of the callbacks, which belong to no agent. By default, a callback would run in the context of the
+        # agent whose task adds the callback.
         self._variables = copy_context()
 
     async def run(self, agent: RoundAgent) -> None:
-        """Do what `RoundAgent.run` does, as the coroutine of an agent's main task."""
+        """Do the same as `RoundAgent.run`; this is the coroutine of an agent's main task."""
         agent.begin()
         rounds = agent.rounds(agent.count)
         if not rounds.goes_on():
@@ -137,7 +138,7 @@ class RoundScheduler:
         batch, members, call, failed = self._current()
         if own_ways := batch.own_ways():
             for place in own_ways:
-                # Mark this round as not collected, so that the agent's own task collects the frames of the round.
+                # Mark this round as not collected, so that the agent's task collects the frames of the round.
                 members[place].context.collected = number - 1
                 self._release(members[place], number)
             if not self._members:
@@ -161,7 +162,7 @@ class RoundScheduler:
             self._wait_for_opening()
 
     def _do(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Call a method of the batch; an error that belongs to no single agent counts as the first agent's."""
+        """Call a method of the batch; an error that comes from no particular agent is reported as the first agent's."""
         try:
             work(*arguments)
         except _STOPS:
@@ -187,7 +188,7 @@ def _out_of_a_coroutine(error: StopIteration) -> RuntimeError:
 
 
 def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return, by agent name, the functions that create the main coroutines; agents in no batch are absent."""
+    """Return {agent name: function that creates the main coroutine} for the agents that run in batches."""
     settings = run.settings
     observed = run.result.watch is not None or settings.viewer is not None
     timed = run.loop.clock.pace < math.inf
@@ -196,7 +197,7 @@ def scheduled(run: "Runtime") -> Mapping[Hashable, Callable[[], Coroutine[Any, A
     if not ENABLED or observed or timed or special or settings.faults:
         return {}
     found: dict[Hashable, Callable[[], Coroutine[Any, Any, None]]] = {}
-    # Only consecutive agents of one class form a batch, so that all agents act in the same order as without batches.
+    # Only consecutive agents of a class form a batch, so that all agents act in the same order as without batches.
     alike = groupby(run.result.agents.items(), lambda item: (type(item[1]), has_own_method(item[1])))
     for (kind, has_own), items in alike:
         members = dict(items)

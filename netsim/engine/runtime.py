@@ -1,4 +1,4 @@
-"""One run of a network: build the links, run the agents to completion, write the results and report errors."""
+"""One run of a network: build the links, run the agents until they end, write the results and report errors."""
 
 import asyncio
 import inspect
@@ -49,11 +49,11 @@ __all__ = ["Action", "Runtime"]
 Action = tuple[float, Callable[[], None]]
 """A simulated time (s) and the function to call at that time."""
 
-# The limit of event-loop iterations without an advance of time is raised by this number for each agent.
+# For each agent, the limit of event-loop iterations without an advance of time is raised by this number.
 _PASSES_PER_AGENT = 100
-# A deadlock check counts as this many loop iterations, because it scans every inbox.
+# A deadlock check scans every inbox, so it counts as this many event-loop iterations.
 _PASSES_PER_STANDSTILL = 100
-# Number of loop iterations sampled to identify the agent that keeps time from advancing.
+# Number of event-loop iterations that are sampled to identify the agent that keeps time from advancing.
 _LIVELOCK_SAMPLES = 8
 
 
@@ -67,15 +67,16 @@ class Runtime:
     result : Run
         The object that holds the agents and receives the results.
     scheduled : sequence of (float, callable)
-        The functions to call and their times (s).
+        (time in s, function to call at that time).
     node : Node or Part, optional
-        If other processes run some of the agents: the `Node` of this process in a distributed run, or the `Part` of
-        this worker.
+        None if this process runs all agents. Otherwise the `Node` of this process in a distributed run, or the `Part`
+        of this worker.
 
     Attributes
     ----------
     shared, own : Shared, dict
-        The state shared by agents on the simulation clock, and, by name, the state of each agent with a skewed clock.
+        ``shared`` is the state shared by all agents without a skewed clock; ``own`` maps each agent with a skewed clock
+        to its state.
     horizon : float
         The time (s) from which arrivals are no longer counted.
     """
@@ -91,7 +92,7 @@ class Runtime:
     contexts: dict[Hashable, Context]
     name_keys: Keys
     medium: Medium | None
-    # Set by `_build` when the run starts, as are the following attributes.
+    # This attribute and the following ones are set by `_build` when the run starts.
     ended: asyncio.Future[None]
     tasks: AgentTasks
     local: dict[Hashable, Agent]
@@ -131,7 +132,7 @@ class Runtime:
         return self.node is None or self.node.is_local(agent)
 
     async def run(self, loop: Loop) -> Run:
-        """Run all agents on a loop; an error that ends the run has the partial result as ``run``."""
+        """Run all agents on a loop; an error that ends the run gets the partial result as its attribute ``run``."""
         try:
             async with nullcontext() if self.node is None else self.node.taking_part(loop):
                 with unhurried_collector(len(self.agents)) as keep_all:
@@ -145,7 +146,7 @@ class Runtime:
             raise
 
     def attach_result_to(self, error: BaseException) -> None:
-        """Attach the partial result to the error that ended the run, if the counts are complete (``closed``)."""
+        """If the counts are complete (``closed``), attach the partial result to the error that ended the run."""
         if self.closed:
             error.run = self.result  # type: ignore[attr-defined]
 
@@ -166,7 +167,7 @@ class Runtime:
         self.changes = LinkChanges(self)
         self.injector = FaultInjector(settings.faults, settings.graph, self)
         self.scheduled[:0] = self.injector.actions
-        # Actions run in the caller's context, so that the tasks they create belong to no agent.
+        # Actions run in the caller's context, so that tasks created by an action belong to no agent.
         self.caller_context = copy_context()
         self.sampler = self.watcher = self.view = self.inspection = None
         if settings.sample is not None:
@@ -182,7 +183,8 @@ class Runtime:
         for name, inbox in self.inboxes.items():
             if type(self.agents[name]).answer is not Agent.answer:
                 inbox.set_request_handler(self._request_handler(name))
-        # The result contains only the agents of this process, because only these run and change here.
+        # The result contains only the agents of this process: the others do not run here, so their states do not
+        # change.
         local = {name: agent for name, agent in self.agents.items() if self.is_local(name)}
         result.agents = {name: agent for name, agent in local.items() if not type(agent).background}
         self.local = local
@@ -191,14 +193,14 @@ class Runtime:
         self.built = True
 
     def _follow(self, order: "Order") -> None:
-        """Apply an order to agents' steps and arriving frames; events of no agent keep their place."""
-        # Imported here, because most runs have no order.
+        """Let ``order`` permute agents' steps and arriving frames; events of no agent keep their position."""
+        # Imported here, because most runs have no `Order`.
         from netsim.clock.order import Chooser, Kind, install
 
         order.choices.clear()
         order.deferrals.clear()
 
-        # One map for all agents, so that an agent has the same priority in any agent's turn.
+        # All choosers share this map, so that an agent has the same priority in each of them.
         priorities: dict[str, float] = {}
 
         def chooser(name: Hashable, kind: Kind) -> Chooser:
@@ -226,7 +228,7 @@ class Runtime:
     def _agents_meet(self) -> bool:
         """Return whether an agent's step may affect another agent at the same instant.
 
-        With several workers, the settings that would show such effects are refused.
+        Returns False with several processes, because settings that allow such effects are refused there.
         """
         settings = self.settings
         if self.node is not None:
@@ -248,14 +250,15 @@ class Runtime:
                 finally:
                     if self.view:
                         self.view.end(self.error)
-                    # At the end of each run asyncio scans all tasks, including those left over from former runs.
+                    # Free the tasks: asyncio scans all tasks at the end of each run, including those left over from
+                    # earlier runs.
                     self.tasks.main_tasks.clear()
         if self.error is not None:
             raise self.error
         return self.result
 
     def release(self) -> None:
-        """Drop the references that lead back to this run once it is over, to free it without the collector."""
+        """Drop the references that lead back to this finished run, so that it is freed without a collection."""
         if self.built:
             self.tasks.members.clear()
             self.injector.actions.clear()
@@ -268,7 +271,7 @@ class Runtime:
         self.interrupted = True
         if not self.built:
             return
-        with suppress(RuntimeError):  # raised if the loop is closed, because the run is over
+        with suppress(RuntimeError):  # Raised if the run is over and its loop is closed.
             self.loop.call_soon_threadsafe(self.ended.cancel)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
@@ -282,7 +285,7 @@ class Runtime:
         self.schedule(time, action)
 
     def schedule(self, time: float, action: Callable[[], None]) -> None:
-        """Schedule ``action`` at ``time`` (s), or at once if real time has already passed it."""
+        """Schedule ``action`` at ``time`` (s), or immediately if that time has already passed in real time."""
         if self.node is not None:
             self.node.expect(time)
         call = partial(self._act, time, action)
@@ -310,23 +313,23 @@ class Runtime:
             inbox.arrivals.up = up
 
     def whereabouts(self, what: str) -> Places:
-        """Return the nodes' places; raise BadInput if the network was not built from a Deployment."""
+        """Return the nodes' places; raises BadInput if the network was not built from a Deployment."""
         if self.places is None:
             raise BadInput(f"{what}: must go with a network of a netsim.Deployment, which knows what is heard where")
         return self.places
 
     def move(self, agent: Hashable, position: Place) -> None:
-        """Move a node to a place (m) at once, and end its `netsim.faults.Move` if it has one."""
+        """Move a node to a place (m) instantly, and end its current `netsim.faults.Move`, if any."""
         self.whereabouts("Network.move").jump(agent, position)
         self.injector.stand(agent)
 
     def must_be_shared(self, what: str) -> None:
-        """Raise BadInput if an agent calls ``what`` in a run over several workers: other workers would not notice."""
+        """Raise BadInput if an agent calls ``what`` in a run over several workers: the others would miss the action."""
         if self.node is not None:
             self.node.refuse_of_agent(what)
 
     def slow(self, agent: Hashable, delay: float) -> None:
-        """Let each message of an agent leave ``delay`` seconds late."""
+        """Delay each message of an agent by ``delay`` seconds."""
         if agent in self.contexts:
             self.contexts[agent].delay = delay
 
@@ -363,7 +366,7 @@ class Runtime:
 
     @contextmanager
     def _error_hooks(self) -> Iterator[None]:
-        """Handle errors that asyncio would only log, and detect that time does not advance."""
+        """Handle errors that asyncio would only log, and detect that time has stopped advancing."""
         clock = self.loop.clock
         more = _PASSES_PER_AGENT * len(self.agents)
         clock.limit += more
@@ -394,7 +397,7 @@ class Runtime:
             self.inspection.start(self.result.agents)
         if self.tasks.scenery:
             self.loop.clock.onlookers.append(Patience(self.loop, self.tasks.only_scenery_acts, self._on_deadlock))
-        # Run the actions that are due at the start, and any that they schedule, before the agents.
+        # Before the agents start, run the actions that are due at the start, and the actions that these schedule.
         for time, action in self.scheduled:
             if time <= self.loop.now():
                 self._act(time, action)
@@ -403,7 +406,7 @@ class Runtime:
             if time > self.loop.now():
                 self.at(time, action)
         if self.settings.until is not None:
-            # End the run only when nothing else can happen at that time, so that a round that closes then is complete.
+            # End the run after all other events at that time, so that a round that closes at that time is complete.
             until = self.rounds.snap(self.settings.until)
             self.timers.append(self.loop.call_at_simulated(until, self.loop.clock.at_instant_end, self._on_finished))
         if not self.ended.done():
@@ -433,7 +436,7 @@ class Runtime:
         if self.inspection:
             self.inspection.stop(whole=self.error is None and self.ended.done() and not self.ended.cancelled())
         own = self.sampler, self.view, self.watcher, self.inspection, self.medium and self.medium.watch
-        # Another run on the same loop may have onlookers, too.
+        # Keep the onlookers of other runs on the same loop.
         left = [each for each in self.loop.clock.onlookers if each not in own]
         self.loop.clock.onlookers[:] = [each for each in left if not isinstance(each, Patience)]
         for shared in self.all_shared:
@@ -468,7 +471,7 @@ class Runtime:
         places = positions_of(settings.graph, self.agents)
         paths = {} if self.places is None else flat(self.places.paths)
         walked = {number: paths[name] for number, name in enumerate(self.agents) if name in paths}
-        # Pass the list itself, not a copy, so that the metadata also get the faults of the rest of the run.
+        # Pass the list itself, not a copy, so that the metadata will contain the faults of the rest of the run.
         faults = self.injector.record.spans
         stack = {} if self.shared.stack is None else self.shared.stack.as_dict()
         drawn = {} if self.result.watch is None else self.result.watch.drawn_as
@@ -476,7 +479,7 @@ class Runtime:
         return RunMetadata(*times, medium, places, self._last_round(), walked, faults, stack, drawn)
 
     def _last_round(self) -> int:
-        """Return the number of the last round that opened; 0 if none opened, or if compute times lengthen rounds."""
+        """Return the number of the last round that opened; 0 if none opened or compute times are set."""
         if self.settings.compute is not None:
             return 0
         return self.rounds.open_round if self.node is None else self.node.last_round()
@@ -495,11 +498,11 @@ class Runtime:
         self.tasks.forget_raised()
 
     def _finish(self) -> None:
-        # End the run only when nothing else can happen at this time, so that the last round's row is written.
+        # End the run after all other events at this time, so that the last round's row is written.
         self.loop.clock.at_instant_end(self._on_finished)
 
     def _on_finished(self) -> None:
-        """End the run or, in a run over several processes, let ``self.node`` agree on the end with the other processes.
+        """End the run or, in a run over several processes, let ``self.node`` agree with the other processes on the end.
 
         Called when all agents of this process are finished or ``until`` is reached.
         """
@@ -514,7 +517,7 @@ class Runtime:
             self.ended.set_result(None)
 
     def fail(self, error: NetsimError) -> None:
-        """End the run with an error; if there are several, the first one is raised."""
+        """End the run with an error; if there are several errors, the first is raised."""
         if self.error is None:
             self.error = error
         self.end()
@@ -522,7 +525,7 @@ class Runtime:
     # --- error handling ----------------------------------------------------------------------------------------------
 
     def _handle(self, context: dict[str, Any]) -> bool:
-        """End the run on an exception of a callback or unawaited task, which asyncio would only log."""
+        """Fail on an exception that asyncio would only log; return False if it comes from no code of this run."""
         error, owner = context.get("exception"), owner_of(context)
         how = UNAWAITED if "future" in context else " in a callback"
         if error is not None and self.tasks.owns(owner):
@@ -547,7 +550,7 @@ class Runtime:
         return bool([inbox for inbox in self.inboxes.values() if inbox.end_iteration()])
 
     def count_ready_agents(self) -> None:
-        """Count the agents that are ready to run, if the limit of event-loop iterations at one instant is exceeded."""
+        """If the limit of event-loop iterations at one instant is exceeded, count which agents are ready to run."""
         if self.loop.clock.passes <= self.loop.clock.limit:
             return
         for handle in ready_handles(self.loop):
@@ -560,7 +563,8 @@ class Runtime:
         """After a few more loop iterations, end the run with an error that names the agent most often ready."""
         self.count_ready_agents()
         self.iterations_sampled += 1
-        # If no agent of this run was ready, the cause may be in another run on this loop: let that run fail first.
+        # If no agent of this run was ready, another run on this loop may be the cause: wait longer, so that it fails
+        # first.
         if self.iterations_sampled < (_LIVELOCK_SAMPLES if self.ready_counts else 2 * _LIVELOCK_SAMPLES):
             return
         passes = self.loop.clock.passes
@@ -581,7 +585,8 @@ class Runtime:
         member = self.tasks.members[name]
 
         def answer(frame: Frame) -> None:
-            # Any task that processes the inbox may call this function, but tasks made here must belong to this agent.
+            # This function may be called in the task of another agent, but tasks that `answer` creates must belong to
+            # this agent.
             token = OWNER.set(member)
             if self.watcher:
                 self.watcher.call((name,))
@@ -599,7 +604,7 @@ class Runtime:
         return answer
 
     def battery_died(self, name: Hashable) -> None:
-        """Stop the agent of a node whose battery is empty; other agents continue."""
+        """Stop an agent for good because the battery of its node is empty; other agents continue."""
         self.injector.record.empty(name, self.loop.now())
         self.injector.down(name, for_good=True)
 
@@ -622,11 +627,12 @@ class Runtime:
     def round_ended(self, number: int) -> None:
         """Write the row of a round that has closed.
 
-        In a run with rows at a fixed interval, rounds have no rows: write the row due at this time, if there is one.
+        In a run with rows at a fixed interval, rounds have no rows. Then the sampler writes the row due at this time,
+        if any.
         """
         if self.shared.over:
-            # The run is over, and its results are complete: write no row. Rounds still end, because an agent that
-            # cleans up after its cancellation may take part in them.
+            # The run is over, and its results are complete: write no row. Rounds may still close now, because agents
+            # may take part in rounds while they clean up after their cancellation.
             return
         if self.sampler:
             self.sampler.round_ended(number)

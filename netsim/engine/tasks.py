@@ -1,4 +1,4 @@
-"""The tasks of a run's agents: their main tasks, and the background tasks that agents make.
+"""The tasks of a run's agents: the main tasks, and the background tasks that agents create.
 
 A task belongs to the agent in whose context it was created (`netsim.clock.task.OWNER`). This module keeps a strong
 reference to each running task, because asyncio keeps only a weak one.
@@ -42,7 +42,7 @@ class AgentTasks:
     fail : callable
         Called with the error when an agent fails.
     finish : callable
-        Called when the last agent is finished, but for the ``scenery``: agents in the background.
+        Called when all agents except the ``scenery`` (agents in the background) are finished.
 
     Attributes
     ----------
@@ -51,13 +51,13 @@ class AgentTasks:
     main_tasks : dict
         Maps the task that runs an agent's `Agent.run` to the agent's name.
     background : dict
-        Maps each other unfinished task of an agent to the agent's name, in the order in which the tasks were made.
+        Maps each other unfinished task of an agent to the agent's name, in the order of creation.
     over : bool
-        Whether the run has ended. A cancellation or a refused send is then no error of an agent.
+        Whether the run has ended. Cancellations and refused sends then do not count as errors of agents.
     closed : bool
-        Whether a task that an agent creates from now on is cancelled at once.
+        Whether new tasks of agents are cancelled immediately.
     is_part : bool
-        Whether the run may go on when these agents have ended, because other workers run further agents.
+        Whether the run may continue after these agents have ended, because other workers run further agents.
     """
 
     _loop: Loop
@@ -71,16 +71,17 @@ class AgentTasks:
     over: bool = False
     closed: bool = False
     is_part: bool = False
-    # The agents whose nodes have failed; the cancellation of such an agent is no error.
+    # The agents whose nodes have failed. Their cancellation is not an error.
     _halted: set[Hashable] = field(default_factory=set)
-    # Agents that ended at the present simulated time.
+    # Agents that ended at the current instant.
     _ended_now: list[Hashable] = field(default_factory=list)
-    # Background tasks that raised and whose exception has not been retrieved.
+    # Background tasks that raised an exception that has not been retrieved: {task: (owner, text with the time)}.
     _raised: dict[Any, tuple[TaskOwner, str]] = field(default_factory=dict)
     _check_scheduled: bool = False
 
     def __post_init__(self, keys: Keys) -> None:
-        # The agents that are not finished, and those among them that the run waits for.
+        # `_unfinished`: all agents that are not finished. `_awaited`: those that the run waits for, which excludes
+        # background agents.
         self._unfinished = set(self._contexts)
         self._awaited = self._unfinished - self.scenery
         self.members = {
@@ -108,14 +109,14 @@ class AgentTasks:
         return name not in self._unfinished
 
     def running(self, name: Hashable) -> asyncio.Task[Any] | None:
-        """Return an unfinished task of an agent, preferably its main task, or None if all are done."""
+        """Return an unfinished task of an agent, preferably its main task; None if all its tasks are done."""
         tasks = (*self.main_tasks.items(), *self.background.items())
         return next(
             (task for task, owner in tasks if owner == name and not task.done() and _runs_agent_code(task)), None
         )
 
     def finished(self, name: Hashable) -> None:
-        """Mark an agent as finished, because it has ended or will not restart."""
+        """Mark an agent as finished, because its code has ended or will not restart."""
         if name in self._unfinished:
             self._unfinished.discard(name)
             if name in self._awaited:
@@ -124,7 +125,7 @@ class AgentTasks:
                     self._finish()
 
     def register(self, task: Task[Any], name: Hashable) -> None:
-        """Keep a reference to an agent's new task until it is done; cancel it at once if ``closed``."""
+        """Keep a reference to an agent's new task until the task is done; if ``closed``, cancel it immediately."""
         self.background[task] = name
         task.add_done_callback(self._done)
         if self.closed:
@@ -148,11 +149,11 @@ class AgentTasks:
         return isinstance(owner, TaskOwner) and self.members.get(owner.name) is owner
 
     def has_timers(self) -> bool:
-        """Return whether any pending timer belongs to an agent."""
+        """Return whether an agent of this run has a pending timer."""
         return any(map(self.owns, self._timer_owners()))
 
     def only_scenery_acts(self) -> bool:
-        """Return whether all pending timers belong to agents in the background."""
+        """Return whether no agent except background agents has a pending timer."""
         return all(self.owns(owner) and owner.name in self.scenery for owner in self._timer_owners())
 
     def _timer_owners(self) -> Iterator[Any]:
@@ -164,7 +165,7 @@ class AgentTasks:
         return self.main_tasks[task] if task in self.main_tasks else self.background[task]
 
     def failed(self, name: Hashable, error: BaseException, how: str = "") -> None:
-        """End the run with an agent's error, unless the run's end or a failure of the agent's node caused the error."""
+        """End the run with an agent's error, unless its cause is the run's end or a failure of the agent's node."""
         if not (self._is_shutting_down(name) and is_shutdown_error(error)):
             self._fail(agent_error(name, error, self._contexts[name], how))
 
@@ -205,7 +206,7 @@ class AgentTasks:
         self.finished(name)
 
     def _discard_frames_of_ended(self) -> None:
-        """Discard the frames of agents that have ended, if the run goes on."""
+        """If the run continues, let the inboxes of agents that have just ended discard their frames."""
         gone, self._ended_now = self._ended_now, []
         if (self._awaited or self.is_part) and not self.over:
             busy = set(self.background.values())
@@ -214,11 +215,12 @@ class AgentTasks:
                     self._contexts[name].inbox.discard_from_now()
 
     def _report_unreferenced(self) -> None:
-        """Let asyncio report the exceptions of the background tasks to which only this object has a reference.
+        """Let asyncio report the exceptions of background tasks that only this object still references.
 
-        To find these tasks, briefly drop the reference to each task that raised. If it was the only one, Python
-        deletes the task, and asyncio passes the exception to the loop's exception handler. The references to other
-        tasks are restored: otherwise the time of a later report would depend on garbage collection.
+        To find these tasks, briefly drop the reference to each task that raised an exception. If it was the only
+        reference, Python deletes the task, and asyncio passes the exception to the loop's exception handler. The
+        references to the other tasks are restored, because without them the time of a later report would depend on
+        garbage collection.
         """
         self._check_scheduled = False
         for reference in [weakref.ref(task) for task in self._raised]:
@@ -230,14 +232,14 @@ class AgentTasks:
 
 
 class Patience:
-    """Checks once a second whether only background agents still act, which is a deadlock of the others."""
+    """Checks once per second whether only background agents still have timers, so that the others are deadlocked."""
 
     def __init__(self, loop: Loop, only_scenery_acts: Callable[[], bool], on_deadlock: Callable[[], None]) -> None:
         self.time = self.until = loop.now() + 1.0
         self._only_scenery_acts, self._on_deadlock = only_scenery_acts, on_deadlock
 
     def look(self) -> None:
-        """See `netsim.clock.virtual_clock.Onlooker`."""
+        """Make the check that is due; the loop calls this as it does for each `netsim.clock.virtual_clock.Onlooker`."""
         self.time = self.until = self.time + 1.0
         if self._only_scenery_acts():
             self._on_deadlock()
@@ -252,7 +254,7 @@ def owner_of(context: Mapping[str, Any]) -> Any:
 
 
 def cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, unless it only closes an async generator."""
+    """Cancel a task, unless the task only closes an async generator."""
     if _runs_agent_code(task):
         task.cancel()
 
@@ -263,7 +265,7 @@ def _runs_agent_code(task: asyncio.Task[Any]) -> bool:
 
 
 def detach(task: asyncio.Task[Any]) -> None:
-    """Unregister a task that ignores cancellation from asyncio, and close its coroutine if possible."""
+    """Remove a task that ignores cancellation from asyncio's registry, and close its coroutine if possible."""
     asyncio._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -273,14 +275,14 @@ def detach(task: asyncio.Task[Any]) -> None:
     if getattr(coroutine, "cr_frame", None) is None:
         task.cancel()
         return
-    # The coroutine also ignored close(). So keep the task from running, and give the coroutine a reference that is
-    # never released: Python would call close() again when it deletes the coroutine.
+    # The coroutine also ignored close(). So prevent the task from running, and leak a reference to the coroutine: if
+    # Python deleted the coroutine, it would call close() again.
     _unschedule(task)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
 def _unschedule(task: Any) -> None:
-    """Keep a task from ever running again: remove its wake-up callback and its scheduled handles."""
+    """Prevent a task from running again: remove its wake-up callback, and cancel its scheduled handles."""
     future = task._fut_waiter
     for callback, _ in (future and future._callbacks) or ():
         if getattr(callback, "__self__", None) is task:
@@ -296,7 +298,7 @@ def ready_handles(loop: asyncio.AbstractEventLoop) -> list[Any]:
 
 
 def _is_unretrieved(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task raised and its exception was not retrieved, which asyncio would log."""
+    """Return whether a task raised an exception that has not been retrieved, so that asyncio would log it."""
     return bool(task._log_traceback)
 
 
@@ -310,10 +312,10 @@ def _exception_of(task: asyncio.Task[Any]) -> BaseException:
 # --- the end of a run -------------------------------------------------------------------------------------------------
 
 MAX_STOP_PASSES = 100_000
-"""Maximum event-loop iterations for stopping the agents in virtual time, plus 100 per agent."""
+"""Maximum number of event-loop iterations to stop the agents in virtual time; 100 per agent are added."""
 
 SECONDS_PER_STOP = 10.0
-"""Maximum real time (s) for stopping the agents on the wall clock."""
+"""Maximum real time (s) to stop the agents on the wall clock."""
 
 Pending = Collection["asyncio.Task[Any]"]
 
@@ -321,7 +323,7 @@ Pending = Collection["asyncio.Task[Any]"]
 async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]) -> list["asyncio.Task[Any]"]:
     """Cancel all tasks of all agents, wait until they are done, and close the agents' async generators.
 
-    Background tasks are cancelled after the agents are done, because agents may need them to clean up.
+    Background tasks are cancelled after the main tasks are done, because agents may need background tasks to clean up.
 
     Parameters
     ----------
@@ -343,7 +345,7 @@ async def stop(loop: Loop, tasks: AgentTasks, end_iterations: Callable[[], bool]
         _close_generators(loop, tasks)
         await _Wait(loop, agents, end_iterations).until_done(lambda: tasks.background)
     except asyncio.CancelledError:
-        # The task that runs `stop` was itself cancelled: cancel the remaining tasks without waiting for them.
+        # The task that runs `stop` has been cancelled: cancel the remaining tasks, and do not wait for them.
         for main in tasks.main_tasks:
             main.cancel()
         _cancel_background(tasks)
@@ -377,7 +379,7 @@ class _Wait:
         self._wake: asyncio.Future[None]
 
     async def until_done(self, tasks: Callable[[], Pending]) -> None:
-        """Wait until ``tasks``, called repeatedly, returns no unfinished task."""
+        """Wait until the repeatedly called function ``tasks`` returns no unfinished task."""
         timer = None
         if self._clock.pace < math.inf:
             timer = self._loop.call_later(SECONDS_PER_STOP * self._clock.pace, self._give_up)
@@ -415,7 +417,7 @@ class _Wait:
 
     def _count(self) -> None:
         self._passes_left -= 1
-        # Reset the loop's own count of passes, because the limit of this wait applies instead.
+        # Reset the loop's count of passes, because this wait has a different limit.
         self._clock.passes = 0
         if self._passes_left < 0:
             self._give_up()

@@ -1,4 +1,4 @@
-"""Export a run to other programs: frames to Wireshark, topology to networkx and readers of GraphML or JSON."""
+"""Export a run to other programs: frames for Wireshark; the topology for networkx, or as GraphML or JSON."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 FORMATS = ("pcapng", "graphml", "json")
-"""The formats that can be written."""
+"""The names of the formats that `export` can write."""
 
 
 def check_format(format: str, most: int | None) -> None:
-    """Raise BadInput unless this is one of `FORMATS`, or if ``most`` is given for a format other than pcapng."""
+    """Raise BadInput if ``format`` is not one of `FORMATS`, or if ``most`` is given for a format other than pcapng."""
     check.one_of("format", format, FORMATS)
     if most is not None:
         check.integer("most", most, low=1)
@@ -43,12 +43,12 @@ def export(log: Log, path: str | Path, format: str, *, about: About | None = Non
     path : str or Path
         The file.
     format : {"pcapng", "graphml", "json"}
-        As `write_pcapng`, `write_graphml` and `write_json` write it; of a `netsim.Radio`, pcapng as `write_ieee802154`
-        does.
+        The format of `write_pcapng`, `write_graphml` or `write_json`. For a `netsim.Radio`, "pcapng" is the format of
+        `write_ieee802154`.
     about : About, optional
-        The title, command and notes that the file holds.
+        The title, command and notes to store in the file.
     most : int, optional
-        For pcapng: the maximal number of frames; default: all.
+        The maximum number of frames, only for pcapng; default: all.
 
     Raises
     ------

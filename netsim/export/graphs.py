@@ -1,4 +1,4 @@
-"""A run's topology as a graph of networkx, with the counts of the frames on each link; as GraphML or JSON."""
+"""Export a run's topology, with counts of the frames on each link, as a networkx graph, GraphML or JSON."""
 
 import io
 import json
@@ -30,7 +30,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def graph_of(log: Log, *, about: About | None = None) -> Graph:
-    """Return the topology of a run.
+    """Return the topology of a run, with the counts of frames on each link.
 
     Parameters
     ----------
@@ -42,15 +42,17 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
     Returns
     -------
     DiGraph
-        A node for each agent, in the run's order, with numbers ``x`` and ``y`` and ``pos`` = (x, y) where the run had
-        positions; an edge for each directed link with its counts ``offered``, ``duplicated``, each cause and
-        ``in_flight``, as the ledger has them, and on wires ``wire_bits``. Its own attributes are ``title``,
-        ``command``, ``netsim``, ``medium``, ``round_period`` and ``ended_at`` (s).
+        It has a node for each agent, in the run's order. If the run had positions, nodes have the attributes ``x``,
+        ``y`` and ``pos`` = (x, y). It has an edge for each directed link. The edge's attributes are the ledger's counts
+        ``offered``, ``duplicated``, each cause and ``in_flight``, and ``wire_bits`` if the medium is wires. The
+        attributes of the graph are ``title``, ``command``, ``netsim``, ``medium``, ``round_period`` and ``ended_at``
+        (s).
 
     Raises
     ------
     BadInput
-        If the trace is of another version, or the names of two agents have the same text, such as 1 and "1".
+        If the trace was written by an incompatible version, or the names of two agents have the same text, such as 1
+        and "1".
     """
     reader, names, about = Reader(log), list(log.agents), about or About()
     scene = reader.scene
@@ -72,13 +74,13 @@ def graph_of(log: Log, *, about: About | None = None) -> Graph:
 def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as GraphML and return the file's path.
 
-    The graph is that of `graph_of`, but positions are only ``x`` and ``y``, names are text, and characters that XML
-    does not allow are escaped.
+    The graph is that of `graph_of`, with three differences: nodes have no ``pos``, names are text, and characters that
+    XML does not allow are escaped.
 
     Raises
     ------
     BadInput
-        As `graph_of` does; or if two agents have one name as text.
+        As `graph_of` does, or if the names of two agents are the same text.
     NetsimError
         If the file cannot be written.
     """
@@ -94,12 +96,13 @@ def write_graphml(log: Log, path: str | Path, *, about: About | None = None) -> 
 def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Path:
     """Write the topology of a run as networkx's node-link JSON and return the file's path.
 
-    The graph is that of `graph_of`. Names are text, numbers or lists (tuples); others, such as bytes, become text.
+    The graph is that of `graph_of`. Names remain text or numbers, tuples become lists, and other names, such as bytes,
+    become text.
 
     Raises
     ------
     BadInput
-        As `graph_of` does; or if two agents get the same name.
+        As `graph_of` does, or if two agents get the same name.
     NetsimError
         If the file cannot be written.
     """
@@ -109,7 +112,7 @@ def write_json(log: Log, path: str | Path, *, about: About | None = None) -> Pat
 
 
 def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
-    """Return arrays of shape (links,), by name: counts of the frames on each link."""
+    """Return {name of a count: array of shape (links,)}, the counts of the frames on each link."""
     agents = len(log.agents)
     senders, receivers = log.links
     order = np.lexsort([receivers, senders])
@@ -123,8 +126,8 @@ def _counts(log: Log, reader: Reader) -> dict[str, NDArray[np.int64]]:
     shift = key_shift(len(order))
     several = [left[left["number"] != left["key"] & ((1 << shift) - 1)] for left in log.chunks("left")]
     if several:
-        # A duplicate has a separate number in its key. It arose on the link, so its bits were not sent a second time.
-        # A duplicate may have several records, if the link's rate changed while the frame waited.
+        # A duplicate has its own number in its key. The link made it, so its bits were not sent a second time: subtract
+        # them. A duplicate has several records if the link's rate changed while the frame waited; use only the first.
         second = np.concatenate(several)
         second = second[np.unique(second["key"], return_index=True)[1]]
         np.add.at(copies, second["key"] >> shift, 1)

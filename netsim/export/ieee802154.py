@@ -1,4 +1,4 @@
-"""The frames on the air of a `netsim.Radio`, as recorded by an IEEE 802.15.4 sniffer that hears every node.
+"""Export the transmissions on a `netsim.Radio` as an IEEE 802.15.4 sniffer that receives every node would record them.
 
 The file is pcapng (`netsim.export.pcapng`) of link type LINKTYPE_IEEE802_15_4_TAP, in which metadata precede each
 frame. Sources: Exegin, "IEEE 802.15.4 TAP Link Type Specification", version 1.1; IEEE Std 802.15.4-2020, 7.2 for the
@@ -41,38 +41,40 @@ LINK_TYPE = 283
 """LINKTYPE_IEEE802_15_4_TAP."""
 
 PAN = 0x6E73
-"""The PAN ID of all frames."""
+"""The PAN ID in all frames."""
 
 BROADCAST = 0xFFFF
-"""The short address of all nodes."""
+"""The broadcast address, a short address that stands for all nodes."""
 
 MOST_AGENTS = 0xFFFD
-"""The number of short addresses from 1 on: 0xFFFE stands for none, 0xFFFF for all."""
+"""The maximum number of agents, whose short addresses count from 1: 0xFFFE means "no short address", and 0xFFFF is
+`BROADCAST`."""
 
 # Wireshark refuses files with longer packets.
 _MOST_BYTES = 1 << 18
 
-# Frame control: data with short addresses in one PAN, the request for an acknowledgement, and an acknowledgement.
+# Values of the frame control field: data with short addresses in one PAN, the flag that requests an acknowledgement,
+# and an acknowledgement.
 _DATA, _REQUEST, _ACK = 0x8841, 0x0020, 0x0002
 
-# The types of a TAP header's elements.
+# The type codes of the elements of a TAP header.
 _FCS_TYPE, _RSS, _CHANNEL, _START, _END = 0, 1, 3, 5, 6
 _CRC_16 = 1
 
-# Each byte with its bits reversed.
+# Table that maps each byte to the byte with reversed bits.
 _REVERSED = bytes(int(f"{value:08b}"[::-1], 2) for value in range(256))
 
 
 def fcs(data: bytes) -> int:
-    """Return the frame check sequence of IEEE 802.15.4: the CRC of x¹⁶ + x¹² + x⁵ + 1 over bits in order of sending."""
+    """Return IEEE 802.15.4's frame check sequence: a CRC of x¹⁶ + x¹² + x⁵ + 1, least significant bit first."""
     high, low = divmod(crc_hqx(data.translate(_REVERSED), 0), 256)
     return _REVERSED[low] << 8 | _REVERSED[high]
 
 
 def write_ieee802154(log: Log, path: str | Path, *, about: About | None = None, most: int | None = None) -> Path:
-    """Write the frames on the air of a `netsim.Radio` as pcapng of IEEE 802.15.4, and return the file's path.
+    """Write the transmissions on a `netsim.Radio` as pcapng of IEEE 802.15.4, and return the file's path.
 
-    Each transmission of a fragment is a packet, and so is each acknowledgement; a broadcast is one packet.
+    The file has a packet for each transmission of a fragment and for each acknowledgement. A broadcast is one packet.
     docs/export.md describes the format.
 
     Parameters
@@ -82,15 +84,15 @@ def write_ieee802154(log: Log, path: str | Path, *, about: About | None = None, 
     path : str or Path
         The file.
     about : About, optional
-        The title, command and notes that the file begins with.
+        The title, command and notes to write at the beginning of the file.
     most : int, optional
-        The maximal number of frames, counted from the first; default: all.
+        The maximum number of frames; later frames are left out. Default: all.
 
     Raises
     ------
     BadInput
-        If the trace has no log of a `netsim.Radio`, ``most`` cannot be used, or the trace exceeds the limits of the
-        format: more than 65,533 agents, or times of 2⁶⁴ ns (584 years).
+        If the trace has no log of a `netsim.Radio`, ``most`` is invalid, or the trace exceeds the limits of the format:
+        65,533 agents, and times below 2⁶⁴ ns (584 years).
     NetsimError
         If the file cannot be written.
     """
@@ -121,7 +123,7 @@ def _pieces(log: Log, about: About, most: int) -> Iterator[bytes]:
 
 
 def _comments(log: Log, about: About, names: list[str], most: int) -> list[str]:
-    """Return the comments that the file begins with."""
+    """Return the comments at the beginning of the file."""
     count = log.count("on_air")
     omitted = f" Only the first {most:,} are here." if count > most else ""
     reading = f"To have Wireshark look for no protocol in messages: decode wpan.panid 0x{PAN:04x} as Data."
@@ -146,18 +148,18 @@ def _stack(log: Log) -> Mapping[str, Any]:
 
 
 class _Sniffer:
-    """Turns records of frames on the air, in order, into packets."""
+    """Converts records of transmissions, in order of time, to packets."""
 
     def __init__(self, log: Log, names: list[str]) -> None:
         self._names, self._kinds = names, [_printable(kind) for kind in log.kinds]
         self._receivers, self._links = log.links[1].tolist(), len(log.links[0])
         self._ack = log.kinds.index(ACK) if ACK in log.kinds else -1
-        # For each sender: the fragment sent last, and its sequence number.
+        # For each sender: the last fragment that it sent, and the sequence number of that fragment.
         self._last: dict[int, tuple[tuple[int, int], int]] = {}
         self._chunks, self._held = log.chunks("contents"), b""
 
     def packets(self, rows: NDArray[np.void]) -> Iterator[bytes]:
-        """Yield the packet of each record."""
+        """Yield a pcapng packet block for each record of a transmission."""
         self._check(rows)
         times = [_nanoseconds(rows[name]).tolist() for name in ("start", "end")]
         names = ("sender", "link", "kind", "message", "fragment", "retry", "bits", "channel", "dbm", "whole")
@@ -174,7 +176,7 @@ class _Sniffer:
             raise BadInput("trace: must be of one run; its frames on the air do not fit their contents")
 
     def _contents(self, sizes: NDArray[np.int64]) -> Iterator[bytes]:
-        """Yield the part of its message that each frame carries."""
+        """For each frame, yield the bytes of the message that the frame carries."""
         needs = int(sizes.sum())
         parts, size = [self._held], len(self._held)
         while size < needs:
@@ -210,7 +212,7 @@ class _Sniffer:
         return _packet(start, _tap(start, end, channel, dbm) + frame + struct.pack("<H", check_sequence), text)
 
     def _number(self, sender: int, fragment: tuple[int, int]) -> int:
-        """Return a fragment's sequence number, which its retransmissions share."""
+        """Return the sequence number of a fragment; its retransmissions have the same number."""
         last, number = self._last.get(sender, (None, -1))
         if fragment != last:
             number = (number + 1) % 256
@@ -219,7 +221,7 @@ class _Sniffer:
 
 
 def _tap(start: int, end: int, channel: int, dbm: float) -> bytes:
-    """Return the TAP header: type of FCS, received power if known, channel unless it is 0, start and end in ns."""
+    """Return the TAP header: FCS type, received power (dBm) if known, channel unless 0, start and end (ns)."""
     fields = struct.pack("<HHB3x", _FCS_TYPE, 1, _CRC_16)
     if not math.isnan(dbm):
         fields += struct.pack("<HHf", _RSS, 4, dbm)

@@ -1,7 +1,8 @@
-"""A run's frames as packets for Wireshark: UDP over IPv4 between synthetic addresses, with outcomes as comments.
+"""Export a run's frames for Wireshark, as UDP over IPv4 between synthetic addresses, with outcomes as comments.
 
-The file format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format": blocks that begin and end
-with their length. Calling a library would take more lines than writing the blocks here.
+The file format is that of the IETF's draft "PCAP Now Generic (pcapng) Capture File Format": a sequence of blocks, each
+with its length at the beginning and the end. Calling a library would take more lines than writing the blocks in this
+module.
 """
 
 import struct
@@ -22,22 +23,22 @@ from netsim.util.files import write_pieces
 __all__ = ["FIRST_PORT", "MOST_AGENTS", "write_pcapng"]
 
 FIRST_PORT = 49_152
-"""The port of the first kind of message; the next kinds have the next ones."""
+"""The UDP port of the first kind of message; the following kinds have the following ports."""
 
 _LAST_PORT = 65_535
 _NETWORK = 10 << 24
 
 MOST_AGENTS = 2**24 - 2
-"""The number of addresses that 10.0.0.0/8 has for hosts."""
+"""The maximum number of agents: the number of host addresses in 10.0.0.0/8."""
 
 _HEADERS = 28
 # The largest UDP payload (bytes) that the 16-bit length of an IPv4 header allows.
 _MOST_PAYLOAD = 2**16 - 1 - _HEADERS
 _MOST_LENGTH = 2**32 - 1
 
-# The number of packets made at a time.
+# The number of packets encoded in one step.
 _AT_ONCE = 1 << 14
-# The limit of a name in bytes of UTF-8; Wireshark's names have room for 255.
+# The maximum length of a name in bytes of UTF-8; Wireshark's limit is 255.
 _MOST_NAME = 200
 
 _HEAD = np.dtype(
@@ -63,9 +64,9 @@ _HEAD = np.dtype(
 def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most: int | None = None) -> Path:
     """Write the frames of a trace as a pcapng file, with a packet for each frame on each link; return its path.
 
-    Packets are ordered by the times at which the frames' first bits left, in nanoseconds of simulated time since 1970.
-    The captured bytes are the headers of IPv4 and UDP, 28 bytes; the packet's length adds the frame's bytes on the
-    wire. docs/export.md describes the format.
+    A packet's time is the simulated time (ns) at which the frame's first bit left, as if the run had begun in 1970;
+    packets are sorted by time. Only the 28 bytes of the IPv4 and UDP headers are captured. The packet's length is 28
+    plus the frame's bytes on the wire. docs/export.md describes the format.
 
     Parameters
     ----------
@@ -74,15 +75,15 @@ def write_pcapng(log: Log, path: str | Path, *, about: About | None = None, most
     path : str or Path
         The file.
     about : About, optional
-        The title, command and notes that the file begins with.
+        The title, command and notes to write at the beginning of the file.
     most : int, optional
-        The maximal number of frames; beyond it some are left out (`netsim.replay.frames.Reader`). Default: all.
+        The maximum number of frames; `netsim.replay.frames.Reader` selects which frames are left out. Default: all.
 
     Raises
     ------
     BadInput
-        If the trace is of another version, ``most`` cannot be used, or the trace exceeds the limits of the format:
-        more than 16,777,214 agents, or times of 2⁶⁴ ns (584 years).
+        If the trace was written by an incompatible version, ``most`` is invalid, or the trace exceeds the limits of the
+        format: 16,777,214 agents, and times below 2⁶⁴ ns (584 years).
     NetsimError
         If the file cannot be written.
     """
@@ -115,7 +116,7 @@ def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 
 def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) -> NDArray[np.void]:
-    """Return the headers of IPv4 and UDP, shape (frames,)."""
+    """Return the IPv4 and UDP headers of frames, shape (frames,)."""
     head = np.zeros(len(carried), _HEAD)
     payload = np.minimum(carried, _MOST_PAYLOAD)
     head["version"], head["hops"], head["protocol"] = 0x45, 64, 17
@@ -129,12 +130,12 @@ def _heads(part: Columns, carried: NDArray[np.int64], ports: NDArray[np.int64]) 
     for _ in range(2):
         words = (words & 0xFFFF) + (words >> 16)
     head["checksum"] = ~words & 0xFFFF
-    # UDP's checksum stays 0, which means none, because the payload's bytes are missing.
+    # The UDP checksum stays 0, which means "no checksum", because there are no payload bytes to sum.
     return head.view("V28")
 
 
 def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes]:
-    """Yield a sentence for each frame: its outcome, and its identity."""
+    """For each frame, yield a sentence with its outcome, kind, round, message number and size."""
     names = ("start", "depart", "end", "cause", "kind", "round", "number", "bits", "reply")
     columns = (part[name].tolist() for name in names)
     for start, depart, end, cause, kind, turn, number, bits, reply in zip(*columns, strict=True):
@@ -149,7 +150,7 @@ def _fates(part: Columns, causes: list[str], kinds: list[str]) -> Iterator[bytes
 
 
 def _comments(log: Log, reader: Reader, about: About, kinds: Sequence[str], ports: Sequence[int]) -> list[str]:
-    """Return the comments that the file begins with."""
+    """Return the comments at the beginning of the file."""
     counts = ", ".join(f"{count:,} {cause}" for cause, count in reader.counts.items() if count)
     texts = [
         *filter(None, (about.title, about.command)),
@@ -181,13 +182,13 @@ _BYTE_ORDER = 0x1A2B3C4D
 _RAW_IP = 101
 _COMMENT, _APPLICATION, _NAME, _DESCRIPTION, _RESOLUTION = 1, 4, 2, 3, 9
 _MOST_NAMES = 4096
-# The limit of an option, whose length has 16 bits.
+# The maximum length of an option's text in bytes; the length field has 16 bits.
 _MOST_TEXT = 65_000
 
-# The latest time that a packet can have.
+# The latest time (ns) that a packet can have.
 _MOST_NANOSECONDS = 2**64 - 1
 
-# A packet block of 28 captured bytes, up to its comment.
+# A packet block with 28 captured bytes, up to the beginning of its comment.
 _PACKET_BLOCK = np.dtype(
     [
         ("block", "<u4"),
@@ -203,24 +204,24 @@ _PACKET_BLOCK = np.dtype(
     ]
 )
 
-# Zeros up to a multiple of four bytes, and the end of a block's options.
+# For an option of length n: item n % 4 is the padding to a multiple of four bytes, and the end of the block's options.
 _ENDS = tuple(bytes(-length % 4) + bytes(4) for length in range(4))
 
 
 def _section(application: str, comments: Sequence[str]) -> bytes:
-    """Return the first block of a file: the writing program, and comments."""
+    """Return the first block of a file, which names the writing program and holds comments."""
     options = b"".join(_option(_COMMENT, text) for text in comments) + _option(_APPLICATION, application)
     return _block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + options + bytes(4))
 
 
 def _interface(name: str, description: str, link_type: int, most: int = 0) -> bytes:
-    """Return the block of the only interface: times in nanoseconds, ``most`` bytes of each packet (0: all)."""
+    """Return the block that describes the only interface: times in ns, at most ``most`` bytes per packet (0: all)."""
     options = _option(_NAME, name) + _option(_DESCRIPTION, description) + _option(_RESOLUTION, b"\x09")
     return _block(_INTERFACE, struct.pack("<HHI", link_type, 0, most) + options + bytes(4))
 
 
 def _host_names(addresses: Iterable[bytes], names: Sequence[str]) -> Iterator[bytes]:
-    """Yield blocks that name addresses, of IPv4 (4 bytes) or IPv6; addresses with empty names are left out."""
+    """Yield blocks with the names of IPv4 (4 bytes) or IPv6 addresses; addresses with empty names are left out."""
     pairs = [pair for pair in zip(addresses, names, strict=True) if pair[1]]
     for first in range(0, len(pairs), _MOST_NAMES):
         some = pairs[first : first + _MOST_NAMES]
@@ -233,12 +234,12 @@ def _packets(
 ) -> bytes:
     """Return a block for each packet: its time, its length (at most 2³² − 1 bytes), the 28 bytes captured, a comment.
 
-    A comment is UTF-8 of at most 65,000 bytes.
+    ``comments`` are UTF-8, each of at most 65,000 bytes.
     """
     texts = list(comments)
     fixed = np.empty(len(texts), _PACKET_BLOCK)
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    # The comment, padding to four bytes, the end of the options, and the length again.
+    # Added to the fixed fields: the comment, padding to four bytes, the end of the options, and the repeated length.
     whole = _PACKET_BLOCK.itemsize + sizes + -sizes % 4 + 8
     values: tuple[Any, ...] = (_PACKET, whole, 0, nanoseconds >> np.uint64(32), nanoseconds & np.uint64(2**32 - 1))
     values = (*values, heads.itemsize, lengths, heads, _COMMENT, sizes)
@@ -261,7 +262,7 @@ def _record(code: int, value: bytes) -> bytes:
 
 
 def _comment(text: str) -> bytes:
-    """Return the options of a packet that has a comment."""
+    """Return the options of a packet block: a comment."""
     return _option(_COMMENT, text) + bytes(4)
 
 

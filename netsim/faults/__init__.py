@@ -1,4 +1,4 @@
-"""Faults of nodes, links and clocks at set times, as a list that can be printed, saved and drawn at random."""
+"""Scripts of faults of nodes, links and clocks at given times, which can be printed, saved and drawn at random."""
 
 from netsim.faults import events
 from netsim.faults.events import *  # noqa: F403

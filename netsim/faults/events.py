@@ -1,7 +1,7 @@
-"""The kinds of faults, a class for each; all times are in seconds of simulated time.
+"""The kinds of faults: a class for each kind. All times are in seconds of simulated time.
 
-To add a kind, add one class here. The class defines the fields of such faults and checks them, says what happens when a
-fault begins and ends, and draws a fault at random.
+To add a kind, add one class here. The class defines and checks the fields of a fault, applies a fault at its beginning,
+undoes it at its end, and draws one at random.
 """
 
 import math
@@ -45,12 +45,12 @@ __all__ = [
 
 Links = tuple[tuple[Hashable, Hashable], ...]
 
-# The end of the text of a fault that drops frames in flight.
+# Suffix of the description of a fault that drops frames in flight.
 _DROPS = ", and drops what is in flight"
 
 
 def _sort_key(name: Hashable) -> tuple[str, str]:
-    """Return a sort key for agents' names of mixed types; equal names have equal keys."""
+    """Return a sort key for agents' names, which may be of different types; equal names have equal keys."""
     plain = plain_name(name)
     return type(plain).__name__, repr(plain)
 
@@ -59,17 +59,18 @@ def _sort_key(name: Hashable) -> tuple[str, str]:
 class Fault:
     """Base class of faults; each kind of fault is a subclass.
 
-    A kind is a frozen dataclass with a field ``at``, the time (s) at which the fault begins. If such a fault may end,
-    it also has a field ``until``, the time (s) of the end, or None.
+    A kind is a frozen dataclass with a field ``at``, the time (s) at which the fault begins. A kind whose faults may
+    end also has a field ``until``: the time (s) of the end, or None.
 
     Attributes
     ----------
     plural : str
-        The parameter of `Faults.draw` for the number of faults of this kind; empty if `Faults.draw` cannot draw any.
+        The name of the parameter of `Faults.draw` for the number of faults of this kind; empty if `Faults.draw` does
+        not draw this kind.
     once : bool
         Whether an agent can have only one fault of this kind.
     kinds : dict
-        {name of the class: class} of all kinds. `Faults.save` writes these names to files.
+        {name of the class: class} for all kinds. `Faults.save` writes these names to files.
     """
 
     plural: ClassVar[str] = ""
@@ -79,7 +80,7 @@ class Fault:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         name = cls.__name__
-        # A user's class must not replace a kind of this module, even if both have the same name.
+        # A user's class with the name of a kind in this module must not replace this kind.
         if not name.startswith("_") and (cls.__module__ == __name__ or name not in __all__):
             Fault.kinds[name] = cls
 
@@ -95,21 +96,21 @@ class Fault:
 
     @property
     def ends(self) -> float | None:
-        """The time (s) at which the fault ends; None: never."""
+        """The time (s) at which the fault ends; None if it never ends."""
         return getattr(self, "until", None)
 
     def prepare(self, injector: "FaultInjector") -> None:
-        """Prepare for the fault before the run begins, such as by copying an agent's state."""
+        """Prepare for the fault before the run begins, for example by copying an agent's state."""
 
     def begin(self, injector: "FaultInjector", number: int) -> None:
         """Apply the fault in a run; ``number`` is its index in the script."""
 
     def end(self, injector: "FaultInjector", number: int) -> None:
-        """Undo the effects of the fault at its end."""
+        """Undo the effects of the fault; called at its end, with the same ``number`` as `begin`."""
 
     @classmethod
     def sample(cls, sampler: "FaultSampler") -> "Fault":
-        """Draw a fault of this kind at random; raises BadInput if there is no agent or link left for the fault."""
+        """Draw a fault of this kind at random; raises BadInput if no agent or link is left for it."""
         raise NotImplementedError
 
     def agents(self) -> tuple[Hashable, ...]:
@@ -121,7 +122,7 @@ class Fault:
         return ()
 
     def links_in(self, graph: "nx.Graph[Any]") -> Links:
-        """Return the links of a graph on which the fault acts."""
+        """Return the links of a graph that the fault affects."""
         return tuple(link for link in self.links() if graph.has_edge(*link))
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
@@ -150,12 +151,12 @@ class _OfAgent(Fault):
 
 @dataclass(frozen=True)
 class Crash(_OfAgent):
-    """A node fails: its code stops at once, and frames sent to it end as ``receiver_down``.
+    """A node fails: its code stops immediately, and frames sent to it end as ``receiver_down``.
 
     On a `netsim.Radio` the node's radio is off while the node is down: a frame that it was sending is cut short, and
     the node spends no energy.
 
-    When the node returns, the agent's `run` starts again. `Agent.rounds` then skips the rounds that have passed since
+    When the node recovers, the agent's `run` starts again. `Agent.rounds` then skips the rounds that have passed since
     the agent's first round, so that the agent ends when the others end.
 
     Parameters
@@ -165,10 +166,10 @@ class Crash(_OfAgent):
     at : float
         Time of the failure, in seconds.
     until : float, optional
-        Time of the return, in seconds. None: never.
+        Time of the recovery, in seconds. None: the node never recovers.
     keeps_state : bool
-        Whether the agent's attributes survive the crash, as in flash memory. Otherwise they are reset to those before
-        the run.
+        Whether the agent's attributes survive the crash, as in flash memory. Otherwise they are reset to their values
+        before the run.
     """
 
     at: float
@@ -203,7 +204,7 @@ class Crash(_OfAgent):
 
 @dataclass(frozen=True)
 class _Once(_OfAgent):
-    """Base class of faults by which an agent comes or goes at one time ``at`` (s)."""
+    """Base class of `Leave` and `Join`, which happen at one time ``at`` (s)."""
 
     at: float
     until = None
@@ -228,14 +229,14 @@ class Leave(_Once):
 
 @dataclass(frozen=True)
 class Join(_Once):
-    """An agent joins at time ``at`` (s); before, it neither sends nor receives. It ends when the other agents end."""
+    """An agent joins at time ``at`` (s), before which it neither sends nor receives; it ends with the other agents."""
 
     plural = "joins"
     once = True
 
     @property
     def begins(self) -> float:
-        """The time at which the agent's absence begins: 0 s, the beginning of the run."""
+        """The time (s) at which the agent's absence begins: 0, the beginning of the run."""
         return 0.0
 
     @property
@@ -255,7 +256,7 @@ class Join(_Once):
 
 @dataclass(frozen=True)
 class _OfLink(Fault):
-    """Base class of faults of the link between two agents, in one direction or both."""
+    """Base class of faults of a link between two agents, in one direction or both."""
 
     sender: Hashable
     receiver: Hashable
@@ -268,12 +269,12 @@ class _OfLink(Fault):
         check.fields(self, check.flag, "one_way")
 
     def links(self) -> Links:
-        """Return the directed links of the fault: this link and, unless ``one_way``, the link back."""
+        """Return the directed links of the fault: the link and, unless ``one_way``, the reverse link."""
         there = (self.sender, self.receiver)
         return (there,) if self.one_way else (there, there[::-1])
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if the graph lacks this link; the link back may be missing."""
+        """Raise BadInput if the graph lacks the link from sender to receiver; the reverse link may be missing."""
         there = (self.sender, self.receiver)
         if not (all(end in graph for end in there) and graph.has_edge(*there)):
             raise check.refuse(f"{type(self).__name__}: link", there, "an edge of the graph")
@@ -287,7 +288,7 @@ class _OfLink(Fault):
 
 
 class _Cut(Fault):
-    """Base class of faults that cut links, and may drop what is in flight on them."""
+    """Base class of faults that cut links, and may drop the frames in flight on these links."""
 
     drops = False
 
@@ -315,12 +316,12 @@ class LinkDown(_OfLink, _Cut):
     at : float
         Time of the cut, in seconds.
     until : float, optional
-        Time of the repair, in seconds. None: never.
+        Time of the repair, in seconds. None: the link stays cut.
     one_way : bool
         Whether only this direction is cut. Otherwise the link from receiver to sender, if there is one, is cut, too.
     drops : bool
-        Whether frames that the link has accepted and that have not arrived, also those in its queue, end as ``lost`` at
-        the time of the cut. Not on a `netsim.Radio`.
+        Whether frames on the link and in its queue end as ``lost`` at the time of the cut. Not possible on a
+        `netsim.Radio`.
     """
 
     drops: bool = False
@@ -336,11 +337,12 @@ class LinkDown(_OfLink, _Cut):
 
 @dataclass(frozen=True)
 class LinkChange(_OfLink):
-    """A link has other settings: those given, as in `netsim.Link`, while the rest stay.
+    """The given settings of a link change; its other settings remain as they are.
 
-    Losses and delays are drawn for the same numbers as without the change, so that draws of other links do not change,
-    nor do this link's after the change. For frames in flight and in the queue only a new ``rate`` has an effect: bits
-    not yet sent leave earlier or later. Of two changes the one that begins last counts.
+    Losses and delays are computed from the same random numbers as without the change. So the draws of other links do
+    not change, and neither do the draws of this link after the end of the change. On frames in flight and in the queue
+    only a new ``rate`` has an effect: bits that are not yet sent leave earlier or later. If two changes overlap, the
+    one that begins last applies.
 
     Parameters
     ----------
@@ -349,12 +351,12 @@ class LinkChange(_OfLink):
     at : float
         Time of the change, in seconds.
     until : float, optional
-        The time (s) at which the link has its former settings again. None: never.
+        The time (s) at which the link gets its former settings back. None: never.
     one_way : bool
         Whether only this direction changes. Otherwise the link from receiver to sender, if there is one, changes, too.
     latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc
-        As in `netsim.Link`. None: unchanged. A ``rate`` is a number of bits per second; `math.inf`: sending takes no
-        time.
+        As in `netsim.Link`. None: unchanged. A ``rate`` is in bits per second, and `math.inf` means that sending takes
+        no time.
     """
 
     latency: float | Latency | None = None
@@ -373,13 +375,14 @@ class LinkChange(_OfLink):
         if not changed:
             raise BadInput(f"LinkChange: must change one of {', '.join(CHANGEABLE)}")
         given = {name: getattr(self, name) for name in changed if name != "rate" or self.rate != math.inf}
-        # A queue must come with a rate, which the link may have already.
+        # `Link` accepts a queue limit only with a rate. The changed link may already have a rate, so check the settings
+        # with any rate.
         link = Link(**({"rate": 1.0} | given))
         check.put(self, **{name: getattr(link, name) for name in given if name not in ("latency", "loss")})
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The changed settings by name."""
+        """{name: value} of the changed settings."""
         return {name: getattr(self, name) for name in CHANGEABLE if getattr(self, name) is not None}
 
     def __str__(self) -> str:
@@ -389,7 +392,7 @@ class LinkChange(_OfLink):
         links, changes = self.links_in(injector.graph), injector.changes
         changes.check("LinkChange", links, self.settings)
         if self.queue is not None or self.queue_bits is not None:
-            # The rate that a queue requires may be set by another change, earlier or later.
+            # A queue limit needs a rate, which another change may set, earlier or later.
             others = [fault for fault in injector.faults if isinstance(fault, LinkChange)]
             rated = {
                 link
@@ -426,35 +429,35 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Hold(_OfLink):
-    """A link is on hold: frames that would arrive wait, and all arrive at its end, in the order of sending.
+    """A link is on hold: frames that would arrive wait, and arrive at the end of the hold, in the order of sending.
 
-    Frames are offered to the link as before; those that arrive after the end arrive as without the hold. Not on a
+    The hold does not change sending, and does not affect frames that arrive after its end. Not possible on a
     `netsim.Radio`.
 
     Parameters
     ----------
     sender, receiver : Hashable
-        The ends of the link. ``receiver`` None: all links from and to the agent ``sender``.
+        The ends of the link. If ``receiver`` is None, all links from and to the agent ``sender`` are on hold.
     at : float
         The time (s) from which frames wait.
     until : float, optional
-        The time (s) at which they are released. None: never; they stay in flight.
+        The time (s) at which the waiting frames are released. None: never, so that they stay in flight.
     one_way : bool
-        Whether only this direction is held, or only what the agent sends. Otherwise both are.
+        Whether only the direction from ``sender`` is on hold. Otherwise both directions are.
     """
 
     plural = "holds"
 
     def agents(self) -> tuple[Hashable, ...]:
-        """Return the agent on hold; empty if it is one link."""
+        """Return the agent whose links are on hold, as a tuple of one; empty if only one link is on hold."""
         return (self.sender,) if self.receiver is None else ()
 
     def links(self) -> Links:
-        """Return the directed links on hold; empty if they are all links of an agent."""
+        """Return the directed links on hold; empty if all links of an agent are on hold."""
         return () if self.receiver is None else super().links()
 
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if the graph lacks the agent or the link; the link back may be missing."""
+        """Raise BadInput if the graph lacks the agent or the link; the reverse link may be missing."""
         if self.receiver is None:
             Fault.must_fit(self, graph)
         else:
@@ -485,16 +488,16 @@ class Hold(_OfLink):
 class Lose(Fault):
     """A link loses the next frame offered to it, which ends as ``lost``.
 
-    The frame may be the copy of a broadcast on this link, or a retransmission. A frame that the link rejects, because
-    the link is cut or its queue is full, does not count. On a `netsim.Radio`, the receiver fails to decode the next
-    transmission of a frame or fragment; with acknowledgements the sender sends it again.
+    This frame may be a broadcast's copy on this link, or a retransmission. If the link rejects a frame, because it is
+    cut or its queue is full, the frame after that is lost instead. On a `netsim.Radio`, the receiver fails to decode
+    the next transmission of a frame or fragment; with acknowledgements the sender sends it again.
 
     Parameters
     ----------
     sender, receiver : Hashable
         The ends of the link.
     at : float
-        Time in seconds: the first frame offered to the link from this time on is lost.
+        Time in seconds. The first frame offered to the link from this time on is lost.
     """
 
     sender: Hashable
@@ -530,9 +533,9 @@ class Partition(_Cut):
     at : float
         Time of the split, in seconds.
     until : float, optional
-        Time of the repair, in seconds. None: never.
+        Time of the repair, in seconds. None: the network stays split.
     one_way : bool
-        Whether only the links from ``side`` to the others are cut: the side hears, and is not heard.
+        Whether only the links from ``side`` to the others are cut, so that ``side`` still receives the others' frames.
     drops : bool
         Whether frames in flight on these links are dropped, as in `LinkDown`.
     """
@@ -554,7 +557,7 @@ class Partition(_Cut):
     ) -> None:
         if isinstance(side, str) or not isinstance(side, Iterable):
             raise check.refuse("side", side, "agents' names")
-        # Sort the names, because the order of a set may differ between processes.
+        # Sort the names, because ``side`` may be a set, whose order may differ between processes.
         check.put(self, side=tuple(sorted(side, key=_sort_key)))
         check.put(self, at=at, until=until, one_way=one_way, drops=drops)
         check.fields(self, check.flag, "one_way", "drops")
@@ -606,7 +609,7 @@ class Straggler(_OfAgent):
     at : float
         Time in seconds at which the delays begin.
     until : float, optional
-        Time in seconds at which they end. None: the end of the run.
+        Time in seconds at which the delays end. None: the end of the run.
     """
 
     delay: float
@@ -634,10 +637,10 @@ class Straggler(_OfAgent):
 
 @dataclass(frozen=True)
 class Move(_OfAgent):
-    """A node moves to another position, straight and at constant speed, in a network of a `netsim.Deployment`.
+    """A node of a `netsim.Deployment` moves to another position, in a straight line and at constant speed.
 
-    The node stands still for ``step`` seconds at a time; after each step, reception, carrier sensing and interference
-    are computed for its new position. A later `Move` of the same node, or `Network.move`, ends an earlier one.
+    The movement is discrete: the node stays at each position for ``step`` seconds. After each step, reception, carrier
+    sensing and interference are recomputed. A later `Move` or `Network.move` of the same node ends an earlier `Move`.
 
     Parameters
     ----------
@@ -650,7 +653,7 @@ class Move(_OfAgent):
     until : float, optional
         Time of arrival, in seconds. None: the node jumps.
     step : float
-        Seconds for which the node stands still at each position on the way.
+        Seconds for which the node stays at each position on the way.
     """
 
     position: tuple[float, ...]
@@ -668,11 +671,11 @@ class Move(_OfAgent):
 
     @property
     def ends(self) -> None:
-        """Always None, even with ``until``: the end of a move undoes nothing, so no call of `end` is needed."""
+        """None even if ``until`` is given: a move has no effects to undo at its end, so `end` need not be called."""
         return
 
     def way_from(self, start: tuple[float, ...]) -> Iterator[tuple[float, tuple[float, ...]]]:
-        """Yield the time (s) and position (m) of each step on the way from ``start``; the last is the destination."""
+        """Yield the time (s) and position (m) of each step on the way from ``start`` to the destination."""
         end = (*self.position, *start[len(self.position) :])
         if self.until is not None:
             length = self.until - self.at
@@ -696,24 +699,24 @@ class Move(_OfAgent):
 
 @dataclass(frozen=True)
 class Rewire(Fault):
-    """A time-varying graph: at each time the network has the links of one graph of a sequence, and agents know them.
+    """A time-varying graph: the network has the links of one graph of a sequence at a time, known to the agents.
 
-    From ``at`` on, the network has the links of the first graph, ``period`` seconds later those of the second, and so
-    on. The whole sequence is played ``repeat`` times; the last graph stays. `Agent.out_neighbors` and
-    `Agent.in_neighbors` change with the graph. A broadcast is still offered to all links of the network's graph, and
-    ends as ``link_down`` on an absent link; frames in flight arrive. If the graph changes at the instant at which a
-    round closes, agents collect the frames of this round with their new neighbours. A later `Rewire` ends an earlier
-    one.
+    From ``at`` on, the network has the links of the first graph; ``period`` seconds later it has the links of the
+    second graph, and so on. The whole sequence is repeated ``repeat`` times, and the last graph remains.
+    `Agent.out_neighbors` and `Agent.in_neighbors` change with the graph. A broadcast is still offered to all links of
+    the network's graph, and ends as ``link_down`` on an absent link. Frames in flight arrive. If the graph changes at
+    the instant at which a round closes, agents collect the frames of this round with their new neighbours. A later
+    `Rewire` ends an earlier `Rewire`.
 
     Parameters
     ----------
     graphs : sequence
-        The graphs, each as a networkx graph or as a list of links (sender, receiver). The network's graph must have all
-        of these links; `netsim.topology.union` makes such a graph.
+        The graphs, each as a networkx graph or as a list of links (sender, receiver). The network's graph must contain
+        all of these links; `netsim.topology.union` returns such a graph.
     period : float
-        Seconds from graph to graph; use the network's ``round_period`` for one graph a round.
+        Seconds from one graph to the next; the network's ``round_period`` gives one graph per round.
     repeat : int
-        Number of times that the whole sequence is played.
+        How often the whole sequence is played.
     at : float
         Time of the first graph, in seconds.
     """
@@ -746,7 +749,7 @@ class Rewire(Fault):
 
 
 def _links_in(graph: Any) -> Links:
-    """Return the links of a networkx graph, or of a list of pairs."""
+    """Return the links of a networkx graph, or a list of pairs as links."""
     if isinstance(graph, nx.Graph):
         return tuple(links_of(graph))
     pairs = tuple(graph) if isinstance(graph, Iterable) and not isinstance(graph, str) else (graph,)
@@ -760,9 +763,9 @@ def _links_in(graph: Any) -> Links:
 class ClockSkew(_OfAgent):
     """A node's clock is wrong for the whole run.
 
-    The node's own clock gives the times of `Agent.now`, of the node's rounds, of its waiting (`asyncio.sleep`,
-    timeouts, `Agent.request`) and of its radio's duty cycle. The simulation's clock gives the times in the run's
-    results, ledger and trace, of `Network.at`, and of everything else that links and radios do.
+    The wrong clock governs the node's `Agent.now`, rounds, waits (`asyncio.sleep`, timeouts, `Agent.request`), and its
+    radio's duty cycle. The simulation's clock governs everything else: results, ledger, trace, `Network.at`, links and
+    radios.
 
     Parameters
     ----------
@@ -770,10 +773,10 @@ class ClockSkew(_OfAgent):
         The agent's name.
     offset : float
         The simulation's time (s) at which the clock shows 0 and the node's first round opens. With a positive offset
-        the clock is behind. With a negative offset the clock is ahead: rounds that are already over by this clock when
-        the run begins take no time, and the round that is then under way is shorter.
+        the clock is behind; with a negative offset it is ahead. A clock that is ahead shows a later time when the run
+        begins: rounds before that time take no time, and the round that contains it is shorter.
     drift : float
-        Seconds by which the clock falls further behind in each of its own seconds: 5e-5 is a clock 50 ppm slow.
+        Seconds that the clock loses per second shown on it: 5e-5 means that the clock is 50 ppm slow.
     """
 
     offset: float = 0.0
@@ -787,13 +790,13 @@ class ClockSkew(_OfAgent):
 
     @property
     def clock(self) -> LocalClock:
-        """The conversion between the node's time and the simulation's."""
+        """The conversion between the node's time and the simulation's time."""
         return LocalClock(self.offset, self.drift)
 
     def must_keep(self, round_period: float) -> None:
-        """Raise BadInput unless rounds of ``round_period`` (s) by this clock have a valid length.
+        """Raise BadInput unless rounds that last ``round_period`` (s) on this clock have a valid length.
 
-        They must also be much longer than the rounding errors of times, which grow with ``offset``.
+        Rounds must also be much longer than the rounding errors of times, which grow with ``offset``.
         """
         length = round_period * self.clock.rate
         if not SHORTEST_ROUND <= length <= LATEST:
@@ -825,7 +828,7 @@ class Jitter(Fault):
     at : float
         Time in seconds at which the burst begins.
     until : float, optional
-        Time in seconds at which it ends. None: the end of the run.
+        Time in seconds at which the burst ends. None: the end of the run.
     on : iterable of pairs, optional
         The affected links (sender, receiver). Empty: all links.
     """

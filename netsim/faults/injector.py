@@ -30,7 +30,7 @@ __all__ = ["FaultInjector"]
 class FaultInjector:
     """Applies the faults of a script to a run.
 
-    The constructor raises BadInput if a fault resets an agent's state, and this state cannot be copied.
+    The constructor raises BadInput if a fault resets an agent's state but the state cannot be copied.
 
     Attributes
     ----------
@@ -41,30 +41,30 @@ class FaultInjector:
     def __init__(self, faults: Faults, graph: "nx.Graph[Any]", run: "Runtime") -> None:
         self.faults, self.graph = faults, graph
         self._run = run
-        # {link: number of faults that currently cut it}, where a sender that is down counts as one fault.
+        # {link: number of faults that currently cut the link}, where a sender that is down counts as one fault.
         self._cut: Counter[tuple[Hashable, Hashable]] = Counter()
-        # {agent: number of faults that currently hold it down}.
+        # {agent: number of faults that currently keep the agent down}.
         self._down: Counter[Hashable] = Counter()
-        # Links that the user's program has cut, and agents whose receivers it has switched off: the end of a fault does
-        # not restore them.
+        # The links that the user's program has cut, and the agents whose receivers it has switched off. The end of a
+        # fault does not restore them.
         self._cut_by_program: set[tuple[Hashable, Hashable]] = set()
         self._off_by_program: set[Hashable] = set()
         # The agents that are down and have lost their state.
         self._lost: set[Hashable] = set()
-        # The agents that never return.
+        # The agents that have left for good.
         self._gone: set[Hashable] = set()
         self._delays: dict[Hashable, list[float]] = {}
         self._states: dict[Hashable, Any] = {}
-        # For each moving agent, the rest of its way, and the time (s) and position of its next step.
+        # For each moving agent: the remaining steps, and the time (s) and position of the next step.
         self._ways: dict[Hashable, tuple[Way, float, Place]] = {}
         # The latest `Rewire` that has begun; None before the first.
         self._rewiring: Rewire | None = None
-        # The links that the latest rewiring has removed: the keys of a dict, because a set has no order.
+        # The links that the latest rewiring has removed, as keys of a dict, because a set has no order.
         self._absent: dict[tuple[Hashable, Hashable], None] = {}
-        # The record that the trace stores: the run's faults, links cut by the user's program, and empty batteries. It
-        # has all nodes, because a worker has only its own agents, but records every fault.
+        # The record for the trace: the run's faults, links cut by the user's program, and empty batteries. It gets the
+        # nodes of the whole graph, because a worker has only some of the agents, but records every fault.
         self.record = FaultRecord(run.settings.graph)
-        # The time (s) of each beginning and end of a fault, and the function to call then.
+        # (time in s, function to call at that time) for each beginning and end of a fault.
         self.actions: list[tuple[float, Callable[[], None]]] = []
         for number, fault in enumerate(faults):
             fault.prepare(self)
@@ -85,13 +85,13 @@ class FaultInjector:
         fault.end(self, number)
 
     def is_down(self, agent: Hashable) -> bool:
-        """Return whether an agent is down, so that its code must not run."""
+        """Return whether an agent is down; its code must not run then."""
         return self._down[agent] > 0
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
     def down(self, agent: Hashable, for_good: bool = False) -> None:
-        """Add 1 to the number of faults that hold an agent down; if the number becomes 1, stop the agent."""
+        """Add 1 to the number of faults that keep an agent down; if the number becomes 1, stop the agent."""
         self._down[agent] += 1
         if self._down[agent] == 1:
             self._run.set_receiver(agent, up=False)
@@ -102,7 +102,7 @@ class FaultInjector:
             self._run.give_up(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
-        """Subtract 1 from the number of faults that hold an agent down; if the number becomes 0, restart the agent."""
+        """Subtract 1 from the number of faults that keep an agent down; if the number becomes 0, restart the agent."""
         if not keeps_state:
             self._lost.add(agent)
         self._down[agent] -= 1
@@ -117,12 +117,12 @@ class FaultInjector:
         self._run.restart(agent)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
-        """Switch an agent's receiver off or on, as the user's program says; that of an agent that is down stays off."""
+        """Switch an agent's receiver off or on for the user's program; it stays off while the agent is down."""
         (self._off_by_program.discard if up else self._off_by_program.add)(agent)
         self._run.set_receiver(agent, up and not self.is_down(agent))
 
     def keep_state(self, agent: Hashable) -> None:
-        """Copy an agent's initial state, for a restart after the agent has lost its state."""
+        """Copy an agent's initial state, for a restart after a crash in which the agent loses its state."""
         if agent in self._run.contexts:
             self._states[agent] = _state_of(agent, self._run.agents[agent])
 
@@ -135,7 +135,7 @@ class FaultInjector:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def may_walk(self, move: "Move") -> None:
-        """Raise BadInput unless the network has positions, and the move's position is valid."""
+        """Raise BadInput if the network has no positions, or the move's position is invalid."""
         self._run.whereabouts(type(move).__name__).place(move.agent, move.position)
 
     def walk(self, move: "Move") -> None:
@@ -143,7 +143,7 @@ class FaultInjector:
         agent, places = move.agent, self._run.whereabouts("Move")
         before = self._ways.pop(agent, None)
         if before is not None and before[1] <= self._run.loop.now():
-            # The next step of the earlier move is due at this instant, so take it before the new move begins.
+            # The next step of the earlier move is due at this instant: make this step before the new move begins.
             places.put(agent, before[2])
         if move.until is None:
             places.jump(agent, move.position)
@@ -152,7 +152,7 @@ class FaultInjector:
             self._walk_on(agent, move.way_from(places.now[agent]))
 
     def stand(self, agent: Hashable) -> None:
-        """Stop an agent's move."""
+        """End an agent's move, so that the agent stays at its current position."""
         self._ways.pop(agent, None)
 
     def _walk_on(self, agent: Hashable, way: "Way") -> None:
@@ -163,7 +163,7 @@ class FaultInjector:
             self._run.schedule(following[0], partial(self._arrive, agent, step))
 
     def _arrive(self, agent: Hashable, step: "tuple[Way, float, Place]") -> None:
-        """Place an agent at a step of its way, unless a later move has replaced that way."""
+        """Move an agent to the position of a step, unless a later move has replaced the move of this step."""
         if self._ways.get(agent) is step:
             del self._ways[agent]
             self._run.whereabouts("Move").put(agent, step[2])
@@ -176,17 +176,17 @@ class FaultInjector:
 
     @property
     def changes(self) -> "LinkChanges":
-        """Other settings of links, and frames that wait or are dropped in flight."""
+        """The object that changes links' settings, and holds or drops frames in flight."""
         return self._run.changes
 
     def may_hold(self, what: str) -> None:
-        """Raise BadInput on a medium on which frames in flight cannot wait or be dropped; ``what`` names the fault."""
+        """Raise BadInput if the medium cannot hold or drop frames in flight; ``what`` names the fault."""
         self.changes.check_wired(what)
 
     def cut(self, links: Iterable[tuple[Hashable, Hashable]], drops: bool = False) -> None:
-        """Add 1 to the number of faults that cut each of these links; cut links whose number becomes 1.
+        """For each link, add 1 to the number of faults that cut it; cut the link if the number becomes 1.
 
-        With ``drops`` frames in flight on all these links are dropped.
+        If ``drops``, drop the frames in flight on all these links.
         """
         links = tuple(links)
         if drops:
@@ -197,20 +197,20 @@ class FaultInjector:
                 self._run.set_link(*link, up=False)
 
     def mend(self, links: Iterable[tuple[Hashable, Hashable]]) -> None:
-        """Subtract 1 from the number of faults that cut each of these links; restore links whose number becomes 0."""
+        """For each link, subtract 1 from the number of faults that cut it; restore the link if the number becomes 0."""
         for link in links:
             self._cut[link] -= 1
             if not self._cut[link] and link not in self._cut_by_program:
                 self._run.set_link(*link, up=True)
 
     def set_links(self, links: "Links", up: bool) -> None:
-        """Cut or restore links, as the user's program says; it may restore what a fault has cut."""
+        """Cut or restore links for the user's program, which may also restore links that a fault has cut."""
         for link in links:
             (self._cut_by_program.discard if up else self._cut_by_program.add)(link)
             self._run.set_link(*link, up)
 
     def rewire(self, fault: "Rewire", place: int) -> None:
-        """Set the links to those of graph number ``place`` of a rewiring, unless another rewiring has begun."""
+        """Set the links to those of the graph with index ``place`` of a rewiring, unless a later rewiring has begun."""
         if place == 0:
             self._rewiring = fault
         elif self._rewiring is not fault:
@@ -228,20 +228,20 @@ class FaultInjector:
     def outboxes(self, links: "Links") -> "Iterator[tuple[Outbox, int]]":
         """For each of ``links``, yield the sender's outbox and the link's index in this outbox.
 
-        Empty ``links`` mean all links of the graph.
+        If ``links`` is empty, all links of the graph are meant.
         """
         for sender, receiver in links or links_of(self.graph):
-            # A sender that runs in another process has no outbox here.
+            # A sender in another process has no outbox in this one.
             if (outbox := self._run.outboxes.get(sender)) is not None:
                 yield outbox, outbox.link_index_of[receiver]
 
 
 def _state_of(name: Hashable, agent: Agent) -> Any:
-    """Return a deep copy of an agent's state, as ``__getstate__`` gives it to pickle."""
+    """Return a deep copy of an agent's state, which is the result of ``__getstate__``, as for pickle."""
     try:
         state = agent.__getstate__()
-        # The memo {id(agent): agent} makes `deepcopy` keep references to the agent, such as those in bound methods, and
-        # does not copy the agent.
+        # With the memo {id(agent): agent}, `deepcopy` does not copy the agent, but keeps references to it, such as
+        # those in bound methods.
         return copy.deepcopy(state, {id(agent): agent})
     except Exception as error:
         why = f"it cannot be copied ({type(error).__name__}: {one_line(error)}); use keeps_state=True"
@@ -249,9 +249,9 @@ def _state_of(name: Hashable, agent: Agent) -> Any:
 
 
 def _restore(agent: Any, state: Any) -> None:
-    """Restore an agent's attributes from a copy of a kept state."""
+    """Replace an agent's attributes by a copy of a state from `_state_of`."""
     state = copy.deepcopy(state, {id(agent): agent})
-    # The agent's context, and the record of its operations, belong to the run and are kept.
+    # Keep the agent's context and the record of its operations, because they are data of the run.
     kept = {name: value for name, value in vars(agent).items() if name in ("_netsim", "_operations")}
     vars(agent).clear()
     for slot in slots_of(agent.__class__):

@@ -1,4 +1,4 @@
-"""Record a run's faults in the form in which the trace stores them, for the replay page and the figures."""
+"""Record a run's faults in the format of the trace, for the replay page and the figures."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,16 @@ __all__ = ["FaultRecord"]
 class FaultRecord:
     """Records the faults that begin in a run.
 
-    ``spans`` is the list of these faults, each as a dict in the form of ``RunMetadata.faults`` (`netsim.accounting`).
+    ``spans`` lists these faults, each as a dict with the keys described at ``RunMetadata.faults``
+    (`netsim.accounting`).
     """
 
     def __init__(self, agents: Iterable[Hashable]) -> None:
         self.spans: list[dict[str, Any]] = []
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # {key: span}, where a span is the element of ``spans`` for a fault that has not ended. The key is the fault's
-        # number in the script, or ("empty", agent) for an empty battery. For changes by the program it is ("link",
-        # link) for a cut link, ("hold", link) for a held one and ("change", link) for one with other settings.
+        # {key: element of ``spans``} for each fault that has not ended. The key is the fault's index in the script, or
+        # ("empty", agent) for an empty battery. For changes by the user's program the key is ("link", link) for a cut
+        # link, ("hold", link) for a link on hold, and ("change", link) for changed settings.
         self._open: dict[Any, dict[str, Any]] = {}
 
     def begin(self, number: int, fault: Fault, graph: "nx.Graph[Any]", time: float) -> None:
@@ -41,19 +42,19 @@ class FaultRecord:
         self._open.pop(number)["end"] = time
 
     def set_links(self, links: "Links", up: bool, time: float) -> None:
-        """Record that the user's program cuts or restores a link, in one or both directions, at ``time`` (s)."""
+        """Record that the user's program cuts or restores a link, in one direction or both, at ``time`` (s)."""
         self._note_program("link", links, time, "SetLink", None if up else f"{_of_link(links)} is cut by the program")
 
     def hold_links(self, links: "Links", on: bool, time: float) -> None:
-        """Record that the user's program holds or releases a link, in one or both directions, at ``time`` (s)."""
+        """Record that the user's program holds or releases a link, in one direction or both, at ``time`` (s)."""
         self._note_program("hold", links, time, "Hold", f"frames on {_of_link(links)} wait" if on else None)
 
     def change_links(self, links: "Links", settings: Mapping[str, Any], time: float) -> None:
-        """Record that the user's program changes a link, in one or both directions, at ``time`` (s)."""
+        """Record that the user's program changes settings of a link, in one direction or both, at ``time`` (s)."""
         self._note_program("change", links, time, "LinkChange", f"{_of_link(links)} has {settings_text(settings)}")
 
     def _note_program(self, key: str, links: "Links", time: float, what: str, begins: str | None) -> None:
-        """End the record of the program's last change of links, and begin that of its new one, if any."""
+        """End the record of the program's last change of these links, and begin a record of the new change, if any."""
         for link in links:
             before = self._open.pop((key, link), None)
             if before is not None:

@@ -1,4 +1,4 @@
-"""The list of a network's faults, which can be checked, printed, saved, and drawn at random from a seed."""
+"""The script of a network's faults, which can be checked, printed, saved, and drawn at random from a seed."""
 
 import dataclasses
 import json
@@ -19,21 +19,21 @@ from netsim.util.files import write_whole
 __all__ = ["FaultSampler", "Faults"]
 
 Size = float | tuple[float, float]
-"""A greatest value, or the least and the greatest."""
+"""The maximum of a random value, or (minimum, maximum)."""
 
 
 class Faults(Sequence[Fault]):
-    """A script of faults, sorted by the time at which they begin.
+    """A script of faults, sorted by the times at which the faults begin.
 
-    ``Network(graph, faults=Faults([Crash(3, at=5.0, until=9.0), …]))`` applies them in every run of the network;
+    ``Network(graph, faults=Faults([Crash(3, at=5.0, until=9.0), …]))`` applies the faults in every run of the network;
     ``print(faults)`` lists them.
 
     Parameters
     ----------
     faults : iterable of Fault
         Faults of the kinds `Crash`, `Join`, `Leave`, `LinkDown`, `LinkChange`, `Hold`, `Lose`, `Partition`,
-        `Straggler`, `ClockSkew`, `Jitter`, `Move` and `Rewire`. A link or agent that several faults hold down is up
-        again when the last of them has ended.
+        `Straggler`, `ClockSkew`, `Jitter`, `Move` and `Rewire`. A link or agent that several faults keep down is up
+        again when the last of these faults has ended.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Faults(Sequence[Fault]):
         Raises
         ------
         BadInput
-            If JSON cannot hold an agent's name: it must be text, a real number, None, or a tuple of these.
+            If JSON cannot represent an agent's name, which must be text, a real number, None, or a tuple of these.
         """
         listed = [{"fault": type(fault).__name__, **_fields_of(fault)} for fault in self]
         try:
@@ -103,7 +103,7 @@ class Faults(Sequence[Fault]):
 
     @classmethod
     def load(cls, path: str | Path) -> "Faults":
-        """Read a file in the form that `save` writes; raises BadInput if the file is missing or has another form."""
+        """Read a file written by `save`; raises BadInput if the file is missing or has another format."""
         try:
             listed = json.loads(used(Path(path)).read_text(encoding="utf-8"))
         except OSError as error:
@@ -132,47 +132,49 @@ class Faults(Sequence[Fault]):
         one_way: bool | None = False,
         **counts: int,
     ) -> "Faults":
-        """Draw a script at random; the faults of one kind do not depend on the counts of other kinds.
+        """Draw a script at random; the faults of one kind do not depend on the numbers of faults of other kinds.
 
-        A size is the greatest value, or a pair of the least and the greatest; values between them are drawn uniformly.
-        Sizes change neither which faults are drawn, nor when they begin.
+        The parameters from ``duration`` to ``loss`` are ranges: (minimum, maximum), or only the maximum. Values are
+        drawn uniformly from a range. The ranges change neither which faults are drawn nor when they begin.
 
         Parameters
         ----------
         graph : networkx Graph
             The network's graph.
         until : float
-            The faults begin at times drawn uniformly on [0, until), in seconds.
+            The faults begin at times drawn uniformly from [0, until), in seconds.
         seed : int
             The seed of all draws.
         mean_duration : float, optional
-            Mean of the exponential durations, in seconds. Default: a tenth of ``until``.
+            Mean of the exponentially distributed durations, in seconds. Default: a tenth of ``until``.
         duration : float or (float, float), optional
-            Size of the durations, in seconds, in place of ``mean_duration``.
+            Range of uniformly distributed durations, in seconds, in place of exponential ones.
         delay : float or (float, float), optional
-            Size of the delays of stragglers, in seconds. Default: up to a tenth of the mean duration.
+            Range of the delays of stragglers, in seconds. Default: up to a tenth of the mean duration.
         jitter : float or (float, float), optional
-            Size of the limits of jitter, in seconds. Default: up to a tenth of the mean duration.
+            Range of the maximum delay of a burst of jitter, in seconds. Default: up to a tenth of the mean duration.
         offset : float or (float, float), optional
-            Size of the clocks' offsets, in seconds, half of them ahead. Default: up to a tenth of the mean duration.
+            Range of the absolute values of clock offsets, in seconds; signs are random. Default: up to a tenth of the
+            mean duration.
         drift : float or (float, float), optional
-            Size of the clocks' drifts, in seconds a second, half of them fast. Default: up to 1e-4.
+            Range of the absolute values of clock drifts, in seconds per second; signs are random. Default: up to 1e-4.
         loss : float or (float, float), optional
-            Size of the loss that a changed link has. Default: up to 1.
+            Range of the loss probabilities of changed links. Default: up to 1.
         keeps_state : bool, optional
             Whether nodes that crash keep their state. Default: each node keeps its state with probability one half. The
-            value does not change which nodes crash, or when.
+            choice does not change which nodes crash, or when.
         one_way : bool, optional
-            Whether partitions cut only what leaves their side. None: each with probability one half.
+            Whether partitions are one way, as in `Partition`. None: each partition is one way with probability one
+            half.
         **counts : int
-            The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts`` (of links, half of them one
-            way), ``changes`` and ``holds`` (of links, likewise), ``losses`` (of one frame each), ``partitions``,
-            ``stragglers``, ``jitters`` and ``skews`` (of clocks).
+            The number of faults of each kind: ``crashes``, ``joins``, ``leaves``, ``cuts``, ``changes`` and ``holds``
+            of links (each one way with probability one half), ``losses`` of one frame each, ``partitions``,
+            ``stragglers``, ``jitters``, and ``skews`` of clocks.
 
         Raises
         ------
         BadInput
-            If a kind is unknown, an argument cannot be used, or no agent or link is left for a fault.
+            If a kind is unknown, an argument is invalid, or no agent or link is left for a fault.
         """
         until = check.finite("until", until, above=0)
         if duration is not None and mean_duration is not None:
@@ -201,7 +203,7 @@ class Faults(Sequence[Fault]):
 
 
 def _range(name: str, size: Size) -> tuple[float, float]:
-    """Return the least and the greatest value that a size allows."""
+    """Return (minimum, maximum) of an argument of `Faults.draw` that is a range."""
     if not isinstance(size, tuple | list):
         return 0.0, check.finite(name, size, above=0)
     low, high = check.pair(name, size, "(least, greatest)")
@@ -210,7 +212,7 @@ def _range(name: str, size: Size) -> tuple[float, float]:
 
 
 def _signed(u: float, low: float, high: float) -> float:
-    """Return a number with the sign of ``u`` in [−1, 1], and of absolute value low + (high − low)·|u|."""
+    """Map ``u`` in [−1, 1] to the number with the same sign and the absolute value low + (high − low)·|u|."""
     return math.copysign(low + (high - low) * abs(u), u)
 
 
@@ -233,19 +235,19 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
 
 
 def _fields_of(fault: Fault) -> dict[str, Any]:
-    """Return a fault's fields, without fields of values such as loss models, which a file cannot hold."""
+    """Return {name: value} of a fault's fields; unlike ``dataclasses.asdict``, leave values unconverted."""
     return {field.name: getattr(fault, field.name) for field in dataclasses.fields(fault)}
 
 
 def _plain(name: Any) -> Any:
-    """Convert a numpy scalar to a Python number for JSON; raises TypeError for values that JSON cannot hold."""
+    """Convert a numpy scalar to a Python number for JSON; raises TypeError for any other value."""
     if isinstance(name, np.generic):
         return name.item()
     raise TypeError(f"{type(name).__name__} {name!r}")
 
 
 def _tuples(value: Any) -> Any:
-    """Convert JSON's lists to tuples, since names of agents must be hashable."""
+    """Convert lists from JSON to tuples, because agents' names must be hashable."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
@@ -276,7 +278,7 @@ class FaultSampler:
         return self._nodes[self.rng.integers(len(self._nodes))]
 
     def node_once(self) -> Hashable:
-        """Draw an agent that this method has not returned before."""
+        """Draw an agent that `node_once` has not returned before."""
         if self._shuffled is None:
             if self._count > len(self._nodes):
                 raise check.refuse(self._name, self._count, f"at most {len(self._nodes)}, one for each agent")
@@ -291,10 +293,11 @@ class FaultSampler:
         return (a, b) if self.coin() or not self._graph.has_edge(b, a) else (b, a)
 
     def span(self) -> tuple[float, float]:
-        """Draw the times at which a fault begins and ends, in seconds."""
+        """Draw the times (s) at which a fault begins and ends."""
         at, length = float(self._until * self.rng.random()), float(self.rng.exponential(self.mean))
         if self._sizes["duration"] is not None:
-            # A uniform draw would leave the generator in another state, and change the following faults.
+            # Convert the exponential number to a uniform one. A separate uniform draw would leave the generator in
+            # another state, and change the following faults.
             low, high = self._sizes["duration"]
             length = low - (high - low) * math.expm1(-length / self.mean)
         return at, at + max(length, 1e-6 * self._until)
@@ -304,27 +307,28 @@ class FaultSampler:
         return bool(self.rng.random() < 0.5)
 
     def keeps_state(self) -> bool:
-        """Return whether a node keeps its state, as given to `Faults.draw` or, if None was given, by a coin toss."""
-        # Toss the coin even if the argument decides, so that later draws do not depend on the argument.
+        """Return whether a node keeps its state: the argument of `Faults.draw` or, if that is None, a coin toss."""
+        # Toss the coin in any case, so that later draws do not depend on the argument.
         drawn = self.coin()
         return drawn if self._keeps_state is None else self._keeps_state
 
     def size(self, name: str) -> float:
-        """Draw a size in the range that `Faults.draw` has for this name, uniformly; it is greater than 0."""
+        """Draw a value greater than 0 uniformly from the range that `Faults.draw` has for the parameter ``name``."""
         low, high = self._sizes[name] or (0.0, 1.0 if name == "loss" else self.mean / 10)
         return low + (high - low) * (1 - float(self.rng.random()))
 
     def clock(self) -> tuple[float, float]:
-        """Draw the offset (s) and the drift of a clock, each of either sign."""
+        """Draw the offset (s) and the drift of a clock, each with a random sign."""
         u, v = self.rng.uniform(-1, 1, 2).tolist()
-        # Multiplying by a tenth, instead of dividing by ten, would change the last digit of scripts drawn without a
-        # size.
+        # The default is not computed as a range up to mean / 10, because rounding would change the last digit of
+        # scripts drawn by default.
         offset = u * self.mean / 10 if self._sizes["offset"] is None else _signed(u, *self._sizes["offset"])
         return offset, _signed(v, *(self._sizes["drift"] or (0.0, 1e-4)))
 
     def one_way(self) -> bool:
-        """Return whether a partition is one way, as given to `Faults.draw` or, if None was given, by a coin toss."""
-        # Tossing the coin in any case would change the scripts drawn when all partitions were two-way.
+        """Return whether a partition is one way: the argument of `Faults.draw` or, if that is None, a coin toss."""
+        # Toss the coin only if necessary, because older scripts were drawn without a toss, when all partitions were
+        # two-way.
         return self.coin() if self._one_way is None else self._one_way
 
     def side(self) -> list[Hashable]:

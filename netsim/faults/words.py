@@ -1,6 +1,6 @@
 """Parse faults written as text, such as ``--at "1.2 crash 3 until 2"``, and append them to a network's own faults.
 
-Such a text is called an order: it begins a fault, or ends one.
+Such a text is called an order. An order begins a fault, or ends one.
 """
 
 import csv
@@ -45,7 +45,7 @@ FORMS = (
     "TIME partition NODE,NODE,…-> [until TIME] [dropping frames]",
 )
 """The forms of an order. Times are in seconds of simulated time; NODE is a node's name, converted to text; SETTING is
-one of `netsim.Link` that may change, as ``loss``.
+the name of a setting of `netsim.Link` that may change, such as ``loss``.
 """
 
 _WORDS = re.compile(
@@ -53,10 +53,10 @@ _WORDS = re.compile(
     r"(?:\s+until\s+(?P<until>\S+))?(?P<keeps>\s+keeping\s+state)?(?P<drops>\s+dropping\s+frames)?"
 )
 
-# The end of an order that drops frames in flight.
+# Suffix of an order that drops frames in flight.
 _DROPPING = " dropping frames"
 
-# The columns of a schedule.
+# The columns of a schedule file, see `read`.
 _COLUMNS = ["time", "link", "what"]
 
 # The maximum number of node names that an error message lists.
@@ -70,22 +70,22 @@ class Order:
     Attributes
     ----------
     text : str
-        The text of the order, with single blanks between words.
+        The text of the order, with single spaces between words.
     at : float
         The time of the order in seconds.
     by, until : float or None
-        The delay that follows the word "by", and the time that follows the word "until", in seconds. None if the order
-        lacks the word.
+        The delay after the word "by", and the time after the word "until", in seconds. None if the order does not
+        contain the word.
     what : str
         The verb, such as "crash".
     target : str
         The nodes or the link, as text.
     keeps_state : bool
-        Whether the node keeps its state until it returns.
+        Whether a crashed node keeps its state.
     drops : bool
         Whether frames in flight are dropped.
     to : tuple of pairs
-        The changed settings of a link: their names and numbers.
+        The changed settings of a link: (name, number).
     """
 
     text: str
@@ -100,7 +100,7 @@ class Order:
 
     @classmethod
     def of(cls, text: str) -> "Order":
-        """Parse a text; raises BadInput if it has none of the `FORMS`."""
+        """Parse a text; raises BadInput if it matches none of the `FORMS`."""
         text = " ".join(text.split())
         found = _WORDS.fullmatch(text)
         if found is None:
@@ -118,8 +118,8 @@ class Order:
             raise _refused(text, form)
         to = () if found["to"] is None else _settings(text, found["to"])
         if what == "crash" and keeps and until is None:
-            # A crash without an end keeps no state. If a later "restart" order ends the crash, that order says whether
-            # the state is kept.
+            # An order "crash" without "until" must not specify whether the state is kept: a later order "restart" does,
+            # if there is one.
             raise _refused(text, f"{FORMS[0]}, with until if the state is kept; or {FORMS[1]} later on")
         assert at is not None
         if until is not None and until <= at:
@@ -145,7 +145,7 @@ def _refused(text: str, allowed: str) -> BadInput:
 
 
 def _seconds(text: str, name: str, word: str | None) -> float | None:
-    """Parse a word as a number of seconds (None stays None); raises BadInput if it is no valid number."""
+    """Parse a word as a number of seconds; None stays None. Raises BadInput for an invalid number."""
     if word is None:
         return None
     try:
@@ -159,7 +159,7 @@ def _seconds(text: str, name: str, word: str | None) -> float | None:
 
 
 def _settings(text: str, words: str) -> tuple[tuple[str, float], ...]:
-    """Parse changed settings, such as "loss=0.3,rate=1e6"; raises BadInput for others."""
+    """Parse changed settings, such as "loss=0.3,rate=1e6"; raises BadInput for any other text."""
     found = []
     for part in words.split(","):
         name, _, word = part.partition("=")
@@ -189,7 +189,7 @@ _NUMBERS: dict[str, type] = {
 
 
 def _nodes(graph: "nx.Graph[Any]") -> dict[str, Hashable]:
-    """Return {text of the name: node}, without nodes whose names have the same text, such as 1 and "1"."""
+    """Return {name as text: node}, without nodes whose names have the same text, such as 1 and "1"."""
     found: dict[str, Hashable] = {}
     twice = set()
     for node in graph:
@@ -211,7 +211,7 @@ def _node(order: Order, graph: "nx.Graph[Any]") -> Hashable:
 
 
 def _links(order: Order, graph: "nx.Graph[Any]", between: str) -> list[tuple[Hashable, Hashable]]:
-    """Return all links that the order's target may name: there may be several, as node names may contain hyphens."""
+    """Return all links that the order's target may mean: there may be several, because names may contain hyphens."""
     nodes, target = _nodes(graph), order.target
     places = [place for place in range(len(target)) if target.startswith(between, place)]
     parts = [(target[:place].strip(), target[place + len(between) :].strip()) for place in places]
@@ -227,7 +227,7 @@ def _link(order: Order, graph: "nx.Graph[Any]", between: str = "-") -> tuple[Has
 
 
 def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
-    """Return the nodes that the order's target lists; as names may contain commas, the longest matching name wins."""
+    """Return the nodes that the order's target lists. Names may contain commas, so the longest match is taken."""
     nodes, side = _nodes(graph), []
     words = order.target.removesuffix("->").split(",")
     while words:
@@ -248,10 +248,11 @@ def _side(order: Order, graph: "nx.Graph[Any]") -> list[Hashable]:
 def _with_ends(
     order: Order, faults: Faults, concerned: Callable[[Fault], bool], what: str, *, way: Any = None, **more: Any
 ) -> Faults:
-    """Return a copy of ``faults``, with an end at the order's time for the active faults that ``concerned`` accepts.
+    """Return a copy of ``faults`` in which the active faults that ``concerned`` accepts end at the order's time.
 
-    The copy leaves out a fault that begins exactly at the order's time, because this fault would have no duration. Of a
-    fault of both directions of a link only that of the directed link ``way`` ends, if it is given.
+    The copy leaves out a fault that begins exactly at the order's time, because this fault would have no duration. If
+    the directed link ``way`` is given, and a fault concerns both directions of the link, the fault ends only for this
+    direction.
     """
     kept: list[Fault] = []
     changed: Any = dataclasses.replace
@@ -264,7 +265,7 @@ def _with_ends(
         held, change = True, dict(more)
         if way is not None and isinstance(fault, LinkDown | Hold) and way[::-1] in fault.links():
             change |= {"sender": way[0], "receiver": way[1], "one_way": True}
-            # The other direction keeps its hold: frames there must not be released for an instant.
+            # The other direction stays on hold without interruption, because even an instant would release its frames.
             kept.append(changed(fault, sender=way[1], receiver=way[0], one_way=True))
         if fault.begins < order.at:
             kept.append(changed(fault, until=order.at, **change))
@@ -274,7 +275,7 @@ def _with_ends(
 
 
 def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
-    """Return the fault that an order begins."""
+    """Return the fault that begins by an order."""
     match order.what:
         case "crash":
             return Crash(_node(order, graph), order.at, order.until, keeps_state=order.keeps_state)
@@ -298,13 +299,13 @@ def _new(order: Order, graph: "nx.Graph[Any]") -> Fault:
 
 
 def _ends(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable, bool]:
-    """Return the ends of the link that the order's target names, and whether only this direction is meant."""
+    """Return (sender, receiver, one_way) of the link that the order's target names."""
     one_way = "->" in order.target and not _links(order, graph, "-")
     return *_link(order, graph, "->" if one_way else "-"), one_way
 
 
 def _held(order: Order, graph: "nx.Graph[Any]") -> tuple[Hashable, Hashable | None, bool]:
-    """Return the ends of a held link and whether one direction is held; for a held node, the second end is None."""
+    """Return (sender, receiver, one_way) of the link on hold; if a node is on hold, (node, None, False)."""
     if order.target in _nodes(graph):
         return _node(order, graph), None, False
     return _ends(order, graph)
@@ -375,18 +376,18 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
     Parameters
     ----------
     texts : str or iterable of str
-        Orders of the `FORMS`; one text may hold several, separated by semicolons. ``restart`` ends a `Crash`, ``heal``
-        ends a `LinkDown` or a `Partition`, and ``release`` a `Hold`; the fault that is ended may be one of the
-        network's own.
+        Orders of the `FORMS`; one text may contain several orders, separated by semicolons. ``restart`` ends a `Crash`,
+        ``heal`` ends a `LinkDown` or a `Partition`, and ``release`` ends a `Hold`. These orders may also end faults in
+        ``own``.
     graph : networkx Graph
-        The network's graph; nodes are found by the text of their names.
+        The network's graph; orders name its nodes by the text of their names.
     own : iterable of Fault
-        The network's own faults.
+        The faults that the network has already.
 
     Raises
     ------
     BadInput
-        If a text is no order, the graph lacks a node or link of an order, or there is no fault to end.
+        If a text is not an order, the graph lacks an order's node or link, or there is no fault to end.
     """
     faults = Faults(own)
     for order in _orders(texts):
@@ -396,23 +397,24 @@ def parse(texts: str | Iterable[str], graph: "nx.Graph[Any]", own: Iterable[Faul
 
 
 def read(path: str | Path, graph: "nx.Graph[Any]", own: Iterable[Fault] = ()) -> Faults:
-    """Read what happens to links and nodes from a csv file, and apply it to a network's own faults as `parse` does.
+    """Read orders from a csv file, and apply them to a network's own faults as `parse` does.
 
     Parameters
     ----------
     path : path
-        A file with the columns time (s), link (a link or node as in the `FORMS`, such as ``0-1`` or ``0->1``) and what:
-        the rest of the order, such as ``cut``, ``heal``, ``hold``, ``release``, ``lose``, ``cut until 5`` or
-        ``change to loss=0.3``; or only the settings, ``loss=0.3,rate=1e6``, in quotation marks where there are several.
+        A file with three columns. ``time`` is in seconds. ``link`` is a link or node as in the `FORMS`, such as ``0-1``
+        or ``0->1``. ``what`` is the rest of the order, such as ``cut``, ``heal``, ``hold``, ``release``, ``lose``,
+        ``cut until 5`` or ``change to loss=0.3``. It may also be only changed settings such as ``loss=0.3``; several
+        need quotation marks: ``"loss=0.3,rate=1e6"``.
     graph : networkx Graph
-        The network's graph; nodes are found by the text of their names.
+        The network's graph; orders name its nodes by the text of their names.
     own : iterable of Fault
-        The network's own faults.
+        The faults that the network has already.
 
     Raises
     ------
     BadInput
-        As `parse` does, if the file cannot be read, or a row is no order; the message names the row.
+        As `parse` does, or if the file cannot be read, or a row is not an order; the message names the row.
     """
     place = used(Path(path))
     try:
@@ -450,10 +452,9 @@ def _row_order(row: Sequence[str]) -> Order:
 
 
 def as_text(faults: Iterable[Fault], graph: "nx.Graph[Any]") -> str | None:
-    """Write faults as a text of orders from which `parse` restores them; "" for no faults.
+    """Return faults as a text of orders, from which `parse` restores the same faults; "" for no faults.
 
-    Returns None if that is not possible: some kinds of fault have no order, and different nodes' names may have the
-    same text.
+    Returns None if this is not possible, because a kind of fault has no order, or two nodes' names have the same text.
     """
     listed = Faults(faults)
     texts = [_text_of(fault) for fault in listed]
@@ -494,13 +495,13 @@ def _text_of(fault: Fault) -> str | None:
 
 
 def _number(value: float) -> str:
-    """Return a short text from which float() restores exactly this number."""
+    """Return a short text that float() converts to exactly this number."""
     short = f"{value:g}"
     return short if float(short) == value else repr(float(value))
 
 
 def _comparable(fault: Fault) -> Fault:
-    """Return a fault for comparison: if the node never returns, ``keeps_state`` has no effect and is reset."""
+    """Return a fault for comparison: if a node never recovers, ``keeps_state`` has no effect, so it is set to False."""
     if isinstance(fault, Crash) and fault.until is None:
         return dataclasses.replace(fault, keeps_state=False)
     return fault
@@ -510,7 +511,7 @@ def _comparable(fault: Fault) -> Fault:
 
 
 class _ContextOrders:
-    """The orders that `appending` applies in all runs of its context; each order must fit at least one run."""
+    """The orders that `appending` applies in all runs of its context; each must be applicable to at least one run."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self._orders = orders
@@ -527,7 +528,7 @@ class _ContextOrders:
         return faults
 
     def must_have_fit(self) -> None:
-        """Raise BadInput if there is an order that fitted none of the runs; the error is that of the first run."""
+        """Raise the BadInput of the first run if an order was not applicable to any run."""
         for order, why in self._why.items():
             if order not in self._fit:
                 raise why
@@ -538,9 +539,10 @@ _APPENDED: ContextVar[_ContextOrders | None] = ContextVar("APPENDED", default=No
 
 @contextmanager
 def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
-    """In all runs inside the context, apply orders to the network's own faults; a run skips orders that do not fit it.
+    """In all runs inside the context, apply orders to the network's faults; a run skips orders not applicable to it.
 
-    Raises BadInput at once for a text that is no order, and at the end of the context if an order fitted no run.
+    Raises BadInput immediately if a text is not an order, and at the end of the context if an order was applicable to
+    no run.
     """
     if not texts:
         yield
@@ -555,6 +557,6 @@ def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
 
 
 def append(faults: Faults, graph: "nx.Graph[Any]") -> Faults:
-    """Return a network's faults with the orders of the enclosing context `appending`, if any, applied."""
+    """Apply the orders of the enclosing context `appending`, if any, to a network's faults, and return the result."""
     appended = _APPENDED.get()
     return faults if appended is None else appended.to(faults, graph)

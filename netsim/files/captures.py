@@ -1,4 +1,4 @@
-"""Captured packets: their times and lengths, from pcap and pcapng files.
+"""Read the times and lengths of captured packets from pcap and pcapng files.
 
 Sources: the IETF's drafts "PCAP Capture File Format" (draft-ietf-opsawg-pcap) and "PCAP Now Generic (pcapng) Capture
 File Format" (draft-ietf-opsawg-pcapng).
@@ -15,14 +15,14 @@ from netsim.util import check
 
 __all__ = ["Packet", "is_capture", "read_packets"]
 
-# The first four bytes, read as little-endian, and the ticks per second: 1e6 or 1e9.
+# {first four bytes of a pcap file, as an integer: ticks per second}.
 _MAGIC = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
 _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
 
 
 class Packet(NamedTuple):
-    """A packet of a capture: seconds after the first packet, and its length on the wire (bytes)."""
+    """A captured packet: the time (s) since the first packet, and the length on the wire (bytes)."""
 
     time: float
     size: int
@@ -30,7 +30,7 @@ class Packet(NamedTuple):
 
 @dataclass
 class _Clock:
-    """The clock of an interface: ticks per second, and seconds to add."""
+    """The clock of an interface: the ticks per second, and the offset (s) to add to its times."""
 
     ticks: int = 1_000_000
     offset: int = 0
@@ -45,20 +45,20 @@ def is_capture(data: bytes) -> bool:
 
 
 def read_packets(path: str | Path) -> list[Packet]:
-    """Return the packets of a capture, in order of time; their content is not read.
+    """Return the packets of a capture in order of time, without their contents.
 
-    Times count from the first packet. If several interfaces captured packets in pcapng, these are merged. Blocks
-    without a time (the simple packet block) are left out, and a RuntimeWarning gives their number.
+    The first packet has the time 0. The packets of all interfaces in a pcapng file are merged. Packets without a time
+    (simple packet blocks) are left out, and a RuntimeWarning reports their number.
 
     Parameters
     ----------
     path : path
-        A file of pcap or pcapng, perhaps compressed by gzip or bzip2.
+        A pcap or pcapng file, possibly compressed by gzip or bzip2.
 
     Raises
     ------
     BadInput
-        If the file is missing, is no capture, is cut short, or has no packet.
+        If the file is missing, truncated, not a capture, or has no packet.
     """
     source = FileContent.read("packets", path)
     if not is_capture(source.data):
@@ -70,13 +70,14 @@ def read_packets(path: str | Path) -> list[Packet]:
         raise source.refuse("a whole capture; it is cut short") from None
     if not found:
         raise source.refuse("a capture with a packet; it has none")
-    # Subtract whole nanoseconds, because a float of seconds since 1970 resolves only a quarter of a microsecond.
+    # Subtract times as integers of nanoseconds: as a float, a time in seconds since 1970 has a resolution of only 0.24
+    # µs.
     found.sort()
     return [Packet((at - found[0][0]) / 1e9, size) for at, size in found]
 
 
 def _of_pcap(source: FileContent) -> list[tuple[int, int]]:
-    """Return the time (ns) and the size of each packet of pcap."""
+    """Return (time in ns, size in bytes) of each packet in a pcap file."""
     data = source.data
     order = "<" if struct.unpack("<I", data[:4])[0] in _MAGIC else ">"
     unit = 1_000_000_000 // _MAGIC[struct.unpack(f"{order}I", data[:4])[0]]
@@ -93,7 +94,7 @@ def _of_pcap(source: FileContent) -> list[tuple[int, int]]:
 
 
 def _of_pcapng(source: FileContent) -> list[tuple[int, int]]:
-    """Return the time (ns) and the size of each packet of pcapng."""
+    """Return (time in ns, size in bytes) of each packet in a pcapng file."""
     data, at, order = source.data, 0, "<"
     clocks: list[_Clock] = []
     found: list[tuple[int, int]] = []
@@ -101,7 +102,7 @@ def _of_pcapng(source: FileContent) -> list[tuple[int, int]]:
     while at < len(data):
         kind = struct.unpack_from(f"{order}I", data, at)[0]
         if kind == _SECTION:
-            # Each section has its own byte order, and its own interfaces.
+            # Each section defines its byte order and its interfaces.
             order, clocks = ("<" if struct.unpack_from("<I", data, at + 8)[0] == 0x1A2B3C4D else ">"), []
         length = struct.unpack_from(f"{order}I", data, at + 4)[0]
         if length < 12 or length % 4 or at + length > len(data):

@@ -1,4 +1,4 @@
-"""A file's bytes, decompressed and limited in size, as text, as XML without entities, or as lines."""
+"""Read a file of limited size, decompress it, and return its content as text, lines, XML without entities, or JSON."""
 
 import bz2
 import gzip
@@ -21,26 +21,26 @@ from netsim.util.files import text_of
 
 __all__ = ["FileContent"]
 
-# Limit of a file's uncompressed size in bytes: larger content could not be emulated, and a compressed file of a few
+# Limit of a file's uncompressed size in bytes: a larger network could not be emulated, and a compressed file of a few
 # kilobytes may expand to any size.
 _MOST_BYTES = 2**28
-# No format here needs deeper XML; a tree of millions of levels would exhaust memory.
+# Limit of the nesting depth of XML. No supported format is deeper, and millions of levels would exhaust the memory.
 _DEEPEST = 64
 _PACKED = (".gz", ".bz2")
 
 
 @dataclass(frozen=True)
 class FileContent:
-    """A file that was read.
+    """The content of a file.
 
     Attributes
     ----------
     where : str
-        How messages about the file begin: the argument's name and the path.
+        The beginning of error messages about the file: the argument's name and the path.
     path : Path
-        The file.
+        The path of the file.
     data : bytes
-        Its content, uncompressed.
+        The content, decompressed.
     """
 
     where: str
@@ -49,29 +49,29 @@ class FileContent:
 
     @classmethod
     def read(cls, name: str, path: str | Path) -> "FileContent":
-        """Read a file, which may be compressed by gzip or bzip2; ``name`` is the argument that gave its path.
+        """Read a file, possibly compressed by gzip or bzip2; ``name`` is the name of the argument with the path.
 
         Raises
         ------
         BadInput
-            If the file is missing, no regular file, too large, or compressed but damaged.
+            If the file is missing, too large, not a regular file, or compressed but damaged.
         """
         where, path = f"{name} = {str(path)!r}", used(Path(path))
         return cls(where, path, _uncompressed(where, _bytes_of(where, path)))
 
     def refuse(self, allowed: str, line: int | None = None) -> BadInput:
-        """Return the BadInput for a file whose content is not ``allowed``, with the line number if it is known."""
+        """Return a BadInput which reports that the file, or this line of it, must be ``allowed``."""
         return BadInput(f"{self.where}{'' if line is None else f', line {line}'}: must be {allowed}")
 
     @cached_property
     def suffix(self) -> str:
-        """The suffix of the file's name in lower case, after removal of a suffix such as .gz."""
+        """The suffix of the file's name in lower case, ignoring a suffix of compression such as .gz."""
         ends = [each.lower() for each in self.path.suffixes if each.lower() not in _PACKED]
         return ends[-1] if ends else ""
 
     @cached_property
     def start(self) -> bytes:
-        """The first bytes that are not blank."""
+        """The first 64 bytes after leading blanks."""
         return self.data[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()[:64]
 
     @cached_property
@@ -80,7 +80,7 @@ class FileContent:
         return text_of(self.data, self.where).replace("\r\n", "\n").replace("\r", "\n")
 
     def lines(self, comment: str = "#") -> Iterator[tuple[int, str]]:
-        """Yield the number and the text of each line that is neither empty nor a comment."""
+        """Yield (line number, text) for each line that is neither empty nor a comment."""
         for number, line in enumerate(self.text.split("\n"), 1):
             if (kept := line.strip()) and not kept.startswith(comment):
                 yield number, kept
@@ -98,7 +98,7 @@ class FileContent:
         ------
         BadInput
             If the content is not XML, declares an entity, or is nested too deeply. A few declared entities can stand
-            for gigabytes of text ("billion laughs"), or for other files; the formats here have none.
+            for gigabytes of text ("billion laughs"), or for other files; no supported format needs entities.
         """
         parser, depth, root = expat.ParserCreate(), 0, ""
 
@@ -121,7 +121,7 @@ class FileContent:
         except expat.ExpatError as error:
             raise BadInput(f"{self.where}, line {error.lineno}: must be XML ({one_line(error)[:200]})") from None
         except (ValueError, LookupError) as error:
-            # The XML declares an encoding that Python lacks.
+            # A ValueError other than BadInput, or a LookupError: the XML declares an encoding that Python lacks.
             if isinstance(error, BadInput):
                 raise
             raise self.refuse(f"XML ({one_line(error)[:200]})") from None
@@ -145,7 +145,7 @@ class FileContent:
             raise self.refuse(f"JSON ({one_line(error)[:80]})") from None
 
     def number(self, text: str | None, name: str, line: int | None = None) -> float:
-        """Return a text as a finite number; raises BadInput with the text and its line otherwise."""
+        """Convert a text to a finite number; raises BadInput, which shows the text and its line, if this fails."""
         try:
             value = float(text or "")
         except ValueError:
@@ -164,7 +164,7 @@ def _bytes_of(where: str, path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise BadInput(f"{where}: must be a file that can be read ({one_line(error)})") from None
     if not stat.S_ISREG(kind.st_mode):
-        # Reading a pipe would block until another process writes to it.
+        # Refuse pipes, because reading one would block until another process writes to it.
         raise BadInput(
             f"{where}: must be a regular file; it is {'a folder' if stat.S_ISDIR(kind.st_mode) else 'a device or pipe'}"
         )

@@ -1,4 +1,4 @@
-"""Convert a file of the field to a format that netsim documents: its content in plain columns."""
+"""Convert files of other programs to formats that netsim documents."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ _SCALARS = (bool, int, float, str)
 
 
 class Converted(NamedTuple):
-    """A converted file: its path, its content, and notes on parts left out."""
+    """The result of `convert`: the new file's path, a text that describes its content, and notes on parts left out."""
 
     path: Path
     what: str
@@ -38,14 +38,14 @@ class Converted(NamedTuple):
 def convert(path: str | Path, out: str | Path) -> Converted:
     """Read a file of any format that netsim reads, and write its content in the format of the suffix of ``out``.
 
-    * a graph: ``.graphml``, ``.json`` (networkx's node-link), or ``.csv``, whose rows are edges with what is known of
-      each; all parts of the graph are kept, and places are in metres
+    * a graph: ``.graphml``, ``.json`` (networkx's node-link format), or ``.csv`` with a row for each edge and its
+      attributes; all components are kept, and positions are in metres
     * motes: ``.csv`` for `netsim.Deployment.read`
-    * ways of nodes: ``.csv`` for `netsim.mobility.read`
-    * measured links: ``.csv`` with sender, receiver and reception (of K7) or rssi
+    * movements of nodes: ``.csv`` for `netsim.mobility.read`
+    * measured links: ``.csv`` with sender, receiver, and reception (from K7) or rssi
     * captured packets: ``.csv`` with time (s) and size (bytes)
 
-    `netsim.topology.read`, `netsim.links.from_table` and `netsim.radio.from_rssi` read these files again.
+    `netsim.topology.read`, `netsim.links.from_table` and `netsim.radio.from_rssi` read the files of graphs and links.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def convert(path: str | Path, out: str | Path) -> Converted:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return csv in which numbers are written so that reading restores them exactly."""
+    """Return csv; its numbers are written so that reading restores them exactly."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -85,14 +85,14 @@ def _cell(value: Any) -> Any:
 
 
 def _graph(source: FileContent) -> "tuple[nx.Graph[Any], str, list[str]]":
-    """Return a file's graph, whose attributes are numbers and texts, and places also ``x``, ``y`` and ``z``."""
+    """Return a file's graph, a description and notes; attributes are scalars, positions are ``x``, ``y`` and ``z``."""
     found = read_graph(source)
     notes = [*found.notes, *place_nodes(data for _, data in found.graph.nodes(data=True))]
     graph, dropped = found.graph, 0
     for _, data in graph.nodes(data=True):
         if "pos" in data:
             data.update(zip("xyz", map(float, data.pop("pos")), strict=False))
-    # networkx stores settings of the format that was read there.
+    # Remove the settings of the file format that networkx stores in this dict.
     graph.graph.clear()
     for data in (*dict(graph.nodes(data=True)).values(), *(data for _, _, data in graph.edges(data=True))):
         for name in [name for name, value in data.items() if not isinstance(value, _SCALARS)]:
@@ -157,7 +157,7 @@ def _to_ways(source: FileContent) -> tuple[str, bytes, list[str]]:
 
 
 def _rows_of(source: FileContent, legs: Sequence[Leg]) -> list[list[Any]]:
-    """Return a node's rows: its positions at the start and the end of each leg."""
+    """Return a row (time, name, position) for the start and the end of each of a node's legs."""
     first = legs[0]
     rows: list[list[Any]] = [[first.at, first.node, *first.to]]
     for leg in legs[1:]:

@@ -1,4 +1,4 @@
-"""Graphs from tables of text: lists of edges, matrices of numbers, and networkx's adjacency lists."""
+"""Read graphs from tables in text files: edge lists, matrices, and networkx's adjacency lists."""
 
 import ast
 import csv
@@ -15,17 +15,17 @@ from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, left_out, refus
 
 __all__ = ["of_adjacency", "of_table"]
 
-# Column names that programs use for the two ends of an edge.
+# Pairs of column names that programs use for the two ends of an edge.
 _END_COLUMNS = (
     ("source", "target"), ("from", "to"), ("src", "dst"), ("src", "dest"), ("sender", "receiver"), ("u", "v"),
     ("node1", "node2"), ("node_1", "node_2"), ("i", "j"), ("start", "end"), ("tail", "head"), ("tx", "rx"), ("a", "b"),
     ("id1", "id2"), ("from_node", "to_node"), ("fromnodeid", "tonodeid"), ("source_id", "target_id"),
 )  # fmt: skip
 
-# Other columns that are kept, as settings of links (`netsim.links.from_graph`).
+# Further columns that become edge attributes, which `netsim.links.from_graph` reads as settings of links.
 _LINK_COLUMNS = {name.lower(): name for name in ("latency", "rate", "loss", "dist", "LinkSpeedRaw", "capacity")}
 
-# A pattern without ambiguity: backtracking on a cell of a million digits would take hours.
+# The pattern is unambiguous: with backtracking, a cell of a million digits would take hours.
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+")
 _TIME = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d{2}(:\d{2}.*)?")
@@ -34,7 +34,7 @@ Row = tuple[int, list[str]]
 
 
 def of_table(where: str, text: str) -> ParsedGraph:
-    """Read a table as a matrix if it can be one, else as a list of edges."""
+    """Read a table as a matrix if it may be a matrix, else as a list of edges."""
     rows, delimiter, attributes = _rows_of(where, text)
     if not rows:
         raise BadInput(f"{where}: must be {FORMS}; it is empty")
@@ -47,8 +47,8 @@ def of_table(where: str, text: str) -> ParsedGraph:
 def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str, Any]]]:
     """Return the cells of each line, the delimiter, and {line number: edge attributes} for lines that end with a dict.
 
-    The delimiter is a tab, semicolon or comma that all lines contain, else a blank. Comments are left out: they
-    begin with #, or with % as those of KONECT (konect.cc) do.
+    The delimiter is a tab, semicolon or comma that all lines contain, else a blank. Comment lines, which begin with #
+    or (in files of KONECT, konect.cc) with %, are left out.
     """
     lines: list[tuple[int, str]] = []
     attributes: dict[int, dict[str, Any]] = {}
@@ -59,7 +59,7 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
             attributes[number] = _literal(where, number, kept[brace:])
             kept = kept[:brace].rstrip(" \t,;")
         if kept:
-            # Blanks at a line's ends are removed, but not tabs, which delimit empty cells.
+            # Remove blanks at both ends of the line, but not tabs, which delimit empty cells.
             lines.append((number, kept if brace > 0 else line.strip(" \r\n")))
     delimiter = next((delimiter for delimiter in "\t;," if all(delimiter in line for _, line in lines)), " ")
     if delimiter == "\t" and all(line.partition("\t")[0].rstrip().endswith(",") for _, line in lines):
@@ -79,10 +79,10 @@ def _rows_of(where: str, text: str) -> tuple[list[Row], str, dict[int, dict[str,
 
 
 def _literal(where: str, line: int, text: str) -> dict[str, Any]:
-    """Parse the attributes of an edge, which networkx writes as a Python dict."""
+    """Parse the attributes of an edge, written by networkx as a Python dict."""
     try:
         with warnings.catch_warnings():
-            # Python warns of invalid escape sequences and the like in the file's text.
+            # Python would warn of invalid escape sequences in the file's text.
             warnings.simplefilter("ignore")
             found = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
@@ -93,7 +93,7 @@ def _literal(where: str, line: int, text: str) -> dict[str, Any]:
 
 
 def _number(text: str, delimiter: str) -> float | None:
-    """Return a cell as a number, or None; with semicolons or tabs between columns, a comma may be the decimal mark."""
+    """Convert a cell to a number, or None; decimal commas are allowed between semicolons or tabs."""
     if delimiter in ";\t":
         text = text.replace(",", ".")
     return float(text) if _NUMBER.fullmatch(text) else None
@@ -103,17 +103,18 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> ParsedGraph | Non
     """Return the graph of a square matrix, or None if the table cannot be one."""
     labels = None
     body = [cells for _, cells in rows]
-    # A matrix with names has them in the first line and at the beginning of each other line.
+    # A matrix with node names has the names in the first line and at the beginning of each other line.
     first, others = body[0], body[1:]
     names = first[1:] if len(first) == len(others) + 1 else first
-    # If a cell precedes the names, it must not be a number: a row of matrix elements could otherwise pass for names.
+    # If a cell precedes the names, it must not be a number: otherwise a row of matrix elements could be taken for
+    # names.
     corner = len(names) == len(first) or _number(first[0], delimiter) is None
     named = corner and len(names) == len(others) > 1 and len(set(names)) == len(names)
     if named and all(len(cells) == len(names) + 1 for cells in others) and [cells[0] for cells in others] == names:
         labels, body = names, [cells[1:] for cells in others]
     above = labels is None and _only_named(first, others, delimiter)
     if above:
-        # Only the first line has names: pandas writes a matrix in this form if the index is left out.
+        # Only the first line has names, as in a matrix that pandas writes without the index.
         labels, body = first, others
     count = len(body)
     if any(len(cells) != count for cells in body) or count < 2:
@@ -129,16 +130,15 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> ParsedGraph | Non
         whole = all(_WHOLE.fullmatch(cell) for cells in body for cell in cells[:2])
         if count == 2 and whole and hollow and mirrored and not flags:
             raise BadInput(f"{where}: must be more than two lines of two numbers: a matrix or a list of edges")
-        # `even` recognises a matrix of averaging weights: its diagonal is not zero, but its rows or columns have equal
-        # sums.
+        # A matrix of averaging weights has a nonzero diagonal, but the sums of its rows, or of its columns, are equal.
         even = any(bool(np.ptp(array.sum(axis=axis)) < 1e-6) for axis in (0, 1))
         likely = (mirrored and hollow) or flags or (hollow and count > 3)
         likely = likely or (not whole and (hollow or (count > 2 and (mirrored or even))))
         if count == 2 and whole:
             likely = mirrored and hollow
         if above and labels == _places(count):
-            # The first line "0 1 2 ..." may also be an edge. So the table is a matrix only if it is symmetric with a
-            # zero diagonal, or has no other elements than 0 and 1.
+            # The first line "0 1 2 ..." may also be an edge. So take the table for a matrix only if it is symmetric
+            # with a zero diagonal, or all elements are 0 or 1.
             likely, labels = (mirrored and hollow) or flags, None
         if not likely:
             return None
@@ -166,7 +166,7 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
     ends = next((pair for pair in _END_COLUMNS if set(pair) <= set(header)), None)
     source, target, weight = 0, 1, 2
     named: list[tuple[str, int]] = []
-    # In a list without column names, a first line "a b" or "u v" may be an edge between nodes of these names.
+    # A first line "a b" or "u v" need not name columns: it may be an edge between nodes with these names.
     if ends is not None and not (len(ends[0]) == 1 and _is_edge_too(ends, rows)):
         source, target = (header.index(end) for end in ends)
         weight = header.index("weight") if "weight" in header else -1
@@ -203,7 +203,8 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
 def _check_numbers(where: str, rows: list[Row], name: str, at: int, delimiter: str) -> None:
     """Raise BadInput if only some cells of a column are finite numbers.
 
-    If no cell of the column is a number, the column holds something else. An empty cell: the edge has no value.
+    A column without any number is accepted, because it contains other data. Empty cells are accepted, too: their edges
+    have no value.
     """
     found = [(line, cells[at]) for line, cells in rows if 0 <= at < len(cells) and cells[at]]
     numbers = [(line, cell, _number(cell, delimiter)) for line, cell in found]
@@ -214,12 +215,12 @@ def _check_numbers(where: str, rows: list[Row], name: str, at: int, delimiter: s
 
 
 def _is_edge_too(ends: tuple[str, str], rows: list[Row]) -> bool:
-    """Return whether the first line may be an edge: one of its two names occurs as a node in a later line."""
+    """Return whether the first line may be an edge: one of the names ``ends`` occurs as a node in a later line."""
     return any(end in (cell.lower() for cell in cells[:2]) for _, cells in rows[1:] for end in ends)
 
 
 def _check_plain(where: str, rows: list[Row], delimiter: str) -> None:
-    """Raise BadInput unless each line has two names, followed by numbers only."""
+    """Raise BadInput unless each line consists of two node names, followed only by numbers."""
     if [cell.lower() for cell in rows[0][1][:2]] == ["id", "label"]:
         raise refuse(where, f"{FORMS}; it is a table of nodes", rows[0][0])
     for line, cells in rows:
@@ -249,7 +250,7 @@ def _check_plain(where: str, rows: list[Row], delimiter: str) -> None:
 
 
 def of_adjacency(where: str, text: str) -> ParsedGraph:
-    """Read an adjacency list as networkx writes it, with a node and its neighbours in a line, or in several lines."""
+    """Read an adjacency list of networkx: each node and its neighbours are on one line, or on several lines."""
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1)]
     lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
     graph: Graph = nx.MultiGraph()

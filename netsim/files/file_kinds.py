@@ -1,4 +1,4 @@
-"""The kind of a file: a graph, motes, movements, measured links, or captured packets."""
+"""Recognise the kind of a file: a graph, motes, movements, measured links, or captured packets."""
 
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ _ROOTS: dict[str, FileKind] = {"simconf": "motes", "fcd-export": "ways"}
 
 
 def kind_of(source: FileContent) -> FileKind:
-    """Return the kind of a file by its content; what is no other kind is a graph, or none."""
+    """Return the kind of a file, recognised by content; "graph" if it is no other kind, even if it is no graph."""
     if is_capture(source.data):
         return "packets"
     if source.is_xml:
@@ -41,7 +41,7 @@ def kind_of(source: FileContent) -> FileKind:
 
 
 def _kind_of_table(source: FileContent) -> FileKind:
-    """Return the kind of a csv file by its first line, which names the columns."""
+    """Return the kind of a csv file, recognised by the column names in its first line."""
     head = source.data[:4096].decode("utf-8", errors="replace").splitlines()
     first = next((line for line in head if line.strip() and not line.lstrip().startswith("#")), "").lower()
     cells = {cell.strip().strip('"') for cell in first.replace(";", ",").replace("\t", ",").split(",")}
@@ -54,23 +54,23 @@ def _kind_of_table(source: FileContent) -> FileKind:
 
 
 def wrong_kind(source: FileContent, wanted: FileKind) -> BadInput:
-    """Return the error for a file of another kind, with what reads it."""
+    """Return the error for a file of a wrong kind; it names the function that reads the file."""
     what, reader = _READERS[kind_of(source)]
     return source.refuse(f"{_READERS[wanted][0]}; it has {what}, which {reader} reads")
 
 
 def read_motes(source: FileContent) -> Motes:
-    """Return the motes of a file of any format that has places of nodes, with ``position`` in metres.
+    """Return the motes in a file of any format that contains positions of nodes; ``position`` is in metres.
 
-    From a graph, these are the nodes that have a position. From movements, these are all nodes at their first position,
-    with the time of appearance if it is not 0.
+    The motes of a graph are the nodes with a position. The motes of a file of movements are all nodes at their first
+    positions; ``start`` is the time of a node's appearance if it is not 0.
 
     Raises
     ------
     BadInput
-        If the file has no places; the message names the file, the reason and, if known, the line.
+        If the file has no positions; the message names the file, the reason and, if known, the line.
     """
-    # Treat any other csv file as one of motes even if its first line is wrong: the error then names missing columns.
+    # Treat a csv file of unknown kind as a file of motes, so that the error names the missing columns.
     kind = "motes" if source.suffix == ".csv" and kind_of(source) == "graph" else kind_of(source)
     if kind == "motes":
         return of_cooja(source) if source.is_xml else of_iotlab(source) if _is_json(source) else read_table(source)

@@ -1,8 +1,8 @@
-"""Read graphs from files, with the format recognised by content.
+"""Read graphs from files; the format is recognised by content.
 
 File name endings are ambiguous: ``.txt`` may be a list of edges or a matrix, ``.xml`` GraphML or GEXF. Most formats
-have characteristic first bytes or lines; any other file is read as a table of text, and accepted as a list of edges or
-a matrix only if all of its lines fit. Pickles are refused, since reading one may run any code.
+have characteristic first bytes or lines; any other file is read as a table of text, and is accepted only if all of its
+lines fit a list of edges or a matrix. Pickles are refused, because reading a pickle may run any code.
 
 Sources: graphml.graphdrawing.org; gexf.net; M. Himsolt, "GML: A portable Graph File Format", 1997; Knight et al., "The
 Internet Topology Zoo", IEEE JSAC 2011; TopoHub's JSON, topohub.org; networkx's documentation of its readers.
@@ -25,8 +25,8 @@ from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, check_fits, lef
 
 __all__ = ["read_graph"]
 
-# File name endings of formats that are recognised by their content: a file with such an ending but other content is
-# refused.
+# File name endings of formats that are recognised by content. A file with such an ending is refused if the format was
+# not recognised.
 _RECOGNISED = (".graphml", ".xml", ".gexf", ".gml", ".json", ".npy", ".npz", ".net", ".gw", ".lgr", ".mtx")
 
 _GEXF = re.compile(rb'xmlns="https?://(?:www\.)?gexf\.net/[^"]*"')
@@ -34,24 +34,24 @@ _GML = re.compile(r"^[ \t]*graph\s*\[", re.MULTILINE)
 _GML_BEFORE = re.compile(r'\s*(#.*|[A-Za-z]\w*[ \t]+("[^"]*"|[-+.\w]+)[ \t]*)?')
 _DOT = re.compile(r"(strict\s+)?(di)?graph(\s+(\w+|\"[^\"]*\"))?\s*\{", re.IGNORECASE)
 _PAJEK = re.compile(r"(\s*%[^\n]*\n)*\s*\*(vertices|network)\b", re.IGNORECASE)
-# networkx begins an adjacency list with three comment lines: the command, the time, the graph's name.
+# networkx begins an adjacency list with three comment lines: the command, the time and the graph's name.
 _ADJACENCY = re.compile(r"\A#[^\n]*\n# GMT [^\n]*\n")
 
 
 def read_graph(source: FileContent) -> ParsedGraph:
-    """Return the undirected graph of a file, without parallel edges and loops, and with nodes in the file's order.
+    """Return a file's graph, made undirected, without parallel edges and loops; nodes are in the file's order.
 
     Raises
     ------
     BadInput
-        If the file holds no graph; the message names the file, the reason and, if known, the line.
+        If the file contains no graph; the message names the file, the reason and, if known, the line.
     """
     try:
         found = _graph_of(source)
     except BadInput:
         raise
     except Exception as error:
-        # networkx's readers raise errors of any kind for incomplete files.
+        # networkx's readers raise exceptions of many types for incomplete files.
         reason = one_line(error) or type(error).__name__
         raise source.refuse(f"{FORMS} ({reason[:200]})") from None
     if len(found.graph) and any(node is None or node != node for node in found.graph):
@@ -71,7 +71,7 @@ def _graph_of(source: FileContent) -> ParsedGraph:
     if data[:1] == b"\x80" and data[1:2] in b"\x02\x03\x04\x05":
         raise BadInput(f"{where}: must not be a pickle: to read one may run any code; write GraphML or JSON")
     if source.is_xml:
-        # XML declares its own encoding, so its reader takes bytes.
+        # An XML file declares its encoding, so the reader needs bytes, not text.
         return _of_xml(source)
     text = source.text
     body = text.lstrip()
@@ -120,7 +120,8 @@ def _of_xml(source: FileContent) -> ParsedGraph:
         raise source.refuse(f"{FORMS}; it is XML that begins with <{source.xml_root[:40]}>")
     form, read = readers[source.xml_root]
     try:
-        # networkx accepts GEXF with one version's namespace; the elements it reads are the same in all versions.
+        # networkx accepts only the namespace of one version of GEXF, although the elements that it reads are the same
+        # in all versions.
         data = _GEXF.sub(b'xmlns="http://www.gexf.net/1.2draft"', source.data.lstrip(), count=1)
         return ParsedGraph(form, read(io.BytesIO(data)))
     except ElementTree.ParseError as error:
@@ -139,7 +140,7 @@ def _of_json(source: FileContent) -> ParsedGraph:
     if name is None or not isinstance(content.get("nodes"), list):
         keys = ", ".join(map(str, list(content)[:6])) or "nothing"
         raise source.refuse(f"node-link JSON, with nodes and edges or links; it has {keys[:80]}")
-    # D3's older layouts name the ends of a link by indices of the list of nodes; so does networkx for nodes without id.
+    # If nodes have no ids, networkx reads the ends of a link as indices of the list of nodes, as in D3's older layouts.
     graph = nx.node_link_graph(content, edges=name)
     if len(graph) < len(content["nodes"]):
         nodes = len(content["nodes"])
@@ -154,7 +155,7 @@ def _of_json(source: FileContent) -> ParsedGraph:
 
 
 def _of_topohub(graph: Graph) -> Graph:
-    """Return TopoHub's graph with its positions, pairs of degrees, as attributes in degrees."""
+    """Convert the positions in TopoHub's graph, which are in degrees, to attributes ``Longitude`` and ``Latitude``."""
     for _, data in graph.nodes(data=True):
         if isinstance(data.get("pos"), list) and len(data["pos"]) == 2:
             data["Longitude"], data["Latitude"] = data.pop("pos")
@@ -189,7 +190,8 @@ def _of_pajek(where: str, text: str) -> ParsedGraph:
     if len(graph) != declared:
         raise BadInput(f"{where}: must have {declared} vertices with labels that differ; there are {len(graph)}")
     if all((data.get("x"), data.get("y")) == (0.0, 0.0) for _, data in graph.nodes(data=True)):
-        # networkx writes (0, 0) for nodes without a position. So if all nodes are at (0, 0), none has a position.
+        # networkx writes the position (0, 0) for nodes without a position. So if all nodes are at (0, 0), remove the
+        # positions.
         for _, data in graph.nodes(data=True):
             del data["x"], data["y"]
     return ParsedGraph("Pajek", graph)
@@ -220,7 +222,7 @@ _BY_START: tuple[tuple[str, Callable[[str, str], ParsedGraph]], ...] = (
 
 
 def _simple(found: ParsedGraph) -> ParsedGraph:
-    """Make the graph undirected, without parallel edges and loops, and add notes on the edges left out."""
+    """Make the graph undirected, remove parallel edges and loops, and add notes on the removed edges."""
     graph = found.graph
     if graph.is_multigraph():
         ends: Iterable[Any] = graph.edges()

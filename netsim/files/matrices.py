@@ -1,4 +1,4 @@
-"""Graphs from matrices: numpy's and scipy's files, Matrix Market's, and numbers as text."""
+"""Read graphs from matrices in files of numpy, scipy and the Matrix Market, and make graphs from arrays."""
 
 import io
 import math
@@ -15,24 +15,25 @@ from netsim.files.parsed_graph import Graph, ParsedGraph, check_fits, unequal_we
 
 __all__ = ["of_matrix", "of_matrix_market", "of_npy", "of_npz"]
 
-# Limit of the uncompressed bytes of the arrays in a file.
+# Limit of the uncompressed size of the arrays in a file, in bytes.
 _MOST_BYTES = 2**28
 
 
 def of_matrix_market(where: str, text: str) -> ParsedGraph:
-    """Return the graph of a matrix in the exchange format of the Matrix Market, math.nist.gov/MatrixMarket."""
+    """Return the graph of a matrix in the exchange format of the Matrix Market (math.nist.gov/MatrixMarket)."""
     from scipy.io import mmread
 
     rows, columns = next(line.split()[:2] for line in text.split("\n") if line.strip() and not line.startswith("%"))
     _check_shape(where, (int(rows), int(columns)))
     kind = text.split("\n", 1)[0].lower().split()
     if "array" in kind and "symmetric" in kind:
-        # scipy would silently fill missing numbers with zeros.
+        # Count the numbers, because scipy would silently replace missing numbers by zeros.
         given = sum(len(line.split()) for line in text.split("\n") if line.strip() and not line.startswith("%")) - 2
         if given != (needed := int(rows) * (int(rows) + 1) // 2):
             raise BadInput(f"{where}: must have {needed} numbers for {rows} rows of a symmetric matrix; it has {given}")
     with warnings.catch_warnings():
-        # Newer versions of scipy warn that the returned class will change; only its entries are read here.
+        # Newer versions of scipy warn that the class of the result will change, which does not matter for reading its
+        # entries.
         warnings.simplefilter("ignore")
         return _of_sparse(where, mmread(io.BytesIO(text.encode())))
 
@@ -43,7 +44,7 @@ def of_npy(where: str, data: bytes) -> ParsedGraph:
     version = np.lib.format.read_magic(file)
     read: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is not None:
-        # numpy would allocate the shape that the header claims before it reads the numbers.
+        # Check the size in the header first: numpy would allocate the array before it reads the numbers.
         shape, _, kind = read(file)
         if not kind.hasobject and math.prod(shape) * kind.itemsize > len(data) - file.tell():
             raise BadInput(f"{where}: must have the {math.prod(shape):,} numbers of its shape; it is cut short")
@@ -51,7 +52,7 @@ def of_npy(where: str, data: bytes) -> ParsedGraph:
 
 
 def of_npz(where: str, data: bytes) -> ParsedGraph:
-    """Return the graph of the one matrix in an ``.npz`` file of numpy or scipy.sparse."""
+    """Return the graph of the only matrix in an ``.npz`` file of numpy or scipy.sparse."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         size = sum(each.file_size for each in archive.infolist())
     if size > _MOST_BYTES:
@@ -85,7 +86,7 @@ def _of_sparse(where: str, matrix: Any) -> ParsedGraph:
 
 
 def of_matrix(form: str, where: str, matrix: Any, labels: Sequence[str] | None = None) -> ParsedGraph:
-    """Return the graph with an edge for each number of a square matrix that is not 0."""
+    """Return the graph of a square matrix, with an edge for each nonzero element."""
     array = np.asarray(matrix)
     _check_shape(where, array.shape)
     rows, columns = np.nonzero(array)

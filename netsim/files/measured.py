@@ -1,7 +1,8 @@
-"""Measured links: K7 traces, and csv files of received powers (RSSI) for each link.
+"""Read measured links: K7 traces, and csv files with the received power (RSSI) of each link.
 
 Source of K7: K. Brun-Laguna, P. H. Gomes, P. Minet, T. Watteyne, "Moving Beyond Testbeds? Lessons (We) Learned about
-Connectivity", IEEE Pervasive Computing 2018, and the package k7: a line of JSON that describes the campaign, then csv.
+Connectivity", IEEE Pervasive Computing 2018, and the Python package k7. A K7 trace is a line of JSON that describes the
+campaign, followed by csv.
 """
 
 import io
@@ -22,18 +23,18 @@ _POWERS = ("rssi", "mean_rssi", "rssi_dbm", "power_dbm")
 
 
 def is_k7(source: FileContent) -> bool:
-    """Return whether a file is a K7 trace: JSON alone in the first line, and the columns of csv in the second."""
+    """Return whether a file is a K7 trace: the first line is JSON, and the second has the columns of csv."""
     first, _, rest = source.data[:4096].partition(b"\n")
     return first.lstrip().startswith(b"{") and first.rstrip().endswith(b"}") and rest[:64].lstrip()[:9] == b"datetime,"
 
 
 def k7_table(source: FileContent) -> "pd.DataFrame":
-    """Return the rows of a K7 trace that a mote received: datetime, src, dst, channel, pdr, and what else it has.
+    """Return the rows of a K7 trace that have a receiver, with datetime, src, dst, channel, pdr and other columns.
 
     Raises
     ------
     BadInput
-        If the file has no such columns, or no such row.
+        If a column is missing, a value is invalid, or no row has a receiver.
     """
     import pandas as pd
 
@@ -49,7 +50,7 @@ def k7_table(source: FileContent) -> "pd.DataFrame":
         raise source.refuse(
             f"a K7 trace with a column {lacking[0]!r}; it has {', '.join(map(str, table.columns))[:120]}"
         )
-    # A row without a receiver means that no mote heard the sender's packets.
+    # A row without a receiver means that no mote received the sender's packets.
     kept = table[table["dst"].notna()]
     if not len(kept) or not pd.api.types.is_numeric_dtype(kept["pdr"]) or kept[["src", "pdr"]].isna().any(axis=None):
         raise source.refuse("a K7 trace with src, dst and pdr in each row, and a row that was received")
@@ -58,20 +59,20 @@ def k7_table(source: FileContent) -> "pd.DataFrame":
 
 
 def is_rssi(columns: Collection[str]) -> bool:
-    """Return whether the columns are those of received powers."""
+    """Return whether a csv file with these columns contains received powers."""
     return any(set(pair) <= set(columns) for pair in _ENDS) and any(name in columns for name in _POWERS)
 
 
 def rssi_powers(source: FileContent) -> tuple[dict[tuple[Hashable, Hashable], float], list[str]]:
     """Return the received power {(sender, receiver): dBm} of each measured link, and notes.
 
-    Columns are ``sender`` and ``receiver`` (or ``src`` and ``dst``, ``tx`` and ``rx``, …) and ``rssi`` (or
-    ``mean_rssi``, ``rssi_dbm``); others are ignored. Several rows of a link are averaged in dBm.
+    The columns are ``sender`` and ``receiver`` (or ``src`` and ``dst``, ``tx`` and ``rx``, …) and ``rssi`` (or
+    ``mean_rssi``, ``rssi_dbm``). Other columns are ignored. If a link has several rows, its power is their mean in dBm.
 
     Raises
     ------
     BadInput
-        If a column is missing, or a power is none: a number from −200 to 50 dBm.
+        If a column is missing, or a power is not a number from −200 to 50 dBm.
     """
     header = next(source.lines(), (0, ""))[1].lower()
     cells = [cell.strip().strip('"') for cell in header.replace(";", ",").replace("\t", ",").split(",")]

@@ -1,4 +1,4 @@
-"""Positions of motes: Cooja's simulations, the nodes of FIT IoT-LAB, and csv files.
+"""Read positions of motes from Cooja's simulations, lists of nodes of FIT IoT-LAB, and csv files.
 
 Sources: Contiki-NG's Cooja, whose class ``Simulation`` reads ``.csc`` files, with the settings of each mote's
 interfaces ``Position`` and ``MoteID``; FIT IoT-LAB's REST API and its command ``iotlab-status --nodes``,
@@ -19,10 +19,10 @@ from netsim.util import tables
 __all__ = ["COLUMNS", "NUMBERS", "Motes", "is_iotlab", "of_cooja", "of_iotlab", "read_table"]
 
 NUMBERS = ("power_dbm", "drift_ppm", "offset", "start")
-"""The columns of a csv file of motes that hold a number, besides those of the place."""
+"""The columns of a csv file of motes with numbers, other than the coordinates."""
 
 COLUMNS = ("z", "sink", "role", "roaming", *NUMBERS)
-"""What a csv file of motes may have besides name, x and y, or longitude and latitude."""
+"""The optional columns of a csv file of motes."""
 
 _YES, _NO = ("1", "yes", "true"), ("0", "no", "false", "")
 _ADDRESS = "network_address"
@@ -32,7 +32,7 @@ Mote = dict[str, Any]
 
 @dataclass
 class Motes:
-    """What a file tells of motes, {name: what is known of it}, ``position`` in metres; ``notes``: what was done."""
+    """The motes in a file, {name: attributes}, with ``position`` in metres; ``notes`` describe what reading changed."""
 
     form: str
     motes: dict[Hashable, Mote]
@@ -43,7 +43,7 @@ class Motes:
 
 
 def read_table(source: FileContent) -> Motes:
-    """Return the motes of a csv file with the columns name, x and y, or longitude and latitude, and `COLUMNS`.
+    """Return the motes of a csv file with the columns name, x, y (or longitude, latitude), and perhaps `COLUMNS`.
 
     A table with a column network_address lists nodes of IoT-LAB instead.
     """
@@ -80,12 +80,12 @@ def read_table(source: FileContent) -> Motes:
 
 
 def is_iotlab(content: Any) -> bool:
-    """Return whether JSON lists nodes of IoT-LAB."""
+    """Return whether parsed JSON is a list of nodes of IoT-LAB."""
     return _first_with_address(_listed(content)) is not None
 
 
 def _listed(content: Any) -> list[Any]:
-    """Return the nodes in the JSON of IoT-LAB's API, or in lists of nodes by site."""
+    """Return the nodes in parsed JSON of IoT-LAB's API, which may be a list of nodes, or a list of sites with nodes."""
     if isinstance(content, Mapping):
         content = content.get("items", content.get("nodes", []))
     if not isinstance(content, list):
@@ -99,7 +99,7 @@ def _first_with_address(nodes: Sequence[Any]) -> Any:
 
 
 def of_iotlab(source: FileContent) -> Motes:
-    """Return the nodes of IoT-LAB in the JSON of its API: their places, their architecture as role, and who moves."""
+    """Return the nodes in JSON of IoT-LAB's API, with position, role (the architecture), and whether a node moves."""
     return _of_nodes(source, _listed(source.json()))
 
 
@@ -108,7 +108,7 @@ def _of_nodes(source: FileContent, nodes: Sequence[Any]) -> Motes:
     nowhere = 0
     addresses = [str(node.get(_ADDRESS, "")) if isinstance(node, Mapping) else "" for node in nodes]
     short = [address.partition(".")[0] for address in addresses]
-    # m3-1 of Grenoble and m3-1 of Lille keep their whole addresses.
+    # Name nodes by the whole addresses if the first parts repeat, as in m3-1 of Grenoble and m3-1 of Lille.
     names = short if len(set(short)) == len(short) else addresses
     for name, node in zip(names, nodes, strict=True):
         if not name or name in found:
@@ -138,14 +138,14 @@ def _coordinate(value: Any) -> float | None:
 
 
 def of_cooja(source: FileContent) -> Motes:
-    """Return the motes of a simulation of Cooja: their places, and as role the description of their type.
+    """Return the motes of a simulation of Cooja, with position and role (the description of the mote's type).
 
-    Motes are named by their ids; the height is left out if it is 0 for all. The radio medium is ignored, because
-    `Deployment` defines one.
+    Motes are named by their ids. Heights are left out if all are 0. The radio medium is ignored, because `Deployment`
+    defines a medium.
     """
     root = source.xml()
     types = {each.findtext("identifier", "").strip(): _described(each) for each in root.iter("motetype")}
-    # Since 2022 motes are written inside their types; older versions wrote them beside the types.
+    # Since 2022, Cooja writes motes inside the elements of their types; older versions wrote them outside.
     inside = {id(mote): _described(each) for each in root.iter("motetype") for mote in each.iter("mote")}
     found: dict[Hashable, Mote] = {}
     for number, mote in enumerate(root.iter("mote"), 1):
@@ -168,7 +168,7 @@ def _described(kind: ElementTree.Element) -> str:
 
 
 def _settings(mote: ElementTree.Element, interface: str) -> ElementTree.Element | None:
-    """Return the settings of a mote's interface, which is named by its Java class."""
+    """Return the settings of a mote's interface, found by the name of its Java class."""
     each = mote.iter("interface_config")
     return next((one for one in each if (one.text or "").strip().endswith(interface)), None)
 

@@ -1,4 +1,4 @@
-"""A graph read from a file, and the errors and notes that readers of graphs share."""
+"""A graph read from a file, and functions for errors and notes that all readers of graphs use."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ FORMS = (
     "adjacency list or a matrix"
 )
 
-# Lower bound of the bytes that a node takes in networkx; a measurement gave 500.
+# Lower bound of the memory in bytes that a node needs in networkx; 500 were measured.
 _NODE_BYTES = 300
 
 Graph: TypeAlias = "nx.Graph[Any]"
@@ -24,7 +24,7 @@ Graph: TypeAlias = "nx.Graph[Any]"
 
 @dataclass
 class ParsedGraph:
-    """A graph that was read; ``notes`` list the parts of the file that were left out of the graph."""
+    """A graph read from a file; ``notes`` list the parts of the file that are not in the graph."""
 
     form: str
     graph: "nx.Graph[Any]"
@@ -32,20 +32,20 @@ class ParsedGraph:
 
 
 def check_fits(where: str, nodes: int) -> None:
-    """Raise BadInput if a graph of ``nodes`` nodes, which even a small file can declare, would not fit in memory."""
+    """Raise BadInput if a graph with this many nodes, which even a small file can declare, would not fit in memory."""
     with check.naming(f"{where}: "):
         check.fits("nodes", nodes, nodes * _NODE_BYTES, "a graph of this size")
 
 
 def refuse(where: str, allowed: str, line: int | None = None) -> BadInput:
-    """Return the error for a file, or a line of it, that is not as allowed."""
+    """Return a BadInput which reports that a file, or a line of it, must be ``allowed``."""
     return BadInput(f"{where}{'' if line is None else f', line {line}'}: must be {allowed}")
 
 
 def unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
-    """Return a note on the number of edges with different weights in the two directions, if there are any.
+    """Return a note on the number of edges whose weights differ between the two directions; [] if there are none.
 
-    The caller keeps the last weight of such an edge.
+    The note assumes that the caller keeps the last weight of such an edge.
     """
     first: dict[frozenset[Any], Any] = {}
     count = sum(first.setdefault(frozenset((a, b)), weight) != weight for a, b, weight in edges)
@@ -53,5 +53,5 @@ def unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
 
 
 def left_out(count: int, what: str) -> str:
-    """Return a note on parts of the file that the graph does not contain."""
+    """Return a note that ``count`` parts of the file, each a ``what``, were left out."""
     return f"left out {count:,} {what}{'' if count == 1 else 's'}"

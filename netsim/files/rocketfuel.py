@@ -1,4 +1,4 @@
-"""Maps of internet providers by Rocketfuel: routers and their links, and links with latencies or weights.
+"""Read Rocketfuel's maps of internet providers: routers with links, and links with latencies or weights.
 
 Sources: N. Spring, R. Mahajan, D. Wetherall, T. Anderson, "Measuring ISP Topologies with Rocketfuel", IEEE/ACM ToN
 2004; R. Mahajan, N. Spring, D. Wetherall, T. Anderson, "Inferring Link Weights using End-to-End Measurements", IMW
@@ -15,7 +15,7 @@ from netsim.files.parsed_graph import ParsedGraph, left_out
 
 __all__ = ["is_map", "is_weights", "of_map", "of_weights"]
 
-# uid @loc [+] [bb] (num_neigh) [&ext] -> <nuid-1> <nuid-2> ... {-euid} ... =name[!] rn
+# A router's line: uid @loc [+] [bb] (num_neigh) [&ext] -> <nuid-1> <nuid-2> ... {-euid} ... =name[!] rn
 _ROUTER = re.compile(
     r"(\d{1,15}) @(\S*)(?: \+)?( bb)? ?\s*\(\d+\)(?: &\d+)? ->((?: <\d{1,15}>)*)((?: \{-\d+\})*)(?: =(\S*))?.*"
 )
@@ -25,13 +25,13 @@ _WEIGHTS = re.compile(rf"{_ROUTER_NAME} {_ROUTER_NAME} [-+.\deE]+")
 
 
 def is_map(source: FileContent) -> bool:
-    """Return whether a file is a map of routers: it is called so, or its first line is a router's."""
+    """Return whether a file is a map of routers, by its file name or because its first line describes a router."""
     first = next(source.lines(), None)
     return source.suffix == ".cch" or (first is not None and _ROUTER.fullmatch(first[1]) is not None)
 
 
 def of_map(source: FileContent) -> ParsedGraph:
-    """Return the graph of a map (``.cch``): routers with ``location``, ``address`` and ``backbone``; links say no more.
+    """Return the graph of a map (``.cch``); routers have the attributes ``location``, ``address`` and ``backbone``.
 
     Links to routers of other providers are left out.
     """
@@ -44,28 +44,28 @@ def of_map(source: FileContent) -> ParsedGraph:
         if found is None:
             raise source.refuse("a router of Rocketfuel: UID @LOCATION (COUNT) -> <UID> ... =NAME rN", line)
         router = int(found[1])
-        # "?" is an unknown location, "T" an uncertain one; blanks are written as +.
+        # In the file, "?" means an unknown and "T" an uncertain location, and blanks are written as +.
         location = found[2].removesuffix(",").replace("+", " ").strip()
         graph.add_node(router, location=location, backbone=found[3] is not None, address=found[6] or "")
         ends += [(router, int(other)) for other in re.findall(r"\d+", found[4])]
         outside += found[5].count("{")
-    # A router without a line of its own is outside the map, so a link to it is left out.
+    # A router that has no line in the file is outside the map, so leave out links to it.
     graph.add_edges_from((a, b) for a, b in ends if b in graph)
     outside += sum(b not in graph for _, b in ends)
     return ParsedGraph("Rocketfuel's map", graph, [left_out(outside, "link") + " out of the map"] if outside else [])
 
 
 def is_weights(source: FileContent) -> bool:
-    """Return whether a file lists links with latencies or weights: it is called so, or all its lines are such links."""
+    """Return whether a file lists links with latencies or weights, by its file name or the form of its lines."""
     lines = [text for _, text in source.lines()]
     return source.suffix == ".intra" or (bool(lines) and all(_WEIGHTS.fullmatch(text) for text in lines))
 
 
 def of_weights(source: FileContent) -> ParsedGraph:
-    """Return the graph of a list of links, whose name tells what their numbers are.
+    """Return the graph of a list of links; the file name determines what the numbers of the links mean.
 
-    In ``latencies.intra`` they are milliseconds, which become ``latency`` in seconds; in any other file they become
-    ``weight``.
+    In ``latencies.intra`` the numbers are milliseconds, and are stored as ``latency`` in seconds. In any other file
+    they are stored as ``weight``.
     """
     is_latency = "latenc" in source.path.name.lower()
     graph: nx.Graph[Any] = nx.Graph()

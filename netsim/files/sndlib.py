@@ -1,4 +1,4 @@
-"""Networks of SNDlib, in its native format and in XML: nodes, links, and the capacities of links.
+"""Read networks of SNDlib, in its native format and in XML: nodes, links, and the capacities of links.
 
 Source: S. Orlowski, R. Wessäly, M. Pióro, A. Tomaszewski, "SNDlib 1.0: Survivable Network Design Library", Networks
 2010, and the descriptions of both formats at sndlib.zib.de.
@@ -22,7 +22,7 @@ _LINK = re.compile(rf"{_WORD}\s*\(\s*{_WORD}\s+{_WORD}\s*\)((?:\s+[^\s()]+)*)(?:
 
 
 def is_native(text: str) -> bool:
-    """Return whether a text is SNDlib's native format, by its header or its first sections."""
+    """Return whether a text is in SNDlib's native format, recognised by its header or its first sections."""
     return text.lstrip().startswith("?SNDlib") or (
         re.search(r"^NODES \($", text, re.MULTILINE) is not None
         and re.search(r"^LINKS \($", text, re.MULTILINE) is not None
@@ -32,9 +32,9 @@ def is_native(text: str) -> bool:
 def of_native(source: FileContent) -> ParsedGraph:
     """Return the graph of a network in the native format.
 
-    Nodes have ``Longitude`` and ``Latitude``. Edges have ``capacity``: the pre-installed one or, if it is 0, the
-    smallest module's, in a unit that the format does not define. They have ``weight``, the routing cost, unless it is
-    0.
+    Nodes have ``Longitude`` and ``Latitude``. The ``capacity`` of an edge is the pre-installed capacity or, if that is
+    0, the capacity of the smallest module. The format does not define its unit. The ``weight`` of an edge is the
+    routing cost; it is left out if it is 0.
     """
     graph: nx.MultiGraph[Any] = nx.MultiGraph()
     section, demands = "", 0
@@ -79,10 +79,10 @@ def _add(
 
 
 def of_xml(source: FileContent) -> ParsedGraph:
-    """Return the graph of a network in XML; as `of_native` does.
+    """Return the graph of a network in XML, with the same attributes as in `of_native`.
 
-    Coordinates of the type ``geographical`` are degrees; those of the type ``pixel`` are places in a drawing, and
-    ignored.
+    Coordinates of the type ``geographical`` are degrees. Coordinates of the type ``pixel`` are positions in a drawing,
+    and are ignored.
     """
     graph: nx.MultiGraph[Any] = nx.MultiGraph()
     root = source.xml()

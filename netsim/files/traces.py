@@ -1,4 +1,4 @@
-"""Movements of nodes: traces of ns-2, BonnMotion and SUMO, and csv files.
+"""Read movements of nodes from traces of ns-2, BonnMotion and SUMO, and from csv files.
 
 Sources: "The ns Manual", ch. 16.1 (``setdest``, and lines that set X_, Y_ and Z_); N. Aschenbruck et al., "BonnMotion:
 a mobility scenario generation and analysis tool", SIMUTools 2010, and its manual on the native format; SUMO's
@@ -25,12 +25,12 @@ _NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)"
 _NODE = r"\$node_\((\d{1,15})\)"
 _START = re.compile(rf"{_NODE} set ([XYZ])_ {_NUMBER}$")
 _AT = re.compile(rf'\$ns_? at {_NUMBER} "{_NODE} (?:setdest {_NUMBER} {_NUMBER} {_NUMBER}|set ([XYZ])_ {_NUMBER})"$')
-# SUMO writes its call as a comment at the beginning of the file.
+# SUMO writes its options into a comment at the beginning of the file.
 _GEOGRAPHIC = re.compile(rb"fcd-output\.geo\s+value=\"(?:true|1|yes|on)\"", re.IGNORECASE)
 
 
 class Leg(NamedTuple):
-    """A straight movement of a node to a position (m) between two times (s); with ``until`` None a jump."""
+    """A node's straight movement to a position (m) between two times (s); a jump if ``until`` is None."""
 
     node: Hashable
     to: Place
@@ -40,7 +40,7 @@ class Leg(NamedTuple):
 
 @dataclass
 class Ways:
-    """The movements in a file, by node in the file's order, then by time; ``notes`` list parts left out."""
+    """The movements in a file, each node's in order of time, with ``notes`` for the user, such as on projections."""
 
     form: str
     legs: list[Leg]
@@ -48,12 +48,12 @@ class Ways:
 
 
 def read_ways(source: FileContent) -> Ways:
-    """Return the ways of nodes in a file.
+    """Return the movements of nodes in a file.
 
     Raises
     ------
     BadInput
-        If the file holds none; the message names the file, the reason and, if known, the line.
+        If the file has no movements; the message names the file, the reason and, if known, the line.
     """
     if source.is_xml:
         if source.xml_root != "fcd-export":
@@ -72,7 +72,7 @@ def _is_number(text: str) -> bool:
 
 
 def legs_of(node: Hashable, points: Iterable[tuple[float, Place]]) -> list[Leg]:
-    """Return the legs between a node's points (time, position): it appears at the first, and stays at the last."""
+    """Return a node's legs: it appears at the first point (time, position), moves along the points, and then stays."""
     listed = list(points)
     found = [Leg(node, listed[0][1], listed[0][0])]
     return found + [Leg(node, to, at, until) for (at, _), (until, to) in itertools.pairwise(listed)]
@@ -82,7 +82,7 @@ def legs_of(node: Hashable, points: Iterable[tuple[float, Place]]) -> list[Leg]:
 
 
 def _of_csv(source: FileContent) -> Ways:
-    """Read the columns time, name, x, y and, if heights change, z; or longitude and latitude."""
+    """Read csv with the columns time, name, x and y (or longitude and latitude), and perhaps z."""
     first = next(source.lines(), (0, ""))[1].lower()
     is_geographic = "longitude" in first and "latitude" in first
     pair = ("longitude", "latitude") if is_geographic else ("x", "y")
@@ -99,7 +99,7 @@ def _of_csv(source: FileContent) -> Ways:
     places, notes = _projected(source, [place for *_, place in points]) if is_geographic else ([], [])
     legs: list[Leg] = []
     at: dict[Hashable, float] = {}
-    # Legs keep the order of the rows, because a run sorts moves later.
+    # Legs may be in the order of the rows, because a run sorts moves by time later.
     for index, (node, time, place) in enumerate(points):
         to = places[index] if is_geographic else place
         legs.append(Leg(node, to, at[node], time) if node in at else Leg(node, to, time))
@@ -126,19 +126,19 @@ def is_ns2(source: FileContent) -> bool:
 
 
 class _Walker:
-    """A node of ns-2 while its commands are read: its position, and its legs so far."""
+    """The state of a node of ns-2 while commands are read: its initial position, and its legs so far."""
 
     def __init__(self, node: int) -> None:
         self.node, self.place, self.legs = node, dict[str, float](), list[Leg]()
 
     def here(self, time: float) -> Place:
-        """Return the position at a time, and end the leg in progress."""
+        """Return the position at a time, and end a leg that is not complete at that time."""
         last = self.legs[-1]
         if last.until is None or last.until <= time:
             return last.to
         before = self.legs[-2].to
         if time == last.at:
-            # Of two commands at one time, the later one counts.
+            # Two commands have the same time: the later command replaces the earlier one.
             self.legs.pop()
             return before
         share = (time - last.at) / (last.until - last.at)
@@ -147,12 +147,12 @@ class _Walker:
         return place
 
     def start(self, is_flat: bool) -> None:
-        """Begin at the place that was set."""
+        """Begin the legs at the position that X_, Y_ and Z_ have set."""
         axes = ("X", "Y") if is_flat else ("X", "Y", "Z")
         self.legs = [Leg(self.node, tuple(self.place.get(axis, 0.0) for axis in axes), 0.0)]
 
     def go(self, time: float, x: float, y: float, speed: float) -> None:
-        """Move straight to a position at a speed (m/s); at speed 0, stay."""
+        """Add a straight leg to a position at a speed (m/s); at speed 0, the node stays."""
         place = self.here(time)
         to = (x, y, *place[2:])
         distance = math.dist(place, to)
@@ -160,7 +160,7 @@ class _Walker:
             self.legs.append(Leg(self.node, to, time, time + distance / speed))
 
     def jump(self, time: float, axis: str, value: float) -> None:
-        """Be at another place at once."""
+        """Add a jump that sets one coordinate of the position."""
         place = list(self.here(time))
         if "XYZ".index(axis) < len(place):
             place["XYZ".index(axis)] = value
@@ -172,7 +172,8 @@ class _Walker:
 def _of_ns2(source: FileContent) -> Ways:
     """Read a script of ns-2, as setdest, BonnMotion and SUMO write it.
 
-    A node starts where X_, Y_ and Z_ are set, and follows each ``setdest`` from its time on, wherever the node is then.
+    A node starts at the position set by X_, Y_ and Z_. It follows each ``setdest`` from the command's time on, starting
+    from its position at that time.
     """
     walkers: dict[int, _Walker] = {}
     commands: list[tuple[float, int, re.Match[str], int]] = []
@@ -209,7 +210,7 @@ def _of_ns2(source: FileContent) -> Ways:
 
 
 def _of_bonnmotion(source: FileContent) -> Ways:
-    """Read BonnMotion's native format: a line for each node, of times and places, ``t x y`` or ``t x y z``.
+    """Read BonnMotion's native format: each node has a line with groups of numbers, ``t x y`` or ``t x y z``.
 
     Lines are read as three-dimensional only if some line does not fit two dimensions.
     """
@@ -234,7 +235,7 @@ def _of_bonnmotion(source: FileContent) -> Ways:
 
 
 def _fits(row: list[float], size: int) -> bool:
-    """Return whether a node's numbers can be groups of the given length, each a time and a position."""
+    """Return whether a node's numbers form groups of ``size`` numbers: a time and a position, with ascending times."""
     times = row[::size]
     return len(row) % size == 0 and times[0] >= 0 and all(a <= b for a, b in itertools.pairwise(times))
 
@@ -243,9 +244,9 @@ def _fits(row: list[float], size: int) -> bool:
 
 
 def _of_fcd(source: FileContent) -> Ways:
-    """Read SUMO's floating-car data: where vehicles, persons and containers are at each time step.
+    """Read SUMO's floating-car data: the positions of vehicles, persons and containers at each time step.
 
-    A node that leaves before the end stays at its last position.
+    A node that leaves the simulation before the end stays at its last position.
     """
     points: list[tuple[str, float, Place]] = []
     last: dict[str, float] = {}
@@ -274,7 +275,7 @@ def _of_fcd(source: FileContent) -> Ways:
     if left:
         notes.append(f"{left:,} of {len(ways):,} leave before the end, and stay where they were last")
     legs = [leg for name, way in ways.items() for leg in legs_of(name, way)]
-    # For a waiting vehicle, only rows that change its position matter.
+    # Leave out the legs of a waiting vehicle, whose position does not change.
     return Ways("SUMO", legs[:1] + [leg for before, leg in itertools.pairwise(legs) if _is_news(before, leg)], notes)
 
 

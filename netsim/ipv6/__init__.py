@@ -1,4 +1,4 @@
-"""IPv6 over IEEE 802.15.4 (6LoWPAN): a frame's bytes are those of the standards, as Wireshark reads them."""
+"""IPv6 over IEEE 802.15.4 (6LoWPAN): frames have the format of the standards, so that Wireshark can decode them."""
 
 from netsim.ipv6.stack import IPv6Stack, Packets, SixLowpan
 

@@ -1,8 +1,8 @@
 """Encode and decode IPv6 packets in IEEE 802.15.4 frames: compressed headers (RFC 6282), fragments (RFC 4944).
 
-Compression removes fields that follow from the MAC header or have usual values: traffic class and flow label 0, hop
-limits of 1, 64 and 255, addresses whose interface identifier is that of a short MAC address, one context (number 0) for
-the network's prefix, the headers hop-by-hop options, routing and UDP.
+Compression removes fields that follow from the MAC header or have common values. It supports traffic class and flow
+label 0, the hop limits 1, 64 and 255, addresses derived from short MAC addresses, one context (number 0) for the
+network's prefix, and the headers for hop-by-hop options, routing and UDP.
 """
 
 import struct
@@ -35,26 +35,28 @@ LOCAL = bytes.fromhex("fe80000000000000")
 """The prefix of link-local addresses, 8 bytes."""
 
 ALL_NODES = bytes.fromhex("ff020000000000000000000000000001")
-"""The multicast address of all neighbours."""
+"""The multicast address of all nodes on the link."""
 
 MOST_BYTES = 1280
-"""The most bytes of an uncompressed packet: IPv6's least MTU, which RFC 4944 gives to these links."""
+"""Maximum size of an uncompressed packet in bytes. This is the minimum MTU of IPv6, and the MTU of 6LoWPAN in RFC
+4944."""
 
-# The interface identifier of a short address, without its last two bytes (RFC 6282, 3.2.2).
+# The first six bytes of an interface identifier that is derived from a short MAC address (RFC 6282, 3.2.2).
 _OF_SHORT = bytes.fromhex("000000fffe00")
 _MULTICAST = bytes.fromhex("ff02") + bytes(13)
-# Dispatch bits: a compressed packet, its first fragment, later fragments; next headers: an extension header, UDP.
+# Dispatch bits of a compressed packet, of the first fragment, and of later fragments. Then the codes of two compressed
+# next headers: an extension header, and UDP.
 _IPHC, _FIRST, _LATER, _EXTENSION, _NHC_UDP = 0x60, 0xC0, 0xE0, 0xE0, 0xF0
-# Traffic class and flow label are 0, and omitted.
+# Flag for a header without traffic class and flow label, which are then 0.
 _NO_FLOW = 0x18
 _HOPS = {1: 1, 64: 2, 255: 3}
 _EXTENSIONS = {HOP_BY_HOP: 0, ROUTING: 1}
-# Bases of ports for which UDP's compressed header carries four or eight bits.
+# First ports of the ranges for which the compressed UDP header contains only four or eight bits of the port.
 _FOUR_BITS, _EIGHT_BITS = 0xF0B0, 0xF000
 
 
 class Packet(NamedTuple):
-    """A packet before compression.
+    """An IPv6 packet before compression.
 
     Attributes
     ----------
@@ -63,7 +65,7 @@ class Packet(NamedTuple):
     hops : int
         The hop limit.
     headers : tuple of (int, bytes)
-        The extension headers, each with its number and the bytes after its length.
+        The extension headers, each as (header number, bytes after the length field).
     protocol : int
         `UDP` or `ICMP`.
     body : bytes
@@ -83,9 +85,9 @@ class Packet(NamedTuple):
         return 40 + sum((9 + len(content)) // 8 * 8 for _, content in self.headers) + len(self.body)
 
     def with_checksum(self, place: int) -> "Packet":
-        """Return the packet with its checksum (RFC 8200, 8.1) written at an offset of its body.
+        """Return the packet with the checksum (RFC 8200, 8.1) written into the body at the offset ``place``.
 
-        The packet must be addressed to its final target, because the checksum covers that address.
+        ``target`` must be the final destination, because the checksum includes the target's address.
         """
         zeroed = self.body[:place] + bytes(2) + self.body[place + 2 :]
         data = self.source + self.target + struct.pack("!II", len(zeroed), self.protocol) + zeroed
@@ -98,18 +100,18 @@ class Packet(NamedTuple):
 
 
 def address(prefix: bytes, short: int) -> bytes:
-    """Return the address of a node with a short MAC address, under a prefix of 8 bytes."""
+    """Return the IPv6 address with an 8-byte prefix of the node with this short MAC address."""
     return prefix + _OF_SHORT + struct.pack("!H", short)
 
 
 def udp(source: bytes, target: bytes, port: int, payload: bytes, hops: int = 64) -> Packet:
-    """Return a datagram from a port to the same port."""
+    """Return a UDP datagram with the same source and target port."""
     body = struct.pack("!HHHH", port, port, 8 + len(payload), 0) + payload
     return Packet(source, target, hops, (), UDP, body).with_checksum(6)
 
 
 def icmp(source: bytes, target: bytes, kind: int, code: int, content: bytes, hops: int = 255) -> Packet:
-    """Return a message of ICMPv6."""
+    """Return an ICMPv6 message."""
     return Packet(source, target, hops, (), ICMP, struct.pack("!BBH", kind, code, 0) + content).with_checksum(2)
 
 
@@ -117,9 +119,9 @@ def icmp(source: bytes, target: bytes, kind: int, code: int, content: bytes, hop
 
 
 def compress(packet: Packet, prefix: bytes, mac_source: int, mac_target: int) -> tuple[bytes, bytes]:
-    """Return a packet's compressed headers and the bytes after them (RFC 6282).
+    """Return (compressed headers, remaining bytes) of a packet (RFC 6282).
 
-    ``prefix`` is the 8-byte prefix of context 0; the MAC addresses are those of the frame.
+    ``prefix`` is the 8-byte prefix of context 0; the MAC addresses are in the frame's header.
     """
     source_bits, source = _compressed(packet.source, prefix, mac_source)
     if packet.target[:15] == _MULTICAST:
@@ -142,7 +144,7 @@ def compress(packet: Packet, prefix: bytes, mac_source: int, mac_target: int) ->
 
 
 def _compressed(ip: bytes, prefix: bytes, short: int) -> tuple[int, bytes]:
-    """Return an address's context and mode bits, and the bytes carried in line."""
+    """Return (context and mode bits, address bytes that cannot be omitted) for an IPv6 address."""
     in_context = ip[:8] == prefix
     if not in_context and ip[:8] != LOCAL:
         return 0, ip
@@ -169,19 +171,19 @@ class _Reader:
         self.data, self.place = data, 0
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next ``count`` bytes."""
         self.place += count
         if self.place > len(self.data):
             raise WireError(f"{len(self.data)} bytes are no whole packet of 6LoWPAN")
         return self.data[self.place - count : self.place]
 
     def number(self, size: int = 1) -> int:
-        """Return the next bytes as a number."""
+        """Return the next ``size`` bytes as a number."""
         return int.from_bytes(self.take(size), "big")
 
 
 def decompress(data: bytes, prefix: bytes, mac_source: int, mac_target: int) -> Packet:
-    """Return the packet from the bytes of `compress`; raises WireError for bytes that `compress` never returns."""
+    """Return the packet from bytes made by `compress`; raises WireError for features that `compress` never uses."""
     reader = _Reader(data)
     first, second = reader.number(), reader.number()
     if first & 0xF8 != _IPHC | _NO_FLOW or second & 0x80:
@@ -229,10 +231,10 @@ def _inflated_ports(reader: _Reader, mode: int) -> bytes:
 
 
 def fragments(packet: Packet, head: bytes, rest: bytes, mtu: int, tag: int) -> list[bytes]:
-    """Return the content of each frame of a compressed packet, at most ``mtu`` bytes (RFC 4944, 5.3).
+    """Divide a compressed packet into fragments of at most ``mtu`` bytes (RFC 4944, 5.3).
 
-    Offsets count bytes of the uncompressed packet, in units of 8. Raises WireError if the headers do not fit in one
-    frame.
+    Offsets in fragments are positions in the uncompressed packet, in units of 8 bytes. Raises WireError if the headers
+    do not fit in one frame.
     """
     size = packet.size
     if size > MOST_BYTES:
@@ -252,7 +254,7 @@ def fragments(packet: Packet, head: bytes, rest: bytes, mtu: int, tag: int) -> l
 
 
 def reassemble(parts: Sequence[bytes], prefix: bytes, mac_source: int, mac_target: int) -> Packet:
-    """Return the packet carried by frames in any order; raises WireError unless they form one packet."""
+    """Return the packet from its fragments in any order; raises WireError unless they form exactly one packet."""
     first = [part for part in parts if part[:1] and part[0] & 0xF8 == _FIRST]
     if not first:
         if len(parts) != 1:

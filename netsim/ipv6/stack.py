@@ -1,7 +1,7 @@
-"""The stack between agents and frames, which converts messages to packets and back.
+"""The protocol stack between agents and frames, which converts messages to packets and back.
 
-In the path agent → outbox → link → inbox → agent, an outbox gets frames from the stack, and a frame gets its payload
-from the stack, decoded from the bytes that were on the air.
+On the path agent → outbox → link → inbox → agent, the outbox gets frames from the stack. At the receiver, the stack
+decodes the payload from the bytes that were on the air.
 """
 
 import ipaddress
@@ -22,58 +22,59 @@ from netsim.wire.codec import encode, is_mutable, unpack_payload
 __all__ = ["IPv6Stack", "Packets", "SixLowpan"]
 
 BROADCAST = 0xFFFF
-"""The short MAC address of all nodes."""
+"""The broadcast address, a short MAC address that stands for all nodes."""
 
 _MOST_NODES = 0xFFFD
 _HEADER_BITS, _MOST_MTU, _LEAST_MTU = 8 * 17, 116, 64
-# Ports of the kinds that parts declare; the first 15 are sent in four bits, the others in eight.
+# UDP ports for the kinds of message that parts of agents declare. The first 15 are compressed to four bits, the others
+# to eight.
 _PORTS = (*range(0xF0B0, 0xF0BF), *range(0xF000, 0xF0B0))
 _ANY_PORT = 0xF0BF
-# RFC 4944, 5.1: a first byte from 0x00 to 0x3F marks a frame that is not 6LoWPAN; TinyOS TEP 125 uses 0x3F.
+# A first byte from 0x00 to 0x3F marks a frame that is not 6LoWPAN (RFC 4944, 5.1). TinyOS uses 0x3F (TEP 125).
 _NOT_LOWPAN = b"\x3f"
 _STAMP_BYTES = 4
 
 
 class Packets(Protocol):
-    """Maps a protocol's messages to packets other than UDP from neighbour to neighbour.
+    """Converts a protocol's messages to packets that are not plain UDP between neighbours, such as ICMPv6.
 
-    A class of parts names its subclass as ``on_ipv6``. Each run creates one object of it, with the parts by agent and
-    the stack as arguments.
+    A part of an agent names the subclass that converts its messages as ``on_ipv6``. Each run creates one object of the
+    subclass, with {agent: part} and the stack as arguments.
     """
 
     is_routing: ClassVar[bool]
-    """Whether datagrams of other parts, between routable addresses, are its, too."""
+    """Whether `read` also gets datagrams of other parts between routable addresses."""
     codes: ClassVar[Mapping[tuple[int, int], str]]
-    """{(type, code) of ICMPv6: kind}."""
+    """{(ICMPv6 type, ICMPv6 code): kind of message}."""
 
     def __init__(self, parts: Mapping[Any, Any], stack: "IPv6Stack") -> None: ...
 
     def write(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
-        """Return a message's packet, to a neighbour or, with None, to all; None for messages that are never sent."""
+        """Return the packet of a message, or None without one; if ``to`` is None, the message is for all neighbours."""
 
     def read(self, kind: str, packet: Packet) -> tuple[str, Any]:
-        """Return a message's kind and payload from a packet of `write` whose code or port belongs to ``kind``."""
+        """Return (kind, payload) of a message from a packet made by `write`; ``kind`` is that of the code or port."""
 
 
 @dataclass(frozen=True)
 class SixLowpan:
-    """6LoWPAN: frames carry IPv6, UDP and ICMPv6 as in the standards, so that Wireshark reads them.
+    """6LoWPAN: frames contain IPv6, UDP and ICMPv6 as in the standards, so that Wireshark can decode them.
 
-    ``deployment.network(stack=netsim.SixLowpan())``: agents and protocols need no change. docs/ipv6.md describes the
-    rest.
+    Use it as ``deployment.network(stack=netsim.SixLowpan())``; agents and protocols need no change. See docs/ipv6.md.
 
     Parameters
     ----------
     ports : mapping
-        {kind: UDP port} of kinds whose payloads are bytes, sent as the whole content of a datagram: ``{"coap":
-        5683}``. Each other declared kind gets its own port, and its payloads are encoded with msgpack.
+        {kind: UDP port} for kinds of message whose payloads are bytes, for example ``{"coap": 5683}``. A payload is
+        then the whole content of a datagram. Each other declared kind gets a port automatically, and its payloads are
+        encoded with msgpack.
     prefix : str
-        The /64 of routable addresses, which is context 0.
+        The /64 prefix of routable addresses, which is context 0 of the header compression.
 
     Raises
     ------
     BadInput
-        If a port or the prefix cannot be used.
+        If a port or the prefix is invalid.
     """
 
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class SixLowpan:
         return ipaddress.IPv6Network(self.prefix).network_address.packed[:8]
 
     def must_fit(self, nodes: int, link: Link, links: Mapping[Any, Link]) -> None:
-        """Raise BadInput for a network whose frames are not those of IEEE 802.15.4, or with too many nodes."""
+        """Raise BadInput if the network's frames are not those of IEEE 802.15.4, or there are too many nodes."""
         if link.header_bits != _HEADER_BITS or not (link.mtu and _LEAST_MTU <= link.mtu <= _MOST_MTU):
             raise BadInput(
                 f"stack: needs frames of IEEE 802.15.4, as netsim.presets.ieee802154() has them (header_bits = "
@@ -120,7 +121,7 @@ class SixLowpan:
 
 
 class Carried:
-    """Decoding information of a frame: the sizes of its fragments, and the MAC addresses on the air."""
+    """The information needed to decode a frame's bytes: the fragments' sizes, and the MAC addresses."""
 
     __slots__ = ("mac_source", "mac_target", "sizes", "stack")
 
@@ -135,42 +136,42 @@ class Carried:
         return self.stack.read(self.parts(data), self.mac_source, self.mac_target)[2]
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each fragment."""
+        """Yield the content of each fragment of a frame."""
         end = 0
         for size in self.sizes:
             end += size
             yield data[end - size : end]
 
     def content(self, data: bytes, index: int, age: float | None, is_stamped: bool) -> bytes:
-        """Return a fragment's bytes on the air, including the age (s) of its event (TinyOS TEP 133)."""
+        """Return a fragment's bytes on the air, which end with the event's age (s) if ``is_stamped`` (TEP 133)."""
         begin = sum(self.sizes[:index])
         content = data[begin : begin + self.sizes[index]]
         return content + struct.pack("!I", 0xFFFFFFFF if age is None else round(age * 1e6)) if is_stamped else content
 
 
 class IPv6Stack:
-    """The stack of one run: its nodes' addresses, the ports of kinds, and the packets of protocols.
+    """The protocol stack of one run: addresses of nodes, ports of kinds of message, and packets of protocols.
 
     Parameters
     ----------
     settings : SixLowpan
-        The prefix, and the ports that were given.
+        The prefix, and the ports that the user has chosen.
     agents : mapping
         The agents by name, in order; the first has the short MAC address 1.
     kinds : sequence of str
-        Kinds that all nodes know beforehand.
+        The kinds of message that all nodes know before the run.
     mtu : int
-        Bytes that a frame carries.
+        The maximum content of a frame in bytes.
 
     Attributes
     ----------
     ports : dict
-        {kind: port} of UDP.
+        {kind: UDP port}.
 
     Raises
     ------
     BadInput
-        If an agent has its own MAC layer, or two protocols have other packets for one kind.
+        If an agent has a MAC layer, or two protocols define different packets for the same kind.
     """
 
     def __init__(self, settings: SixLowpan, agents: Mapping[Any, Any], kinds: Sequence[str], mtu: int) -> None:
@@ -200,7 +201,7 @@ class IPv6Stack:
         self._kinds = {port: kind for kind, port in self.ports.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the prefix, in hexadecimal, and the ports, for a trace."""
+        """Return the prefix (hexadecimal) and the ports as a dict, to be stored in a trace."""
         return {"prefix": self.prefix.hex(), "ports": self.ports | {"(others)": _ANY_PORT}}
 
     # --- addresses ----------------------------------------------------------------------------------------------------
@@ -210,11 +211,11 @@ class IPv6Stack:
         return ip.address(ip.LOCAL, self._shorts[name])
 
     def routable(self, name: Hashable) -> bytes:
-        """Return the address of a node under the network's prefix."""
+        """Return the routable address of a node, which has the network's prefix."""
         return ip.address(self.prefix, self._shorts[name])
 
     def name(self, address: bytes) -> Any:
-        """Return the node with an address; raises WireError if there is none."""
+        """Return the name of the node with an address; raises WireError if there is no such node."""
         short = int.from_bytes(address[14:], "big")
         if not 0 < short <= len(self._names) or address not in (
             ip.address(ip.LOCAL, short),
@@ -224,19 +225,19 @@ class IPv6Stack:
         return self._names[short - 1]
 
     def knows(self, name: Hashable) -> bool:
-        """Return whether there is a node of this name."""
+        """Return whether a node with this name exists."""
         return name in self._shorts
 
     # --- payloads -----------------------------------------------------------------------------------------------------
 
     def encoded(self, kind: str, payload: Any) -> bytes | None:
-        """Return a payload as a datagram's bytes; None if its kind has no port, or its port takes only bytes."""
+        """Return a payload as a datagram's content; None if the kind has no port, or its port only accepts bytes."""
         if kind not in self.ports or (kind in self._raw and type(payload) is not bytes):
             return None
         return payload if kind in self._raw else encode(payload)
 
     def decoded(self, kind: str, data: bytes) -> Any:
-        """Return the payload from the bytes of `encoded`."""
+        """Return the payload from bytes made by `encoded`."""
         return data if kind in self._raw else unpack_payload(data)
 
     # --- frames -------------------------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ class IPv6Stack:
         is_reply: bool = False,
         is_stamped: bool = False,
     ) -> Frame:
-        """Return the frame of a message to a neighbour or, with None, to all.
+        """Return the frame of a message to the neighbour ``to``, or to all neighbours if ``to`` is None.
 
         Raises
         ------
@@ -262,7 +263,8 @@ class IPv6Stack:
         """
         mac_source, mac_target = self._shorts[sender], BROADCAST if to is None else self._shorts[to]
         if is_stamped:
-            # The age of the frame's event is known only when the frame leaves, too late for UDP's checksum.
+            # A stamped frame is not a UDP datagram: the age of its event is known only when the frame leaves, too late
+            # for a checksum.
             data = _NOT_LOWPAN + self._encoder.encode(kind, mac_source - 1, round_number, payload, request, is_reply)
             if len(data) > self._mtu - _STAMP_BYTES:
                 raise WireError(f"{len(data)} bytes with an event must fit in a frame of {self._mtu}, its age included")
@@ -282,7 +284,7 @@ class IPv6Stack:
         return Frame(kind, sender, round_number, now, b"".join(parts), shared, request, is_reply, 0, None, carried)
 
     def _packet(self, kind: str, sender: Hashable, to: Hashable | None, payload: Any) -> Packet | None:
-        """Return the packet of a message whose protocol defines one; None otherwise."""
+        """Return the packet of a message if its protocol or its port defines one, else None."""
         if kind in self._packets:
             return self._packets[kind].write(kind, sender, to, payload)
         data = self.encoded(kind, payload)
@@ -294,9 +296,9 @@ class IPv6Stack:
     def read(
         self, parts: Iterator[bytes] | Sequence[bytes], mac_source: int, mac_target: int
     ) -> tuple[str, int, Any, int | None, bool]:
-        """Return kind, round, payload, request and is_reply of a message from its frames' content.
+        """Decode a message from its fragments: (kind, round, payload, request, is_reply).
 
-        The bytes are those of `frame`.
+        The fragments were made by `frame`.
 
         Raises
         ------
@@ -329,7 +331,7 @@ def _fields(
 
 
 def _check_mac(name: Hashable, part: Any) -> None:
-    """Raise BadInput if a part is a MAC layer, or has one, because its frames contain whole other messages."""
+    """Raise BadInput if a part is a MAC layer, or has one, because such a layer's frames do not contain IPv6."""
     for each in (part, getattr(part, "mac", None)):
         if hasattr(each, "post") and hasattr(each, "announce"):
             raise BadInput(

@@ -1,4 +1,4 @@
-"""Settings of a link (latency, loss, rate, budget, reliability), and loaders of measured links."""
+"""Settings of links (latency, loss, rate, budget, reliability), and loaders of measured links."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""Capacities of nodes: a node's outgoing frames share its uplink, its incoming ones its downlink.
+"""Capacities of nodes: outgoing frames share a node's uplink, and incoming frames share its downlink.
 
-A frame on its way over a link is a *transfer*. While transfers overlap, each has a speed, which changes only when one
-begins or ends, so all times are computed without time steps. On one link transfers follow one another.
+A frame on its way over a link is a *transfer*. The speed of a transfer changes only when a transfer begins or ends, so
+all times are computed without time steps. On each link, only one transfer is active at a time; later ones wait.
 """
 
 import itertools
@@ -29,7 +29,7 @@ Limits = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Capacity:
-    """The capacities of a network's nodes in bits per second; a node that is missing has no limit."""
+    """The capacities of a network's nodes in bits per second; a node without an entry has no limit."""
 
     uplink: Mapping[Hashable, float]
     downlink: Mapping[Hashable, float]
@@ -37,7 +37,7 @@ class Capacity:
 
     @classmethod
     def of(cls, graph: "nx.Graph[Any]", uplink: Any, downlink: Any, sharing: str) -> "Capacity | None":
-        """Return a network's checked capacities, None without a limit; raises BadInput if one is invalid."""
+        """Validate a network's capacities; return None if there are none. Raises BadInput if one is invalid."""
         check.one_of("sharing", sharing, _FILL)
         if uplink is None and downlink is None:
             if sharing != "fair":
@@ -46,7 +46,7 @@ class Capacity:
         return cls(_by_node("uplink", uplink, graph), _by_node("downlink", downlink, graph), sharing)
 
     def limits(self, nodes: Iterable[Hashable]) -> Limits:
-        """Return the nodes' uplinks and downlinks, shape (2, nodes); infinite without a limit."""
+        """Return the uplink and downlink capacities of nodes, shape (2, nodes); infinity means no limit."""
         return np.array([[each.get(node, math.inf) for node in nodes] for each in (self.uplink, self.downlink)])
 
 
@@ -70,13 +70,13 @@ class Transfer:
     fragments : list of int
         The bits of each fragment.
     start : float
-        When its first bit leaves (s); before that is known, the earliest time.
+        The time (s) at which the first bit leaves; before that is known, the earliest possible time.
     offered : float
-        When it was offered to the link (s).
+        The time (s) at which the frame was offered to the link.
     number, key, kind : int
-        The number of the sender's transmission, the link message's key and the number of its kind.
+        The number of the sender's transmission, the key of the link message, and the index of the kind of message.
     leave : callable
-        Called with this transfer and the times (s) at which its fragments' last bits left.
+        Called with this transfer and the list of times (s) at which the last bit of each fragment left.
     """
 
     link: int
@@ -87,7 +87,7 @@ class Transfer:
     key: int
     kind: int
     leave: "Callable[[Transfer, list[float]], None]"
-    # The times (s) at which its speed changed, and the bits sent by then.
+    # `_times`: the times (s) at which the speed changed. `_sent`: the number of bits sent by each of these times.
     _times: list[float] = field(default_factory=list)
     _sent: list[float] = field(default_factory=list)
 
@@ -98,18 +98,18 @@ class Transfer:
 
     @property
     def has_begun(self) -> bool:
-        """Whether its first bit was sent."""
+        """Whether the first bit has been sent."""
         return bool(self._times)
 
     def note(self, time: float, left: float) -> None:
-        """Record that ``left`` bits remain at a time (s) at which the speed changes."""
+        """Record that ``left`` bits remain at ``time`` (s), when the speed changes."""
         if left == self.bits:
             self.start = time
         self._times.append(time)
         self._sent.append(self.bits - left)
 
     def ends(self, time: float) -> list[float]:
-        """Return when each fragment's last bit left (s), given the time of the whole frame's last bit."""
+        """Return the times (s) at which the fragments' last bits left, where the last of all left at ``time``."""
         ends = []
         times, sent = [*self._times, time], [*self._sent, self.bits]
         for bits in itertools.accumulate(self.fragments[:-1]):
@@ -120,23 +120,23 @@ class Transfer:
 
 
 class Fluid:
-    """All transfers of a network, with their speeds and the time of the next event.
+    """All transfers of a network: computes their speeds and the time of the next event.
 
     Parameters
     ----------
     senders, receivers : int arrays, shape (links,)
         The ends of each link.
     limits : float array, shape (2, nodes)
-        The nodes' uplinks and downlinks in bits per second; infinite without a limit.
+        The uplink and downlink capacities of nodes in bits per second; infinity means no limit.
     settings : sequence of Link
         The settings of each link, whose rates are constant.
     sharing : {"fair", "fifo"}
-        How transfers share a capacity: `fair` or `in_order`.
+        How transfers share a capacity: by `fair` or by `in_order`.
 
     Attributes
     ----------
     limited : bool array, shape (links,)
-        Whether a link has an end with a limit.
+        Whether a node at an end of the link has a limit.
     """
 
     def __init__(
@@ -148,52 +148,52 @@ class Fluid:
         self._most = np.array([math.inf if link.rate is None else link.rate for link in settings], dtype=np.float64)
         self.limited = np.isfinite(self._limits[self._ends]).any(axis=0)
         self._queues: dict[int, deque[Transfer]] = {}
-        # For the first transfer on each link: whether it moves, when it was offered, the number of its transmission,
-        # the start of its present speed, that speed, the bits left then, and the time of its next event.
+        # For the first transfer on each link: `_moves`: whether it is active. `_offered`, `_number`: as in `Transfer`.
+        # `_speed`: its speed since the time `_since`, when `_left` bits remained. `_next`: the time of its next event.
         self._moves = np.zeros(links, dtype=bool)
         self._offered, self._number = np.zeros(links), np.zeros(links)
         self._speed, self._since, self._left = np.zeros(links), np.zeros(links), np.zeros(links)
         self._next = np.full(links, math.inf)
-        # Whether a transfer began or ended at the time ``_now`` (s), so that speeds must be recomputed.
+        # `_stale`: whether a transfer began or ended at the time `_now` (s), so that speeds must be recomputed.
         self._stale, self._now = False, 0.0
 
     def held(self, link: int, until: float) -> Iterator[Transfer]:
-        """Yield the transfers on a link that do not end by a time (s), if speeds stay constant."""
+        """Yield the transfers on a link that will not have ended by ``until`` (s) if speeds stay constant."""
         first = 1 if self._moves[link] and self._next[link] <= until else 0
         return itertools.islice(self._queues.get(link, ()), first, None)
 
     def under_way(self) -> Iterator[Transfer]:
-        """Yield all transfers, moving or waiting."""
+        """Yield all transfers, active or waiting."""
         return itertools.chain(*self._queues.values())
 
     def offer(self, transfer: Transfer) -> None:
-        """Add a transfer at its time of offering; first call `advance` to that time."""
+        """Add a transfer at the time at which it is offered; call `advance` for that time first."""
         queue = self._queues.setdefault(transfer.link, deque())
         queue.append(transfer)
         if len(queue) == 1:
             self._begin(transfer, transfer.offered)
 
     def set_rate(self, link: int, settings: Link, now: float) -> None:
-        """Give a link another constant rate from ``now`` (s) on; first call `advance` to that time."""
+        """Change the constant rate of a link from ``now`` (s) on; call `advance` for that time first."""
         assert settings.rate is None or isinstance(settings.rate, float | int)
         self._most[link] = math.inf if settings.rate is None else settings.rate
         self._stale, self._now = True, now
 
     def drop(self, link: int, now: float) -> list[Transfer]:
-        """Remove and return the transfers of a link at ``now`` (s); first call `advance` to that time."""
+        """Remove and return the transfers of a link at ``now`` (s); call `advance` for that time first."""
         dropped = list(self._queues.pop(link, ()))
         self._moves[link], self._next[link] = False, math.inf
         self._stale, self._now = True, now
         return dropped
 
     def next(self) -> float:
-        """Return the time of the next event (s); infinite if there is none."""
+        """Return the time (s) of the next event; infinity if there is none."""
         if self._stale:
             self._share()
         return float(self._next.min())
 
     def advance(self, now: float) -> list[tuple[Transfer, float]]:
-        """Let time pass to ``now`` (s); return the transfers that have ended and when (s)."""
+        """Advance the time to ``now`` (s); return the transfers that have ended, with their ends (s)."""
         ended = []
         while not (self._stale and self._now == now) and (time := self.next()) <= now:
             for link in np.flatnonzero(self._next == time).tolist():
@@ -208,7 +208,7 @@ class Fluid:
 
     def _begin(self, transfer: Transfer, now: float) -> None:
         link = transfer.link
-        if transfer.start > now:  # held back by a budget
+        if transfer.start > now:  # A budget delays the transfer.
             self._next[link] = transfer.start
             return
         transfer.start = now
@@ -217,7 +217,7 @@ class Fluid:
         self._stale, self._now = True, now
 
     def _share(self) -> None:
-        """Recompute all speeds from the time of the last change on; unchanged ones gain no rounding error."""
+        """Recompute the speeds at the last change; a transfer with an unchanged speed gains no rounding errors."""
         now, live = self._now, np.flatnonzero(self._moves)
         speed = self._fill(
             self._ends[:, live], self._limits, self._most[live], (self._number[live], self._offered[live])
@@ -226,7 +226,7 @@ class Fluid:
         links, speed = live[changed], speed[changed]
         left = np.maximum(self._left[links] - self._speed[links] * (now - self._since[links]), 0.0)
         self._left[links], self._speed[links], self._since[links] = left, speed, now
-        # A transfer for which no capacity is left waits until others end.
+        # A transfer without any capacity left waits until other transfers end.
         self._next[links] = np.where(speed > 0, now + left / np.where(speed > 0, speed, 1.0), math.inf)
         for link, bits in zip(links.tolist(), left.tolist(), strict=True):
             self._queues[link][0].note(now, bits)
@@ -234,10 +234,10 @@ class Fluid:
 
 
 def fair(ends: Indices, limits: Vector, most: Vector, order: tuple[Vector, Vector]) -> Vector:
-    """Return max-min fair speeds by progressive filling: raising one would lower another that is not higher.
+    """Return max-min fair speeds by progressive filling: to raise a speed would lower an equal or lower one.
 
-    A capacity is full if none of its transfers is limited elsewhere; its transfers then get equal shares. Each step
-    fixes all transfers at full capacities and all at their links' rates.
+    A capacity is called full if none of its transfers is limited elsewhere; its transfers then get equal shares. Each
+    step fixes the speeds of all transfers at full capacities, and of all that have reached their links' rates.
     """
     speed, left, rest = np.empty(len(most)), limits.copy(), np.arange(len(most))
     while len(rest):
@@ -260,7 +260,7 @@ def fair(ends: Indices, limits: Vector, most: Vector, order: tuple[Vector, Vecto
 
 
 def in_order(ends: Indices, limits: Vector, most: Vector, order: tuple[Vector, Vector]) -> Vector:
-    """Return the speeds if each transfer, in the order of offering, takes all capacity left by earlier ones."""
+    """Return the speeds if each transfer, in the order of offering, takes all capacity that earlier ones leave."""
     speed, left = np.empty(len(most)), limits.tolist()
     pairs, rates = ends.T.tolist(), most.tolist()
     for place in np.lexsort(order).tolist():

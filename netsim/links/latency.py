@@ -1,10 +1,10 @@
-"""Models of delays: of a frame's propagation time (without its transmission time, see `rate`), or of compute times.
+"""Models of delays: the propagation times of frames (without the transmission time, see `rate`), or compute times.
 
-A parameter ``latency`` or ``compute`` takes one of them, or seconds.
+A parameter ``latency`` or ``compute`` accepts a model, or a constant delay in seconds.
 
-A uniform number, here called u, is a random number with the uniform distribution on [0, 1). A random model turns each
-uniform number into a delay, by the inverse of the distribution function of the delay. Several frames can be in
-flight on a link at the same time: a frame's latency never makes the next frame wait.
+A uniform number, here called u, is a random number with the uniform distribution on [0, 1). A random model converts
+each uniform number to a delay, with the inverse of the delay's distribution function. Several frames can be in flight
+on a link at the same time: a frame's latency never makes the next frame wait.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ Delays = NDArray[np.float64]
 
 @runtime_checkable
 class Latency(Protocol):
-    """Protocol of latency models, which turn uniform numbers into delays."""
+    """Protocol of latency models, which convert uniform numbers to delays."""
 
     @property
     def fixed(self) -> float | None:
@@ -90,7 +90,8 @@ class Normal(_Random):
 
     def delays(self, u: Delays, first: int) -> Delays:
         """Return the inverse distribution function at ``u``: max(0, mean + deviation·Φ⁻¹(u))."""
-        # Import scipy only here: it doubles the startup time of a process, and few networks draw normal numbers.
+        # Import scipy only if it is needed: it doubles the startup time of a process, and few networks draw normal
+        # numbers.
         from scipy.special import ndtri
 
         return np.maximum(0.0, self.mean + self.deviation * ndtri(np.maximum(u, 2.0**-54)))
@@ -98,7 +99,7 @@ class Normal(_Random):
 
 @dataclass(frozen=True)
 class Exponential(_Random):
-    """A delay that is the sum of a minimum and an exponential number."""
+    """A delay that is the sum of a minimum and an exponentially distributed number."""
 
     mean: float
     minimum: float
@@ -136,7 +137,7 @@ class LogNormal(_Random):
 
 @dataclass(frozen=True, eq=False)
 class Empirical(_Random):
-    """A delay drawn from a table: each of the ``values`` (s), which are in order, with the same probability."""
+    """A delay drawn from the sorted array ``values`` (s), each value with the same probability."""
 
     values: Delays
 
@@ -146,18 +147,18 @@ class Empirical(_Random):
         return float(self.values[0])
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the inverse distribution function at ``u``: the value at the place u·(number of values)."""
+        """Return the inverse distribution function at ``u``: the value with the index ⌊u·(number of values)⌋."""
         found: Delays = self.values[(u * len(self.values)).astype(np.int64)]
         return found
 
 
 @dataclass(frozen=True)
 class Correlated(_Random):
-    """Delays of ``model`` from correlated numbers: each depends on the number of the link's previous frame.
+    """Delays that ``model`` computes from correlated numbers: each depends on the number of the link's previous frame.
 
-    The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation`` and x_0 = u_0, and the delay is
-    the model's inverse distribution function at x_n. netem draws delays in the same way; `correlated` describes the
-    effect.
+    Let u_n be the uniform number of frame n, and ρ the ``correlation``. The correlated number of the frame is x_n = (1
+    − ρ)·u_n + ρ·x_{n−1}, with x_0 = u_0. The frame's delay is the model's inverse distribution function at x_n. netem
+    draws delays in the same way; `correlated` describes the effect.
     """
 
     model: Latency
@@ -165,20 +166,20 @@ class Correlated(_Random):
 
     @property
     def minimum(self) -> float:
-        """The least delay (s): as the numbers of netem lie in [0, 1) too, that of the model."""
+        """The least delay (s), which is that of ``model``, because the correlated numbers also lie in [0, 1)."""
         return float(self.model.delays(np.zeros((1, 1)), 0)[0, 0])
 
     def on_links(self, u: NDArray[np.float64]) -> "_CorrelatedOnLinks":
-        """Return the model for links with first numbers ``u``, shape (links,)."""
+        """Return the model for links whose first frames have the uniform numbers ``u``, shape (links,)."""
         return _CorrelatedOnLinks(self, u)
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the delays of the first frames of links with numbers ``u``."""
+        """Return the delays of the first frames on links, computed from uniform numbers ``u``."""
         return self.on_links(u[0]).delays(u, first)
 
 
 class _CorrelatedOnLinks(_Random):
-    """`Correlated` on some links: it remembers each link's last number, so frames must come in order."""
+    """`Correlated` for some links: it keeps each link's last number, so frames must be drawn in order."""
 
     def __init__(self, settings: Correlated, first: NDArray[np.float64]) -> None:
         self._settings, self._last = settings, first
@@ -187,7 +188,7 @@ class _CorrelatedOnLinks(_Random):
         """Return the delays of the next frames, shape (frames, links)."""
         kept, mixed = self._settings.correlation, np.empty_like(u)
         for row, fresh in enumerate(u):
-            # A number rounded up to 1 would have an infinite delay.
+            # If rounding gave 1, the delay could be infinite.
             self._last = mixed[row] = np.minimum((1.0 - kept) * fresh + kept * self._last, 1.0 - 2.0**-53)
         return self._settings.model.delays(mixed, first)
 
@@ -196,9 +197,8 @@ class _CorrelatedOnLinks(_Random):
 class TracedDelays(_Random):
     """Measured delays, replayed in order and cyclically.
 
-    All links begin at index ``start`` of the recorded delays. If ``start`` is None, each link begins at its own index
-    in ``starts``, shape (links,), as set by `on_links`. If both are None, as for compute times, replay begins at index
-    0.
+    All links begin at index ``start`` of the recorded delays. If ``start`` is None, the links begin at the indices
+    ``starts``, shape (links,), which `on_links` sets. If both are None, as for compute times, all begin at index 0.
     """
 
     values: Delays
@@ -206,13 +206,13 @@ class TracedDelays(_Random):
     starts: NDArray[np.int64] | None = None
 
     def on_links(self, u: NDArray[np.float64]) -> "TracedDelays":
-        """Return the model for links whose first indices are set by uniform numbers ``u``, shape (links,)."""
+        """Return the model for links; uniform numbers ``u``, shape (links,), determine their first indices."""
         if self.start is not None:
             return self
         return TracedDelays(self.values, starts=(u * len(self.values)).astype(np.int64))
 
     def delays(self, u: Delays, first: int) -> Delays:
-        """Return the recorded delays of frames ``first``, ``first`` + 1, … on each link; ``u`` sets only the shape."""
+        """Return the recorded delays of frames ``first``, ``first`` + 1, … on each link, in the shape of ``u``."""
         begin = (self.start or 0) if self.starts is None else self.starts
         numbers = np.arange(first, first + len(u))[:, None] + np.broadcast_to(begin, u.shape[1])
         found: Delays = self.values[numbers % len(self.values)]
@@ -220,7 +220,7 @@ class TracedDelays(_Random):
 
 
 def _bounded(model: Latency, name: str, value: float) -> Latency:
-    """Return the model; raises BadInput if its largest possible draw is infinite."""
+    """Return ``model`` if its largest possible delay is finite; else raise BadInput."""
     with np.errstate(over="ignore"):
         most = model.delays(np.full((1, 1), 1 - 2.0**-53), 0)
     if not np.isfinite(most).all():
@@ -229,7 +229,7 @@ def _bounded(model: Latency, name: str, value: float) -> Latency:
 
 
 def constant(seconds: float) -> Latency:
-    """Delay every frame by ``seconds``."""
+    """Delay each frame by ``seconds``."""
     return Constant(check.finite("latency", seconds, low=0))
 
 
@@ -240,9 +240,9 @@ def uniform(low: float, high: float) -> Latency:
 
 
 def normal(mean: float, deviation: float) -> Latency:
-    """Draw normal delays, with ``mean`` and standard ``deviation`` in seconds; negative draws become zero.
+    """Draw normal delays with this ``mean`` and standard ``deviation`` in seconds; negative draws become zero.
 
-    The mean must be at least 3 deviations, so that zeroing the negative draws hardly changes it.
+    The mean must be at least 3 deviations: then few draws are negative, and zeroing them hardly changes the mean.
     """
     mean, deviation = check.finite("mean", mean, low=0), check.finite("deviation", deviation, low=0)
     if mean < 3 * deviation * (1 - check.ROUNDING):
@@ -252,16 +252,16 @@ def normal(mean: float, deviation: float) -> Latency:
 
 
 def exponential(mean: float, minimum: float = 0.0) -> Latency:
-    """Draw delays of ``minimum`` seconds plus an exponential number; the mean of the delays is ``mean`` seconds."""
+    """Draw delays of ``minimum`` seconds plus an exponentially distributed number, with the mean delay ``mean`` (s)."""
     minimum = check.finite("minimum", minimum, low=0)
     mean = check.at_least("mean", mean, minimum)
     return _bounded(Exponential(mean, minimum), "mean", mean)
 
 
 def lognormal(median: float, sigma: float) -> Latency:
-    """Draw log-normal delays with a ``median`` in seconds and a deviation ``sigma`` of the log.
+    """Draw log-normal delays with a ``median`` in seconds; the logarithm of a delay has the deviation ``sigma``.
 
-    Their mean is median·e^(sigma²/2).
+    The mean delay is median·e^(sigma²/2).
     """
     median = check.finite("median", median, low=0)
     return _bounded(LogNormal(median, check.finite("sigma", sigma, low=0)), "sigma", sigma)
@@ -274,24 +274,25 @@ def pareto(minimum: float, shape: float) -> Latency:
 
 
 def empirical(table: str | Path | ArrayLike, mean: float = 0.0, jitter: float = 1.0) -> Latency:
-    """Draw delays from a table, each of its values with the same probability: ``mean`` + ``jitter``·value seconds.
+    """Draw delays ``mean`` + ``jitter``·value in seconds, where each value of a table has the same probability.
 
-    With an array of measured seconds, mean and jitter are left out. (`trace` replays them in order.) A file
-    is a table of iproute2 for netem, such as ``/usr/lib/tc/pareto.dist``: text with whole numbers of 1/8192 jitter and
-    comments after #. ``tc … netem delay MEAN JITTER distribution pareto`` draws the same delays.
+    For an array of measured delays in seconds, leave out mean and jitter. (`trace` replays such an array in order.) A
+    file is a table of iproute2 for netem, such as ``/usr/lib/tc/pareto.dist``: text with whole numbers in units of
+    1/8192 jitter, and comment lines that begin with #. ``tc … netem delay MEAN JITTER distribution pareto`` draws the
+    same delays.
 
-    netem's mean and jitter are those of the delays only if its table has the mean 0 and the deviation 1. iproute2's
-    tables end at ±4 jitters: ``normal`` has them, but ``pareto`` has −0.03 and 0.82, ``paretonormal`` −0.03 and 0.83,
-    ``experimental`` −0.01 and 0.88.
+    The delays have the given mean, and the jitter as their deviation, only if the table has the mean 0 and the
+    deviation 1. Of iproute2's tables, which end at ±4 jitters, only ``normal`` does. ``pareto`` has the mean −0.03 and
+    the deviation 0.82, ``paretonormal`` −0.03 and 0.83, and ``experimental`` −0.01 and 0.88.
 
     Parameters
     ----------
     table : path or array of shape (n,)
-        The values, in any order; or the file that has them.
+        The values in any order, or the path of the file.
     mean : float
-        Seconds that are added to each value's.
+        Seconds to add to each delay.
     jitter : float
-        Seconds by which each value is multiplied; with a file it must be given.
+        The seconds by which each value is multiplied; required for a file.
 
     Raises
     ------
@@ -313,8 +314,8 @@ def empirical(table: str | Path | ArrayLike, mean: float = 0.0, jitter: float = 
     return Empirical(delays)
 
 
-# The unit of the numbers in a table of iproute2, as a part of the jitter (NETEM_DIST_SCALE in Linux's pkt_sched.h), and
-# the most numbers that tc takes.
+# In a table of iproute2: the integer that stands for one jitter (NETEM_DIST_SCALE in Linux's pkt_sched.h), and the
+# maximum count of numbers that tc accepts.
 _DISTRIBUTION_UNIT, _MOST_DISTRIBUTION = 8192.0, 16 * 1024
 
 
@@ -338,26 +339,27 @@ def _read_distribution(path: Path) -> Delays:
 def correlated(model: Latency, correlation: float) -> Latency:
     """Draw delays that depend on the previous delay of the same link, as netem's ``delay … CORRELATION`` does.
 
-    The correlation changes the delays' distribution. The numbers from which they are drawn crowd around ½, with (1 −
-    ρ)/(1 + ρ) of the variance of uniform ones, so long and short delays become rare. The deviation of `uniform` delays
-    is multiplied by √((1 − ρ)/(1 + ρ)), 0.77 for 25 %, and their mean stays; in a skewed model the mean changes, too.
-    The correlation of `uniform` delays is ρ.
+    A correlation ρ changes the distribution of the delays. The numbers from which delays are computed concentrate
+    around ½: their variance is (1 − ρ)/(1 + ρ) of that of uniform numbers. So long and short delays become rare. The
+    deviation of `uniform` delays is multiplied by √((1 − ρ)/(1 + ρ)), which is 0.77 for 25 %, and their mean does not
+    change. For a skewed model the mean changes, too. The correlation of `uniform` delays is ρ.
 
-    Linux draws the same numbers but then takes their remainder modulo the length of the table, or modulo twice the
-    jitter in nanoseconds. This removes the change of distribution, and also the correlation: for a table, and for a
-    jitter of milliseconds, none is left. Here the model's inverse distribution function keeps it.
+    Linux draws the same numbers, but then uses their remainder modulo the length of the table, or modulo twice the
+    jitter in nanoseconds. This removes the change of the distribution, but also the correlation: for a table, or a
+    jitter of milliseconds, no correlation is left. Here the model's inverse distribution function preserves the
+    correlation.
 
     Parameters
     ----------
     model : Latency
-        `uniform`, `normal`, `empirical` or another that draws at random.
+        `uniform`, `normal`, `empirical` or another random model.
     correlation : float
-        How much of each frame's number is that of the frame before, in [0, 1).
+        The weight ρ in [0, 1) of the previous frame's number in the number of a frame.
 
     Raises
     ------
     BadInput
-        If the model is constant, a `trace`, or correlated already, or the correlation is not in [0, 1).
+        If the model is constant, a `trace` or already correlated, or the correlation is not in [0, 1).
     """
     allowed = "a random model, as latency.uniform(1e-3, 3e-3)"
     if not isinstance(model, Latency) or model.fixed is not None or hasattr(model, "on_links"):
@@ -374,16 +376,15 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
         The delays in seconds.
     offsets : int, optional
         Index, from 0 to n − 1, at which every link with this model begins, so that frames with equal numbers have equal
-        delays on all links. Default: each link begins at its own index, drawn from the network's seed and the link's
-        two ends. Compute times (``compute`` of `netsim.Network`), where each node may have its own model, begin at
-        index 0 by default.
+        delays on all links. Default: each link begins at a random index, which depends on the network's seed and the
+        link's two ends. Compute times (``compute`` of `netsim.Network`) begin at index 0 by default.
 
     Raises
     ------
     BadInput
         If there is no delay, a delay is negative or not finite, or ``offsets`` is not an index of ``seconds``.
     """
-    # `vector` copies, so that later changes to the caller's array do not change the link.
+    # `vector` returns a copy, so that later changes to the caller's array do not change the link.
     values = check.vector("seconds", seconds)
     if not len(values) or values.min() < 0:
         raise check.refuse("seconds", seconds, "at least one delay, none of them negative")
@@ -393,9 +394,9 @@ def trace(seconds: ArrayLike, *, offsets: int | None = None) -> Latency:
 
 
 def on_links(model: Latency, u: NDArray[np.float64]) -> Latency:
-    """Return the model for some links, given the links' first uniform numbers ``u``, shape (links,).
+    """Return the model for some links, whose first frames have the uniform numbers ``u``, shape (links,).
 
-    `TracedDelays` and `Correlated` begin with them; other models have nothing to remember.
+    Only `TracedDelays` and `Correlated` need these numbers, for their initial states; other models have no state.
     """
     place: Callable[[NDArray[np.float64]], Latency] | None = getattr(model, "on_links", None)
     return model if place is None else place(u)

@@ -14,14 +14,14 @@ from netsim.links.rate import Rate
 from netsim.links.reliability import Reliability
 from netsim.util import check
 
-# Limit of the header bits of a fragment, which keeps the ledger's sums of bits within 64-bit integers.
+# Limit of a fragment's header bits, so that the ledger's sums of bits do not overflow 64-bit integers.
 _MOST_HEADER_BITS = 2**31 - 1
 
 
 @check.named
 @dataclass(frozen=True)
 class Budget:
-    """Limit of the bits sent per second or per round; a frame beyond it is refused or waits.
+    """Limit of the bits sent per second or per round; a frame that exceeds the limit is refused or waits.
 
     Parameters
     ----------
@@ -64,18 +64,18 @@ class Link:
     loss : float or Loss
         Probability of an independent loss of each fragment, or a model of `netsim.links.loss`.
     rate : float or Rate, optional
-        Bits per second, or a model of `netsim.links.rate`. Frames are sent one at a time; later frames wait. None:
+        Bits per second, or a model of `netsim.links.rate`. Frames are sent one at a time, and later frames wait. None:
         sending takes no time.
     queue : int, optional
-        Limit of frames that wait at the sender, including the frame being sent; further frames are dropped. None: no
-        limit.
+        Maximum number of frames that wait at the sender, including the frame being sent; further frames are dropped.
+        None: no limit.
     queue_bits : int, optional
-        Limit of the bits of the frames that wait at the sender; a frame that would exceed it is dropped. None: no
-        limit.
+        Maximum total bits of the frames that wait at the sender; a frame that would exceed this limit is dropped. None:
+        no limit.
     budget : float or Budget, optional
-        A `Budget`, or the number of bits that may be sent per round; frames beyond it are refused.
+        A `Budget`, or the number of bits that may be sent per round; frames that exceed this number are refused.
     mtu : int, optional
-        The number of bytes of a frame that fit in a fragment. If a fragment is lost, its frame is lost. None: no
+        The maximum number of a frame's bytes in a fragment. If a fragment is lost, its frame is lost. None: no
         fragmentation.
     header_bits : int
         Bits that the link adds to each fragment.
@@ -89,12 +89,12 @@ class Link:
     fifo : bool
         Whether frames keep their order, so that no frame overtakes an earlier frame of the same link.
     reliability : str or Reliability
-        How lost frames are recovered: "none", "ack", "nack" or "keyframe" (`netsim.links.Reliability`). All links of a
-        network must agree.
+        How lost frames are recovered: "none", "ack", "nack" or "keyframe" (`netsim.links.Reliability`). It must be the
+        same for all links of a network.
     loss_bits : int, optional
-        Only on a `netsim.Radio`: the frame length in bits, headers included, for which the loss p holds. A frame of b
-        bits then arrives with probability (1 − p)^(b/loss_bits), as if bit errors were independent. None: p holds for
-        frames of all lengths.
+        Only on a `netsim.Radio`: the frame length in bits, including headers, to which the loss probability p refers. A
+        frame of b bits then arrives with probability (1 − p)^(b/loss_bits), as if bit errors were independent. None: p
+        applies to frames of any length.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class Link:
         check.fields(self, check.flag, "crc", "fifo")
 
     def with_loss(self, loss: float | Loss) -> "Link":
-        """Return the same settings with another loss; `dataclasses.replace` is slower, because it checks all settings.
+        """Return the same settings with another loss; faster than `dataclasses.replace`, which checks all settings.
 
         Raises
         ------
@@ -159,14 +159,14 @@ class Link:
 
     @cached_property
     def is_simple(self) -> bool:
-        """Whether a frame's loss and latency are independent of other frames, so that many can be drawn at once."""
+        """Whether a frame's loss and latency do not depend on other frames, so that frames can be drawn in batches."""
         fixed_order = not self.fifo or self.latency_model.fixed is not None
         remembers = not isinstance(self.loss, Bernoulli) or isinstance(self.latency, Correlated)
         return fixed_order and not (remembers or self.duplicate or self.corrupt)
 
     @property
     def latency_model(self) -> Latency:
-        """The latency model, into which `__post_init__` has converted a number."""
+        """The latency model; `__post_init__` has converted a number to a model."""
         assert not isinstance(self.latency, float | int)
         return self.latency
 
@@ -182,18 +182,18 @@ class Link:
 
     @property
     def loss_model(self) -> Loss:
-        """The loss model, into which `__post_init__` has converted a number."""
+        """The loss model; `__post_init__` has converted a number to a model."""
         assert not isinstance(self.loss, float | int)
         return self.loss
 
     @property
     def reliability_model(self) -> Reliability:
-        """The reliability object, into which `__post_init__` has converted a name."""
+        """The reliability object; `__post_init__` has converted a name to an object."""
         assert isinstance(self.reliability, Reliability)
         return self.reliability
 
     @property
     def budget_model(self) -> Budget:
-        """The budget object, into which `__post_init__` has converted a number; only for a link that has a budget."""
+        """The budget object; `__post_init__` has converted a number to an object. The link must have a budget."""
         assert isinstance(self.budget, Budget)
         return self.budget

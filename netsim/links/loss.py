@@ -1,9 +1,10 @@
 """Loss models, which decide which frames never arrive.
 
-A parameter ``loss`` takes one of them, or the probability of independent losses.
+A parameter ``loss`` accepts a model, or the probability of independent losses.
 
-A model decides on each frame by a uniform number u, that is, a random number with the uniform distribution on [0, 1).
-Losses of the memoryless model `Bernoulli` are drawn for many frames at once; other models keep a state for each link.
+A model decides whether a frame is lost by a uniform number u: a random number with the uniform distribution on [0, 1).
+The losses of the memoryless model `Bernoulli` are drawn for many frames at once; other models keep a state for each
+link.
 """
 
 import bisect
@@ -35,10 +36,11 @@ __all__ = [
 
 Decide = Callable[[float], bool]
 
-# Rounding tolerance, in seconds or slots: a time this little before an interval counts as within it.
+# Rounding tolerance, in seconds or slots: a time that is less than this before an interval counts as within the
+# interval.
 _TOLERANCE = 1e-9
-# _SLOTS_AHEAD is the number of slots to compute ahead, _MAX_BLOCK the maximum number of uniform numbers to examine at
-# once, and LAST_SLOT the limit of slot numbers.
+# _SLOTS_AHEAD: number of slots to compute ahead. _MAX_BLOCK: maximum number of uniform numbers drawn in one call.
+# LAST_SLOT: limit of slot numbers.
 _SLOTS_AHEAD, _MAX_BLOCK, LAST_SLOT = 32, 1 << 16, 1 << 62
 SHORTEST_SLOT = 1e-9
 
@@ -53,9 +55,9 @@ class Loss(Protocol):
         ...
 
     def on_link(self, u: float) -> Decide:
-        """Return a function for one link: it takes a frame's uniform number, and returns whether the frame is lost.
+        """Return a function for one link, which maps a frame's uniform number to whether the frame is lost.
 
-        ``u`` is another uniform number, drawn once for the link. The function's initial state depends on ``u``.
+        ``u`` is a uniform number of the link, which determines the function's initial state.
         """
         ...
 
@@ -72,7 +74,7 @@ class Bernoulli:
 
 
 class Clocked:
-    """Base class of the functions from `Loss.on_link` that depend on time; callers set `time` before each call.
+    """Base class of functions from `Loss.on_link` that depend on time; the caller sets `time` before each call.
 
     Attributes
     ----------
@@ -94,19 +96,19 @@ class Clocked:
 class GilbertElliott:
     """A chain with a good and a bad state: a frame is lost with probability ``bad`` in the bad state, else ``good``.
 
-    Each step moves from good to bad with probability p, and from bad to good with probability r. So the share of bad
-    steps is p/(p + r), the mean number of bad ones in a row 1/r and the states' lag-1 correlation 1 − p − r. A link
-    starts in the stationary distribution. The chain takes a step with each frame sent or, if ``slot`` is given, every
-    ``slot`` seconds, even if nothing is sent. In Gilbert's simplest chain (1960), which is the default, exactly the
-    frames sent in the bad state are lost.
+    A step leads from good to bad with probability p, and from bad to good with probability r. So the share of steps in
+    the bad state is p/(p + r), the mean length of a run of bad steps is 1/r, and the lag-1 correlation of the states is
+    1 − p − r. A link starts in the stationary distribution. The chain takes a step with each frame sent or, if ``slot``
+    is given, every ``slot`` seconds, even if nothing is sent. By default all frames sent in the bad state are lost, and
+    no others, as in Gilbert's simplest chain (1960).
 
     One uniform number u decides a step: the next state is bad if u is below a threshold, which is p in the good state
     and 1 − r in the bad state. With p = 1 − r the losses are independent, as in `Bernoulli`. Let two models A and B
-    have the same r and use the same numbers u, where p of A ≤ p of B ≤ 1 − r. Then A is in the bad state only when B
-    is: by induction over the steps, the threshold of A never exceeds the threshold of B.
+    have the same r and use the same numbers u, with p_A ≤ p_B ≤ 1 − r. Then whenever A is in the bad state, B is, too:
+    by induction over the steps, the threshold of A never exceeds the threshold of B.
 
-    Given the step, u divided by the threshold (or what u exceeds it by, divided by the rest) is again uniform on
-    [0, 1). This number decides the loss, so that ``bad`` and ``good`` need no further draws.
+    If u is below the threshold t, u/t is again uniform on [0, 1); else (u − t)/(1 − t) is. This number decides the
+    loss, so that ``bad`` and ``good`` need no further draws.
     """
 
     p: float
@@ -127,11 +129,11 @@ class GilbertElliott:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the state alone decides the loss."""
+        """Whether the state determines the loss: ``bad`` is 1 and ``good`` is 0."""
         return self.bad == 1.0 and self.good == 0.0
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides which of one link's frames are lost, with its own chain."""
+        """Return a function that decides which frames of one link are lost; it has a separate chain for the link."""
         if self.slot is not None:
             return _SlottedLosses(self, self.slot, u)
         is_bad, is_certain = u < self.share_bad, self.is_certain
@@ -149,17 +151,17 @@ class GilbertElliott:
 
 
 def slots_key(u: float) -> int:
-    """Return the key of the stream of numbers that decide a chain's steps; ``u`` is the link's initial number."""
+    """Return the key of the random stream for the steps of a link's chain; ``u`` is the link's uniform number."""
     return int(draws.stream_keys(0, np.array([int(u * 2.0**53)], dtype=np.uint64), "slots")[0])
 
 
 class _SlottedLosses(Clocked):
-    """A chain that moves with time: a slot's state depends only on the link and the slot's number.
+    """A chain that takes steps with time: the state in a slot depends only on the link and the slot's number.
 
     One uniform number per slot decides the step to the next slot (see `GilbertElliott`). Call a number decisive if it
-    is below both thresholds, p and 1 − r, or above both: the next state is then bad or good, respectively, whatever the
-    present state is. So to find the state of a slot, go back to the last decisive number before the slot, and compute
-    the states forward from there. This takes 1/(1 − |1 − p − r|) numbers on average, however long nothing was sent.
+    is below both thresholds, p and 1 − r, or above both: the next state is then bad or good, respectively, for any
+    present state. So to find the state of a slot, go back to the last decisive number before the slot, and compute the
+    states from there on. This takes 1/(1 − |1 − p − r|) numbers on average, even after a long pause between frames.
     """
 
     __slots__ = ("_bad", "_first", "_good", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
@@ -189,8 +191,8 @@ class _SlottedLosses(Clocked):
         """Return the state of a slot later than the known slots; uniform number n leads from slot n to slot n + 1."""
         low, high = sorted((self._to_bad, self._stay_bad))
         known = self._first + len(self._states) - 1
-        # All numbers after the last decisive number are between the thresholds. Each of them keeps the state if
-        # p < 1 − r, and flips the state if p > 1 − r, so only the count ``between`` of these numbers matters.
+        # All numbers after the last decisive number are between the thresholds. If p < 1 − r, such a number keeps the
+        # state; if p > 1 − r, it flips the state. So only the count ``between`` of these numbers matters.
         between, after, count = 0, number, _SLOTS_AHEAD
         state = self._states[-1]
         while after > known:
@@ -206,7 +208,8 @@ class _SlottedLosses(Clocked):
         return state ^ (between % 2 == 1 and self._to_bad > self._stay_bad)
 
 
-# The states of `FourStates`: single losses in a gap between bursts, single arrivals within a burst.
+# The states of `FourStates`: arrivals in a gap between bursts, single losses in a gap, losses in a burst, arrivals
+# within a burst.
 _GAP, _SINGLE, _BURST, _WITHIN = 1, 4, 3, 2
 
 
@@ -214,11 +217,11 @@ _GAP, _SINGLE, _BURST, _WITHIN = 1, 4, 3, 2
 class FourStates:
     """A chain of four states with a step for each frame: frames that lead to states 3 and 4 are lost.
 
-    Frames arrive in state 1, a gap between bursts, and in state 2, within a burst. They are lost in state 3, in a
-    burst, and in state 4, singly. The probability of a step from state i to j is ``pij``; state 4 leads back to 1. A
-    link starts in the stationary distribution. Source: Salsano, Ludovici, Ordine and Giannuzzi, "Definition of a
-    general and intuitive loss model for packet networks and its implementation in the Netem module in the Linux
-    kernel", University of Rome Tor Vergata, 2012.
+    Frames arrive in state 1 (a gap between bursts) and in state 2 (within a burst). They are lost in state 3 (in a
+    burst) and in state 4 (a single loss in a gap). The probability of a step from state i to j is ``pij``; state 4
+    leads back to 1. A link starts in the stationary distribution. Source: Salsano, Ludovici, Ordine and Giannuzzi,
+    "Definition of a general and intuitive loss model for packet networks and its implementation in the Netem module in
+    the Linux kernel", University of Rome Tor Vergata, 2012.
     """
 
     p13: float
@@ -229,8 +232,8 @@ class FourStates:
 
     @cached_property
     def shares(self) -> tuple[float, float, float, float]:
-        """The shares of steps that lead to the states 1 to 4."""
-        # In the long run equally many steps lead from 1 to 3 as back, from 3 to 2 as back, and from 1 to 4 as back.
+        """For each of the states 1 to 4: the share of steps that lead to it."""
+        # In the long run, as many steps lead from 1 to 3 as from 3 to 1; the same holds for 3 and 2, and for 1 and 4.
         gap = 1.0
         burst = gap * self.p13 / self.p31 if self.p13 else 0.0
         within = burst * self.p32 / self.p23 if burst * self.p32 else 0.0
@@ -244,7 +247,7 @@ class FourStates:
         return self.shares[2] + self.shares[3]
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides which of one link's frames are lost, with its own chain."""
+        """Return a function that decides which frames of one link are lost; it has a separate chain for the link."""
         state = 1 + min(bisect.bisect_right(list(itertools.accumulate(self.shares)), u), 3)
         steps = {
             _GAP: (self.p14, _SINGLE, self.p14 + self.p13, _BURST, _GAP),
@@ -264,11 +267,12 @@ class FourStates:
 
 @dataclass(frozen=True)
 class Correlated:
-    """A frame is lost if its number, which depends on the previous frame's, is below ``probability``.
+    """A frame is lost if its number, which depends on the previous frame's number, is below ``probability``.
 
-    The number of frame n is x_n = (1 − ρ)·u_n + ρ·x_{n−1}, with ρ the ``correlation``, and x_{−1} uniform on [0, 1), as
-    in netem. The x_n are correlated, but not uniform: they crowd around ½, with the variance (1 − ρ)/(1 + ρ)/12. So a
-    probability p below ½ loses a smaller share than p, for small p a far smaller one.
+    Let u_n be the uniform number of frame n, and ρ the ``correlation``. The frame's number is x_n = (1 − ρ)·u_n +
+    ρ·x_{n−1}, with x_{−1} uniform on [0, 1), as in netem. The x_n are correlated, but not uniform: they concentrate
+    around ½, with the variance (1 − ρ)/(1 + ρ)/12. So for a probability p below ½, the share of lost frames is smaller
+    than p, and far smaller if p is small.
     """
 
     probability: float
@@ -276,29 +280,30 @@ class Correlated:
 
     @cached_property
     def mean(self) -> float:
-        """The share of frames lost in the long run, P(x < probability), which is not the probability.
+        """The share of frames lost in the long run: P(x < ``probability``), which differs from ``probability``.
 
-        In the long run x − ½ is the sum of ρᵏ·(1 − ρ)·(u_k − ½) over k ≥ 0. Its characteristic function is a product
-        of those of uniform numbers. As x lies in [0, 1], the Fourier series of its distribution function has their
-        values at 2πn.
+        In the long run x − ½ is the sum of ρᵏ·(1 − ρ)·(u_k − ½) over k ≥ 0, so the characteristic function of x is a
+        product of characteristic functions of uniform numbers. As x lies in [0, 1], its distribution function has a
+        Fourier series, whose coefficients follow from the values of the characteristic function at 2πn.
         """
         numbers = np.arange(1.0, _MOST_TERMS)
         products = np.ones_like(numbers)
         part = 1.0 - self.correlation
         while len(numbers) and part * numbers[-1] > _NEARLY_ZERO:
             products *= np.sinc(numbers * part)
-            # All later factors are at most 1, and small products are negligible.
+            # All further factors are at most 1, so products that are small now are negligible.
             kept = np.flatnonzero(np.abs(products) > _NEGLIGIBLE)
             numbers, products = numbers[kept], products[kept]
             part *= self.correlation
-        # ln sinc(x) = −(πx)²/6 − (πx)⁴/180 − …, summed over the remaining factors as geometric series.
+        # The logarithm of the remaining factors: ln sinc(x) = −(πx)²/6 − (πx)⁴/180 − …, where each term is summed over
+        # all factors as a geometric series.
         square = (np.pi * numbers * part) ** 2
         rest = square / (1 - self.correlation**2) / 6 + square**2 / (1 - self.correlation**4) / 180
         waves = np.sin(2 * np.pi * numbers * (self.probability - 0.5)) / (np.pi * numbers)
         return float(min(max(self.probability + (products * np.exp(-rest) * waves).sum(), 0.0), 1.0))
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that decides which of one link's frames are lost; ``u`` is the number before the first."""
+        """Return a function that decides which frames of one link are lost; ``u`` is the number x_{−1}."""
         fresh, kept, probability, last = 1.0 - self.correlation, self.correlation, self.probability, u
 
         def lost(u: float) -> bool:
@@ -309,8 +314,8 @@ class Correlated:
         return lost
 
 
-# The Fourier series of `Correlated.mean`: number of terms, size of negligible products, and the largest argument at
-# which two terms of the characteristic function's logarithm suffice.
+# Constants of the Fourier series in `Correlated.mean`: the number of terms, the size of negligible products, and the
+# largest argument for which two terms of the logarithm suffice.
 _MOST_TERMS, _NEGLIGIBLE, _NEARLY_ZERO = 1 << 16, 1e-18, 0.02
 
 
@@ -318,7 +323,7 @@ _MOST_TERMS, _NEGLIGIBLE, _NEARLY_ZERO = 1 << 16, 1e-18, 0.02
 class TracedLosses:
     """Recorded outcomes of frames (True: lost), replayed in order and cyclically.
 
-    All links begin at index ``start`` of ``outcomes``; if ``start`` is None, each link begins at its own index.
+    All links begin at index ``start`` of ``outcomes``; if ``start`` is None, each link begins at a random index.
     """
 
     outcomes: tuple[bool, ...]
@@ -330,7 +335,7 @@ class TracedLosses:
         return sum(self.outcomes) / len(self.outcomes)
 
     def on_link(self, u: float) -> Decide:
-        """Return a function that returns the outcomes in order, from the link's first index on."""
+        """Return a function that returns one outcome per call, in order from the link's first index on."""
         count = int(u * len(self.outcomes)) if self.start is None else self.start
 
         def lost(u: float) -> bool:
@@ -343,22 +348,22 @@ class TracedLosses:
 
 
 class _IntervalLosses(Clocked):
-    """Loss decisions with a probability that depends on the time."""
+    """Decides losses with a probability that depends on the time."""
 
     __slots__ = ("_losses", "_starts")
 
     def __init__(self, starts: Vector, losses: Vector) -> None:
         super().__init__()
-        # The last element of ``starts`` is the end of the last interval, which is also the length of the period. An
-        # array's memoryview, ``data``, has Python's floats as elements, which are faster than numpy's scalars.
+        # The last element of ``starts`` is the end of the last interval, which is also the length of the period. The
+        # elements of ``data``, an array's memoryview, are Python floats, which are faster than numpy scalars.
         self._starts, self._losses = starts.data, losses.data
 
     def __call__(self, u: float) -> bool:
         """Return whether ``u`` is below the loss probability at `time`."""
         within = self.time % self._starts[-1]
         place = bisect.bisect_right(self._starts, within + _TOLERANCE) - 1
-        # Just before the end of a period, the tolerance makes ``place`` equal to the number of intervals; the remainder
-        # below is then 0, the index of the first interval.
+        # Just before the end of a period, the tolerance makes ``place`` equal to the number of intervals. The remainder
+        # is then 0, the index of the first interval.
         return u < self._losses[place % len(self._losses)]
 
 
@@ -375,7 +380,7 @@ class Varying:
         return float(np.diff(self.starts) @ self.losses / self.starts[-1])
 
     def on_link(self, u: float) -> Clocked:
-        """Return an object that decides which of one link's frames are lost, by the time at which each frame leaves."""
+        """Return an object that decides which frames of one link are lost, by the time at which each frame leaves."""
         return _IntervalLosses(self.starts, self.losses)
 
 
@@ -390,19 +395,19 @@ def gilbert_elliott(
     """Lose frames in bursts (see `GilbertElliott`).
 
     Draws are nested: on one link, with the same seed and the same ``burst``, each frame that is lost at one ``mean`` is
-    also lost at every higher ``mean``. The condition is that ``burst`` is at least 1/(1 − mean) for both values of
-    ``mean``. (1/(1 − mean) is the mean burst of independent losses.)
+    also lost at every higher ``mean``. This requires that ``burst`` is at least 1/(1 − mean), the mean burst of
+    independent losses, for both values of ``mean``.
 
     Parameters
     ----------
     mean : float
         The share of frames that are lost, in [0, 1).
     burst : float
-        The mean number of frames lost in a row or, with ``slot``, of bad slots in a row; at least 1.
+        The mean number of frames lost in a row, or of bad slots in a row if ``slot`` is given; at least 1.
     slot : float, optional
-        Length of a slot in seconds: the channel loses all frames sent in a bad slot, and none in a good one. Set it to
-        the round period to lose whole rounds. Default: the state changes with each frame or fragment sent, and stays
-        while the sender is silent.
+        Length of a slot in seconds: the channel loses all frames sent in a bad slot, and none in a good slot. Set it to
+        the round period to lose whole rounds. Default: the state changes with each frame or fragment sent, and does not
+        change while the sender is silent.
     names : (str, str)
         The names that error messages use for ``mean`` and ``burst``.
 
@@ -416,7 +421,7 @@ def gilbert_elliott(
     mean = check.probability(name, mean)
     burst = check.at_least(burst_name, burst, 1)
     slot = None if slot is None else check.finite("slot", slot, low=SHORTEST_SLOT)
-    # Allow for rounding: mean 0.8 and burst 4 are consistent, though 0.8/(1 − 0.8) exceeds 4 in floating point.
+    # Allow for rounding: the mean 0.8 and the burst 4 are consistent, although 0.8/(1 − 0.8) > 4 in floating point.
     if mean == 1 or mean > burst / (1 + burst) * (1 + check.ROUNDING):
         most = f"{burst_name}/(1 + {burst_name}) = {burst / (1 + burst):g} for {burst_name} = {burst:g}"
         raise BadInput(f"{name} = {mean:g}: must be at most {most}")
@@ -427,10 +432,10 @@ def gilbert_elliott(
 def gemodel(
     p: float, r: float | None = None, bad: float = 1.0, good: float = 0.0, *, slot: float | None = None
 ) -> Loss:
-    """Lose frames by a chain of a good and a bad state, each with its own loss, as Linux's netem does.
+    """Lose frames by a chain with a good and a bad state, each with a loss probability, as Linux's netem does.
 
-    ``tc … netem loss gemodel P R 1-H 1-K`` has its four numbers in this order, in percent. `gilbert_elliott` is the
-    same chain by its mean loss and mean burst, with ``bad`` = 1 and ``good`` = 0.
+    ``tc … netem loss gemodel P R 1-H 1-K`` has the same four numbers in this order, in percent. `gilbert_elliott`
+    defines the chain with ``bad`` = 1 and ``good`` = 0 by its mean loss and mean burst.
 
     Parameters
     ----------
@@ -449,7 +454,7 @@ def gemodel(
     Raises
     ------
     BadInput
-        If an argument is no probability, or p and r are both 0, so that no step is ever taken.
+        If an argument is not a probability, or p and r are both 0, so that the state never changes.
     """
     p = check.probability("p", p)
     r = 1.0 - p if r is None else check.probability("r", r)
@@ -460,24 +465,24 @@ def gemodel(
 
 
 def states(p13: float, p31: float | None = None, p32: float = 0.0, p23: float = 1.0, p14: float = 0.0) -> Loss:
-    """Lose frames in bursts with gaps, and single frames, as netem's ``loss state P13 P31 P32 P23 P14`` does.
+    """Lose single frames, and frames in bursts with some arrivals, as netem's ``loss state P13 P31 P32 P23 P14`` does.
 
     Parameters
     ----------
     p13 : float
-        Probability with which a burst begins.
+        Probability that a burst begins, per frame.
     p31 : float, optional
-        Probability with which a burst ends; default: 1 − p13.
+        Probability that a burst ends, per frame; default: 1 − p13.
     p32, p23 : float
-        Probability with which frames begin to arrive within a burst, and cease to.
+        Probabilities, per frame, that frames begin to arrive within a burst, and that they cease to arrive.
     p14 : float
         Probability of a single loss outside bursts.
 
     Raises
     ------
     BadInput
-        If an argument is no probability, two that leave the same state add up to more than 1, or a state that is
-        reached is never left.
+        If an argument is not a probability, the probabilities of two steps from the same state add up to more than 1,
+        or a state can be reached but never left.
     """
     p13 = check.probability("p13", p13)
     p31 = 1.0 - p13 if p31 is None else check.probability("p31", p31)
@@ -493,18 +498,18 @@ def states(p13: float, p31: float | None = None, p32: float = 0.0, p23: float = 
 
 
 def correlated(probability: float, correlation: float) -> Loss:
-    """Lose frames as netem's ``loss random PROBABILITY CORRELATION`` does: **not** with this probability.
+    """Lose frames as netem's ``loss random PROBABILITY CORRELATION`` does, which is **not** with this probability.
 
-    The correlation changes the mean: at 10 %, a correlation of 25 % loses 1.75 % of the frames, 50 % loses 0.11 % and
-    75 % one frame in two million; the model's ``mean`` is the true share. For bursts with a given mean, use
-    `gilbert_elliott`; this model exists to repeat netem's results.
+    The correlation changes the mean. With a probability of 10 %, the share of lost frames is 1.75 % for a correlation
+    of 25 %, 0.11 % for 50 %, and one in two million for 75 %. The model's ``mean`` is the true share. For bursts with a
+    given mean, use `gilbert_elliott`; this model exists to repeat netem's results.
 
     Parameters
     ----------
     probability : float
         The probability given to netem, in [0, 1].
     correlation : float
-        How much of each frame's number is that of the frame before, in [0, 1).
+        The weight in [0, 1) of the previous frame's number in the number of a frame.
     """
     probability = check.probability("probability", probability)
     return Correlated(probability, check.below_one("correlation", correlation))
@@ -519,8 +524,8 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
         True or 1 for each frame that was lost.
     offsets : int, optional
         Index, from 0 to n − 1, at which every link with this model begins, so that frames with equal numbers have equal
-        outcomes on all links. Default: each link begins at its own index, drawn from the network's seed and the link's
-        two ends.
+        outcomes on all links. Default: each link begins at a random index, which depends on the network's seed and the
+        link's two ends.
     """
     allowed = "a sequence of at least one 0 (arrived) or 1 (lost)"
     try:
@@ -534,9 +539,9 @@ def trace(lost: ArrayLike, *, offsets: int | None = None) -> Loss:
 
 
 def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
-    """Lose frames with a probability that depends on the time at which they are sent.
+    """Lose frames with a probability that depends on the time at which a frame is sent.
 
-    With probabilities of 0 and 1, this model replays recorded outcomes by time, however many frames are sent.
+    With probabilities of 0 and 1, this model replays recorded outcomes by time, independently of the number of frames.
 
     Parameters
     ----------
@@ -557,7 +562,7 @@ def varying(losses: ArrayLike, seconds: ArrayLike) -> Loss:
 
 def of(value: "float | Loss") -> Loss:
     """Return a loss model; a number means the probability of an independent loss."""
-    # A protocol's instances are found slowly.
+    # Test for concrete classes first, because isinstance is slow for a protocol.
     if isinstance(value, Bernoulli | Loss):
         return value
     try:

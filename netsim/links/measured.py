@@ -1,7 +1,8 @@
 """Networks from measured links: tables of reception, and loaders for published measurements.
 
-Each function but `cellular` returns a graph and the settings of its links, for ``Network(graph, link, links=links)``.
-The loaders read data sets of `netsim.datasets`, in the folder NETSIM_DATA or in the cache, or files at a given path.
+Each function except `cellular` returns a graph and the settings of its links, for ``Network(graph, link,
+links=links)``. The loaders read data sets of `netsim.datasets` from the folder NETSIM_DATA or the cache, or files at a
+given path.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -42,8 +43,8 @@ __all__ = [
 
 Pair = tuple[Any, Any]
 
-# Edge attributes that give a link's settings, as kept by `netsim.topology.read`. LinkSpeedRaw is the Topology Zoo's, in
-# bit/s; dist is TopoHub's, in km.
+# Names of edge attributes for rates and distances, which `netsim.topology.read` keeps. LinkSpeedRaw (bit/s) is from the
+# Topology Zoo, and dist (km) from TopoHub.
 _RATES, _DISTANCE = ("rate", "LinkSpeedRaw"), "dist"
 _LONGEST_S = 10.0
 
@@ -51,7 +52,7 @@ _LONGEST_S = 10.0
 class LinkedGraph(NamedTuple):
     """A graph and the settings of its links: ``Network(found.graph, links=found.links)``.
 
-    Of a radio that all nodes share it is a `netsim.radio.RadioGraph`.
+    The counterpart for a radio that all nodes share is `netsim.radio.RadioGraph`.
 
     Attributes
     ----------
@@ -78,16 +79,17 @@ def from_table(
     bits: int | None = None,
     coherence: float | None = None,
 ) -> LinkedGraph:
-    """Return the links that a table of reception probabilities describes: a DataFrame, or a file of measured links.
+    """Return links from a table of reception probabilities, which is a DataFrame or a file of measured links.
 
     Parameters
     ----------
     table : path or DataFrame
-        A DataFrame, or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
-        directed pair. The reception of a pair without a row is 0; the two directions may differ. Or the path of a K7
-        trace, perhaps compressed by gzip: each pair has the mean of its ``pdr`` over all channels and times.
+        A DataFrame or the path of a csv file, with columns ``sender, receiver, reception`` and a row for each measured
+        directed pair. A pair without a row has the reception 0; the two directions may differ. Or the path of a K7
+        trace, possibly compressed by gzip; the reception of a pair is then its mean ``pdr`` over all channels and
+        times.
     link : Link, optional
-        The settings of all links, except the loss, which the table gives.
+        The settings of all links, except the loss, which is computed from the table.
     least : float
         The minimum reception probability of a linked pair; a pair with reception 0 is never linked.
     both : bool
@@ -96,7 +98,7 @@ def from_table(
     positions : mapping, optional
         {node: (x, y)} in metres, for all nodes that have a link.
     bits : int, optional
-        Length of the measured frames in bits, headers included, as `Link.loss_bits`: a `netsim.Radio` scales the loss
+        Length of the measured frames in bits, including headers, for `Link.loss_bits`: a `netsim.Radio` scales the loss
         for frames of other lengths. None: frames of all lengths have the same loss.
     coherence : float, optional
         Length of loss blocks in seconds: each direction of a link loses all frames of a block or none, independently of
@@ -105,7 +107,8 @@ def from_table(
     Raises
     ------
     BadInput
-        If the table lacks a column, repeats a pair, or has a reception that is no probability; or if no pair is linked.
+        If the table lacks a column, has two rows for a pair, or has a reception that is not a probability, or if no
+        pair is linked.
     """
     if isinstance(table, str | Path) and is_k7(FileContent.read("table", table)):
         table = _k7_means(_read(table, ("src", "dst", "pdr")))
@@ -142,19 +145,19 @@ def from_reception(
     nodes: Iterable[Hashable] = (),
     coherence: float | None = None,
 ) -> LinkedGraph:
-    """Return the links that a mapping of reception probabilities describes: {(sender, receiver): p}; see `from_table`.
+    """Return links from a mapping of reception probabilities, {(sender, receiver): p}; see `from_table`.
 
-    The graph has all ``nodes``, even those without a link.
+    The graph contains all ``nodes``, even those without a link.
     """
     return _of_reception("reception", reception, link, least, both, positions, nodes, coherence)
 
 
 def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float = 2e8) -> LinkedGraph:
-    """Return the links that the edges of a graph describe; `netsim.topology.read` makes such a graph of a file.
+    """Return links from the attributes of a graph's edges; `netsim.topology.read` reads such a graph from a file.
 
-    An edge's ``latency`` is in seconds; an edge without ``latency`` but with ``dist`` in km gets the time over this
-    distance at ``speed``. Its ``rate``, or ``LinkSpeedRaw``, is in bit/s; its ``loss`` is a probability. Numbers may be
-    text. Missing settings are those of ``link``.
+    The attribute ``latency`` is in seconds. Without ``latency``, the latency is computed from ``dist`` (km) and
+    ``speed``. The attribute ``rate``, or else ``LinkSpeedRaw``, is in bit/s, and ``loss`` is a probability. Numbers may
+    be given as text. Missing settings are taken from ``link``.
 
     Parameters
     ----------
@@ -163,12 +166,12 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
     link : Link, optional
         The settings that edges do not specify; default: those of an ideal link.
     speed : float
-        The speed of the signal in m/s: 2e8 is about two thirds of the speed of light, as in fibre.
+        The speed of the signal in m/s. The default is about two thirds of the speed of light, as in fibre.
 
     Raises
     ------
     BadInput
-        If an attribute is not valid for its setting.
+        If an attribute has an invalid value.
     """
     check.instance("graph", graph, nx.Graph, "a networkx graph")
     usual, metres = Link() if link is None else link, check.finite("speed", speed, above=0)
@@ -176,7 +179,7 @@ def from_graph(graph: "nx.Graph[Any]", *, link: Link | None = None, speed: float
     links: dict[Pair, Link] = {}
     for a, b, data in graph.edges(data=True):
         own = _settings_of(f"edge ({a!r}, {b!r})", data, metres)
-        # Edges with the same settings share one link, to save memory.
+        # Edges with the same settings share one `Link`, to save memory.
         key = tuple(own.items())
         if key not in known:
             given: dict[str, Any] = dict(own)
@@ -205,7 +208,7 @@ def _settings_of(where: str, data: Mapping[str, Any], speed: float) -> dict[str,
 
 
 def _as_number(value: Any) -> Any:
-    """Return a text as a number; return anything else unchanged, for the check that follows."""
+    """Convert a text to a number; return anything else unchanged, for the caller's check."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -213,7 +216,7 @@ def _as_number(value: Any) -> Any:
 
 
 def _for_bits(link: Link | None, bits: int | None) -> Link | None:
-    """Return a copy of ``link`` whose loss holds for frames of ``bits`` bits; ``link`` itself if ``bits`` is None."""
+    """Return ``link`` with ``loss_bits`` set to ``bits``; if ``bits`` is None, return ``link`` unchanged."""
     return link if bits is None else replace(Link() if link is None else link, loss_bits=bits)
 
 
@@ -231,7 +234,7 @@ def _of_reception(
     if coherence is not None:
         check.finite("coherence", coherence, low=losses.SHORTEST_SLOT)
     reception = {
-        # Call `check.probability` only for suspect values: formatting its first argument for millions of links would
+        # Call `check.probability` only for suspect values: to format its first argument for millions of links would
         # take seconds.
         pair: value
         if type(value) is float and 0.0 <= value <= 1.0
@@ -266,7 +269,7 @@ def _network(
     positions: Mapping[Any, Sequence[float]] | None = None,
     nodes: Iterable[Hashable] = (),
 ) -> LinkedGraph:
-    """Return the network that links two nodes if ``good`` contains one direction or, with ``both``, both directions."""
+    """Return the network in which two nodes are linked if ``good`` contains a direction or, with ``both``, both."""
     good = set(good)
     graph: nx.Graph[Any] = nx.Graph()
     edges: dict[Pair, None] = {}
@@ -281,7 +284,7 @@ def _network(
     for node in graph if positions is not None else ():
         if positions is not None and node in positions:
             graph.nodes[node]["pos"] = tuple(positions[node])
-    # A direction that was never measured loses every frame.
+    # The loss of a direction that was not measured: every frame is lost.
     silent = losses.bernoulli(1.0)
     # Links with the same loss model share their settings, to save memory: a network may have millions of links.
     settings: dict[int, Link] = {}
@@ -298,12 +301,12 @@ def _network(
 def _sort_key(node: Hashable) -> tuple[bool, int | float, str]:
     """Return a sort key that puts numbers first, by value, and then other names."""
     is_number = isinstance(node, int | float)
-    # A whole number may be too large for a float.
+    # Do not convert integers to float, because an integer may be too large for a float.
     return not is_number, node if isinstance(node, int | float) else 0, str(node)
 
 
 def _place_of_row(table: "str | Path | pd.DataFrame", frame: "pd.DataFrame", place: int) -> str:
-    """Return a text that names a row in error messages: by file and line or, in a DataFrame, by the row's number."""
+    """Return a row's name for error messages: the file and line or, for a DataFrame, the row's number."""
     if not isinstance(table, str | Path):
         return f"table, row {place + 1}"
     return f"{Path(table).name}, line {tables.line_of(Path(table), int(frame.index[place]))}"
@@ -384,7 +387,7 @@ def synthetic_lab(
 
 
 def _motes(connectivity: Path, positions: Path, **how: Any) -> LinkedGraph:
-    """Return the network of a table of reception and a table of places."""
+    """Return the network from a table of receptions and a table of positions."""
     table = _read(connectivity, ("sender", "receiver", "prob"))
     motes = _read(positions, ("mote", "x_m", "y_m"))
     places = {int(m): (float(x), float(y)) for m, x, y in motes[["mote", "x_m", "y_m"]].to_numpy()}
@@ -405,15 +408,16 @@ def grenoble(
 ) -> LinkedGraph:
     """Return the network of FIT IoT-LAB Grenoble: 50 nodes, 802.15.4, 16 channels, 48 hours in January 2018.
 
-    The table ``iotlab_grenoble_k7`` has columns datetime, src, dst, channel, pdr, and rows only for links that received
-    something. Source: the K7 traces of the 6TiSCH simulator (Brun-Laguna et al., "A simulator-agnostic trace", 2018).
+    The table ``iotlab_grenoble_k7`` has columns datetime, src, dst, channel, pdr. A link has rows only for times at
+    which something was received. Source: the K7 traces of the 6TiSCH simulator (Brun-Laguna et al., "A
+    simulator-agnostic trace", 2018).
 
     Parameters
     ----------
     path : path, optional
         The path of the table, or of the K7 trace itself, ``grenoble.k7.gz``; default: in NETSIM_DATA, or in the cache.
     channel : int, optional
-        A channel from 11 to 26; default: the mean over all channels, as seen by a sender that changes channels.
+        A channel from 11 to 26; default: the mean over all channels, which a sender observes if it changes channels.
     link, least, both, bits
         As for `from_table`; ``least`` applies to the mean over time. The length of the measured frames is unknown.
     step : float, optional
@@ -448,8 +452,8 @@ def grenoble(
     loss_of: dict[Pair, Loss] = {}
     for ends, part in table.assign(step=(since // width).astype(int)).groupby(["src", "dst"], sort=False):
         each = part.groupby("step")["pdr"].mean().reindex(range(count))
-        # A step without measurements takes the value of the last earlier step that has one; steps before the first
-        # measurement take the first value.
+        # A step without measurements gets the value of the last step before it that has a value; steps before the first
+        # measurement get the first value.
         loss_of[_node_pair(ends)] = losses.varying(1.0 - each.ffill().bfill().to_numpy(), width)
     return _network("table", loss_of, [pair for pair, value in reception.items() if value >= least], model, both)
 
@@ -457,17 +461,17 @@ def grenoble(
 def ulb_library(path: str | Path | None = None, *, link: Link | None = None, minute: float = 60.0) -> LinkedGraph:
     """Return a network of 19 motes in a library; its links replay 1,596 minutes of recorded receptions.
 
-    Every minute, each mote sent a packet and reported the senders that it had heard (ULB Machine Learning Group,
-    "Library 1", November 2006). A link delivers all frames sent in a minute in which its packet was heard, and none in
-    other minutes. The table ``ulb_library1_links`` has columns seq (the minute), node (the receiver) and src (the
-    sender).
+    Every minute, each mote sent a packet and reported the senders of the packets that it had received (ULB Machine
+    Learning Group, "Library 1", November 2006). A link delivers all frames sent in a minute in which its packet was
+    received, and no frames in other minutes. The table ``ulb_library1_links`` has columns seq (the minute), node (the
+    receiver) and src (the sender).
 
     Parameters
     ----------
     path : path, optional
         The path of the table; default: in NETSIM_DATA, or in the cache.
     link : Link, optional
-        The settings of all links, except the loss, which the table gives.
+        The settings of all links, except the loss, which is computed from the table.
     minute : float
         Length of a recorded minute in the simulation, in seconds.
     """
@@ -495,8 +499,8 @@ def rutgers(
 ) -> LinkedGraph:
     """Return the network of the ORBIT testbed: 29 nodes, 802.11, under noise from a generator, in October 2005.
 
-    The table ``rutgers_noise_links`` has columns tx, rx, noise_dbm and pdr, the share of 300 broadcasts that was
-    received; nodes are named by their position in the grid, such as "1-4". Source: Kaul, Gruteser, Seskar, CRAWDAD
+    The table ``rutgers_noise_links`` has columns tx, rx, noise_dbm and pdr, which is the share of 300 broadcasts that
+    was received. Nodes are named by their position in the grid, such as "1-4". Source: Kaul, Gruteser, Seskar, CRAWDAD
     rutgers/noise (v. 2007-04-20), doi 10.15783/C7B59W.
 
     Parameters
@@ -523,20 +527,20 @@ def rutgers(
 
 
 def cellular(name: str, path: str | Path | None = None) -> rate.Rate:
-    """Return a measured cellular link as a rate for `netsim.Link`: opportunities to send 1500 bytes.
+    """Return the rate of a measured cellular link, for `netsim.Link`: a sequence of opportunities to send 1500 bytes.
 
     Parameters
     ----------
     name : str
         The name of one of Mahimahi's traces, such as ``Verizon-LTE-short.down``.
     path : path, optional
-        The file of traces, each an array of the milliseconds between opportunities; default: ``mahimahi_cellular.npz``
-        in NETSIM_DATA, or in the cache.
+        The file of traces. Each trace is an array of the milliseconds between opportunities. Default:
+        ``mahimahi_cellular.npz`` in NETSIM_DATA, or in the cache.
 
     Raises
     ------
     BadInput
-        If there is no such trace, or the file holds no traces.
+        If there is no such trace, or the file contains no traces.
     """
     place = _data_path(path, "mahimahi_cellular")
     try:
@@ -551,7 +555,7 @@ def cellular(name: str, path: str | Path | None = None) -> rate.Rate:
 
 
 def _node_pair(key: Any) -> tuple[int, int]:
-    """Convert the key of a pandas group, a pair of numpy integers, to a pair of nodes."""
+    """Convert the key of a pandas group, a pair of numpy integers, to a pair of node names."""
     sender, receiver = key
     return int(sender), int(receiver)
 
@@ -559,7 +563,7 @@ def _node_pair(key: Any) -> tuple[int, int]:
 def _data_path(given: str | Path | None, name: str) -> Path:
     """Return the path of a data set's file: ``given`` or, if ``given`` is a folder, the set's file in it.
 
-    None for ``given`` means wherever `netsim.datasets.find` finds the set.
+    If ``given`` is None, `netsim.datasets.find` finds the file.
     """
     if given is None:
         return find(name)

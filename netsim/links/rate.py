@@ -1,9 +1,9 @@
 """Time-varying rates, which decide when the last bit of a fragment leaves the sender.
 
-A parameter ``rate`` takes one of them, or bits per second.
+A parameter ``rate`` accepts a model, or a number of bits per second.
 
-Several links may share a model, because the model has no state: the function that `Rate.on_port` returns keeps the
-state of one link's sender.
+Several links may share a model, because a model has no state. The state of one link's sender is in the function that
+`Rate.on_port` returns.
 """
 
 import bisect
@@ -27,7 +27,7 @@ from netsim.util.typing import Vector
 __all__ = ["Rate", "opportunities"]
 
 Leave = Callable[[float, float], float]
-"""Maps a start time (s) and a number of bits to the time (s) at which the last bit leaves."""
+"""Function that maps a start time (s) and a number of bits to the time (s) at which the last bit leaves."""
 
 
 @runtime_checkable
@@ -40,13 +40,13 @@ class Rate(Protocol):
         ...
 
     def on_port(self) -> Leave:
-        """Return a function that computes when one sender's bits leave; call the function in order of time."""
+        """Return a function that computes when a sender's bits leave; its calls must be in order of time."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Opportunities:
-    """A rate by opportunities: up to ``bits`` bits may leave at each of ``times`` (s), which repeat cyclically."""
+    """Opportunities to send: up to ``bits`` bits may leave at each of ``times`` (s), which repeat cyclically."""
 
     times: Vector
     bits: float
@@ -58,11 +58,11 @@ class Opportunities:
 
     @cached_property
     def _numbers(self) -> list[float]:
-        # A list, because indexing a list is faster than indexing an array. All links share the list, which is cached.
+        # Indexing a list is faster than indexing an array. The list is cached, so that all links share it.
         return [float(each) for each in self.times]
 
     def on_port(self) -> Leave:
-        """Return a function that computes when one sender's bits leave, and tracks an opportunity's unused bits."""
+        """Return a function that computes when a sender's bits leave, and keeps an opportunity's unused bits."""
         times, bits, last = self._numbers, self.bits, float(self.times[-1])
         number, left = -1, 0.0
 
@@ -73,7 +73,7 @@ class Opportunities:
         def leave(start: float, size: float) -> float:
             nonlocal number, left
             if number < 0 or time_of(number) < start - _TOLERANCE:
-                # Unused opportunities are lost: skip to the first one not before ``start``.
+                # Unused opportunities are lost: skip to the first opportunity at or after ``start``.
                 turn = math.floor(start / last)
                 place = bisect.bisect_left(times, start - turn * last - _TOLERANCE)
                 number, left = max(number + 1, turn * len(times) + place), bits
@@ -86,27 +86,27 @@ class Opportunities:
         return leave
 
 
-# More digits of milliseconds than a simulation's time can have.
+# Maximum number of digits of a time in milliseconds; a simulation's time has fewer digits.
 _MOST_DIGITS = 15
 
-# Rounding tolerance (s): a frame that starts this little after an opportunity may still use it.
+# Rounding tolerance (s): a frame that starts less than this after an opportunity may still use the opportunity.
 _TOLERANCE = 1e-9
 
 
 def opportunities(seconds: ArrayLike | str | Path, *, bits: int = 12_000) -> Rate:
     """Send up to ``bits`` bits at each of the times ``seconds``, shape (n,), which repeat with the last time as period.
 
-    Mahimahi replays cellular links like this: an opportunity to send 1500 bytes is lost if no frame waits. If a frame
-    needs only a share of the bits, the next frame may use the rest if it already waits. Source: Netravali et al.,
+    Mahimahi replays cellular links in this way. If no frame waits, an opportunity to send 1500 bytes is lost. If a
+    frame needs only some of the bits, the next frame may use the rest if it already waits. Source: Netravali et al.,
     "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015.
 
     Parameters
     ----------
     seconds : array or path
-        The times in seconds, in ascending order; or a Mahimahi file, with the time of one opportunity on each line in
-        whole milliseconds, possibly compressed (``.gz``).
+        The times in seconds, in ascending order; or a Mahimahi file, possibly compressed (``.gz``), with the time of
+        one opportunity in whole milliseconds on each line.
     bits : int
-        The bits that may leave at each of the times.
+        Maximum number of bits that may leave at each time.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def opportunities(seconds: ArrayLike | str | Path, *, bits: int = 12_000) -> Rat
 
 
 def _read(path: Path) -> Vector:
-    """Return the times (s) in a file of Mahimahi's."""
+    """Return the times (s) in a Mahimahi file."""
     place = used(path)
     try:
         with gzip.open(place, "rt") if place.suffix == ".gz" else place.open() as file:

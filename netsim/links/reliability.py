@@ -19,9 +19,9 @@ ACK, NACK, RESENT = "ack", "nack", "resent"
 @check.named
 @dataclass(frozen=True)
 class Reliability:
-    """How a channel recovers lost frames.
+    """The method by which a channel recovers lost frames.
 
-    The channel's own frames are counted under the kinds ``ack``, ``nack`` and ``resent``, and may be lost like others.
+    Frames that the channel adds are counted under the kinds ``ack``, ``nack`` and ``resent``, and may be lost, too.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ class Reliability:
         "ack": receivers acknowledge each frame; within the round, the sender repeats the frame to receivers that have
         not acknowledged it. "nack": a receiver that misses a sequence number requests that frame, which may then arrive
         in a later round. "keyframe": the channel recovers nothing, but agents that share states
-        (`netsim.agents.Sharing`) broadcast the whole state every ``every`` rounds, so that the receivers' copies of
-        the state are right again.
+        (`netsim.agents.Sharing`) broadcast the whole state every ``every`` rounds, which corrects the receivers' copies
+        of the state.
     timeout : float, optional
         "ack": seconds until a frame is sent again; default: a twentieth of a round, or 1.5 round trips if longer.
     attempts : int
@@ -38,12 +38,12 @@ class Reliability:
     window : int
         "nack": number of recent frames that a sender keeps for requests.
     every : int
-        For "keyframe": rounds from one whole state to the next.
+        "keyframe": number of rounds from one broadcast of the whole state to the next.
 
     Raises
     ------
     BadInput
-        For an unknown way, or a number outside its range.
+        If ``way`` is unknown, or a number is outside its range.
     """
 
     way: Way = "none"
@@ -63,12 +63,12 @@ class Reliability:
         return self.way in ("ack", "nack")
 
     def resend_after(self, latency: Latency, period: float) -> float:
-        """Return the seconds after which a frame is sent again.
+        """Return the seconds after which an unacknowledged frame is sent again.
 
         Raises
         ------
         BadInput
-            If no acknowledgement can return before the round closes.
+            If an acknowledgement cannot return before the round closes.
         """
         trip = 2.0 * typical(latency)
         if self.way == "ack" and trip >= period:
@@ -80,7 +80,7 @@ class Reliability:
 
 
 def of(value: "Reliability | str") -> Reliability:
-    """Return a `Reliability`, given as an object or by its ``way``; raises BadInput for an unknown way."""
+    """Return a `Reliability` from an object or a ``way``; raises BadInput for an unknown way."""
     if isinstance(value, Reliability):
         return value
     return Reliability(check.one_of("reliability", value, WAYS))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Serve the pages of a program's successive runs to this machine only.
+"""Serve live views of a program's successive runs to browsers on this machine only.
 
-The server listens on the loopback. Its address contains an unguessable token, and a request must name the loopback as
-its host, so that no page of another site can reach the server under another name.
+The server listens on the loopback interface. Its address contains an unguessable token. The host in a request must be
+the loopback, so that a page of another site cannot reach the server under another host name (DNS rebinding).
 """
 
 import json
@@ -30,10 +30,11 @@ from netsim.util import check
 
 __all__ = ["Answer", "Loopback", "ViewServer", "live_view"]
 
-# Real seconds without a request after which no page is considered open; a hidden page asks once a minute.
+# If there is no request for this many real seconds, no page counts as open; a page in a hidden tab sends a request once
+# a minute.
 _PAGE_TIMEOUT = 90.0
 
-# Real seconds within which an open page sends a request.
+# An open, visible page sends a request within this many real seconds.
 _ABRUPT = 2.0
 
 _WAITING = (
@@ -51,7 +52,7 @@ _HEADERS = {
 }
 
 Answer = tuple[HTTPStatus, str, str]
-"""A status, a type of content (of a redirection: the new place), and a text."""
+"""(status, content type, body) of a response; for a redirection, the second item is the new location."""
 
 
 @contextmanager
@@ -68,31 +69,30 @@ def live_view(
     Parameters
     ----------
     network : Network
-        Its runs within the block are shown.
+        The network whose runs within the block are shown.
     title : str
         The title of the page.
     pace : float, optional
-        Simulated seconds that the page shows in a second, evenly; by default film time decides (`netsim.replay.film`).
+        Simulated seconds that the page shows per second, constantly. By default the pace varies (`netsim.replay.film`).
     most : int
-        Frames that the page keeps: the newest.
+        Maximum number of frames that the page keeps; the oldest are dropped.
     browser : bool
         Whether to open the browser; the address is printed in any case.
 
     Yields
     ------
     ViewServer
-        Its ``address`` is that of the page.
+        The server; its ``address`` is the address of the page.
 
     Raises
     ------
     BadInput
-        If an argument cannot be used.
+        If an argument is invalid.
     NetsimError
         If there is no free port.
 
-    Notes
-    -----
-    The block's end waits until the page has the whole run; 90 s without a request, or a Ctrl-C, end the wait.
+    Notes ----- The end of the block waits until the page has received the whole run. 90 s without a request, or a
+    Ctrl-C, end the wait.
     """
     check.instance("network", network, Network, "a netsim.Network")
     with ViewServer(pace=pace, most=most, browser=browser) as server:
@@ -106,9 +106,9 @@ def live_view(
 class ViewServer(AbstractContextManager["ViewServer"]):
     """Serves the views of runs at ``address``, in threads that do not keep the program alive.
 
-    As a context it serves, at the end, until the pages have every run completely, or after an error for a moment. The
-    arguments are those of `live_view`; ``report`` is called with lines for the user. Errors of ``report`` are passed
-    on.
+    The end of its context waits until the pages have received all runs completely; after an error it waits at most a
+    moment. The arguments are those of `live_view`. ``report`` is called with lines of text for the user, and may raise
+    errors.
     """
 
     def __init__(
@@ -139,18 +139,18 @@ class ViewServer(AbstractContextManager["ViewServer"]):
                 if error is None:
                     self._wait()
                 else:
-                    # An open page learns how the run ended.
+                    # Let an open page receive the end of the run.
                     self._serve_until(self._is_fetched)
         finally:
             self._http.close()
 
     def viewer(self, about: About, length: float | None = None) -> Viewer:
-        """Return a viewer for `Network.show_to`; its runs last ``length`` simulated seconds, if known."""
+        """Return a viewer for `Network.show_to`; ``length`` is the runs' duration in simulated seconds, if known."""
         return partial(self._add, about, length)
 
     def _add(self, about: About, length: float | None, run: Run, scene: RunMetadata) -> RunView:
-        """Return the view of a run that begins."""
-        # All earlier runs together keep at most as many frames as one run.
+        """Create and return the view of a run that begins."""
+        # Limit the memory: all earlier runs together keep at most as many frames as one run.
         room = self._most
         for view in reversed(self._views):
             view.forget(view.held - room)
@@ -159,17 +159,17 @@ class ViewServer(AbstractContextManager["ViewServer"]):
         return self._views[-1]
 
     def _wait(self) -> None:
-        """Serve until pages have every run completely, or none has sent a request for long."""
+        """Serve until pages have received all runs completely, or no page has sent a request for a long time."""
         self._asked = time.monotonic()
         if not self._is_fetched():
             self._report("the page is served until it has all of it; Ctrl-C ends that")
         while not self._is_fetched() and time.monotonic() - self._asked < _PAGE_TIMEOUT:
             time.sleep(0.05)
-        # An open page sends one more request, and gets the answer that the run is over.
+        # Wait for one more request of an open page, whose answer says that the program is over.
         self._serve_until(lambda: self._answered_over)
 
     def _serve_until(self, is_done: Callable[[], bool]) -> None:
-        """Serve an open page until a condition holds, but only for a moment."""
+        """Serve an open page until ``is_done()`` is true, but for at most `_ABRUPT` seconds."""
         last = time.monotonic()
         while not is_done() and last - self._asked < _ABRUPT and time.monotonic() - last < _ABRUPT:
             time.sleep(0.05)
@@ -178,7 +178,7 @@ class ViewServer(AbstractContextManager["ViewServer"]):
         return all(view.fetched for view in self._views)
 
     def _answer(self, rest: str) -> Answer | None:
-        """Return the answer to an address after its token, such as ``1/more?since=…``; None: no such page."""
+        """Return the response to an address after its token, such as ``1/more?since=…``; None means "not found"."""
         self._asked = time.monotonic()
         views = list(self._views)
         if not rest:
@@ -198,21 +198,22 @@ class ViewServer(AbstractContextManager["ViewServer"]):
 
 
 class Loopback(ThreadingHTTPServer):
-    """Serves this machine only, below an address with a token, in separate threads until it is closed.
+    """HTTP server for this machine only, at an address with a secret token; it runs in separate threads until closed.
 
     Parameters
     ----------
     name : str
-        The name in messages.
+        The name of the server in error messages.
     answer : callable
-        Returns the reply to a GET, given the address after the token; None: not found.
+        Returns the response to a GET request for the address after the token; None means "not found".
     act : callable, optional
-        Returns the reply to a POST of a JSON value from the server's own pages; other POSTs are rejected.
+        Returns the response to a POST request, given the address after the token and the JSON value. Requests from
+        other sites' pages are rejected.
 
     Attributes
     ----------
     address : str
-        The address, with the token and a slash at its end.
+        The address, which ends with the token and a slash.
 
     Raises
     ------
@@ -221,7 +222,7 @@ class Loopback(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    # Closing must not wait for threads that wait for a browser.
+    # Do not let the closing of the server wait for threads that wait for a browser.
     block_on_close = False
 
     def __init__(
@@ -248,13 +249,13 @@ class Loopback(ThreadingHTTPServer):
         self._thread.join()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a closed browser does not matter to the run."""
+        """Ignore errors, such as a closed browser, because they do not concern the run."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "netsim", ""
-    # Seconds after which a browser that sends nothing is dropped.
+    # Seconds without data from the browser after which a connection is closed.
     timeout = 60
     server: Loopback
 
@@ -263,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(self.server.answer(rest))
 
     def do_POST(self) -> None:
-        # An unread body would be parsed as the next request.
+        # Close the connection after the response: if the body was not read, it would be parsed as the next request.
         self.close_connection = True
         size = self.headers.get("Content-Length", "")
         if self.server.act is None:
@@ -283,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(self.server.act(rest, asked))
 
     def _behind_token(self) -> str | None:
-        """Return the address after the token; None if the request was refused, for its host or token."""
+        """Return the address after the token; if the host or token is wrong, refuse the request and return None."""
         token, slash, rest = self.path.removeprefix("/").partition("/")
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "not the name of this machine's loopback")
@@ -309,10 +310,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def end_headers(self) -> None:
-        """Send the headers common to all answers, including refusals."""
+        """Add the headers that all responses have, including errors."""
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
+        """Do not log requests."""

@@ -1,4 +1,4 @@
-"""The live view of one run: its frames, rows and agents' states, read from the run step by step."""
+"""The live view of one run: read new frames, rows and states from the run, and send them to its page."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ Records = Mapping[str, NDArray[np.void]]
 
 
 class RunView:
-    """A run shown live (`netsim.engine.observers.Shown`): the run's thread writes it, server threads read it.
+    """A run shown live (`netsim.engine.observers.Shown`); the run's thread writes to it, and server threads read it.
 
-    It keeps the newest ``most`` frames. ``pace`` is the simulated seconds that the page shows in a second; ``length``
-    is the run's simulated duration, or None if unknown.
+    It keeps the newest ``most`` frames. ``pace`` is the number of simulated seconds that the page shows per second;
+    ``length`` is the run's duration in simulated seconds, or None if unknown.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RunView:
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
     def look(self, scene: RunMetadata) -> None:
-        """Read the events since the last look."""
+        """Read the events since the last call."""
         self._look(scene, running=True, why="")
 
     def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
@@ -89,13 +89,13 @@ class RunView:
                     self.held += many
             self.forget(self.held - self._most)
         except Exception as error:
-            # A run must not fail because its view fails.
+            # The run must continue even if its view fails.
             why = f"it cannot be shown any further: {type(error).__name__}: {one_line(error)}"
             with self._lock:
                 self._snapshot = self._snapshot | {"running": False, "why": why}
 
     def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
-        """Return the metadata of the run at a look, without its frames, rows and states."""
+        """Return the run's current metadata, without frames, rows and states."""
         ledger = self._run.ledger
         kinds = render.texts(named_kinds(ledger.tally.kinds, scene.draw))
         counts = dict(zip(ledger.causes, ledger.exits, strict=True)) | {"in_flight": len(list(ledger.in_flight()))}
@@ -113,7 +113,7 @@ class RunView:
         }
 
     def forget(self, many: int) -> None:
-        """Drop the ``many`` oldest frames."""
+        """Delete the ``many`` oldest frames."""
         with self._lock:
             while many > 0 and self._parts:
                 serial, part = self._parts[0]
@@ -121,7 +121,8 @@ class RunView:
                 if size <= many:
                     del self._parts[0]
                 else:
-                    # The remaining columns keep the part's number, because a page that has the part has them already.
+                    # The rest keeps the serial number of the part: a page that has received this part needs no new
+                    # copy.
                     self._parts[0] = serial, {name: column[many:] for name, column in part.items()}
                 self.held -= min(size, many)
                 many -= size
@@ -130,7 +131,7 @@ class RunView:
 
     @cached_property
     def page(self) -> str:
-        """The page, without frames, which it requests later."""
+        """The HTML page without frames; the page requests the frames later."""
         log = self._run.ledger.excerpt({}, self._scene)
         meta = render.describe(log, frames_of(log), self.about)
         meta |= {"kinds": [], "labels": [], "states": render.no_changes(self._state_names)}
@@ -140,7 +141,7 @@ class RunView:
         return html(meta | {"live": live, "ended_at": 0.0}, _no_frames(), asks=True)
 
     def news(self, since: Sequence[int]) -> dict[str, Any]:
-        """Return the data new to a page, as JSON; ``since`` is from the last answer, or five zeros."""
+        """Return the data that a page lacks, for JSON; ``since`` is from the last response, or five zeros."""
         serial, stride, count, edition, shown = since
         with self._lock:
             snapshot, under_way, rows, changes = self._snapshot, self._under_way, self._rows, self._changes
@@ -163,7 +164,7 @@ class RunView:
         }  # fmt: skip
 
     def _film(self, snapshot: Mapping[str, Any], kept: Columns, states: Mapping[str, Any], draw: Any) -> dict[str, Any]:
-        """Return the film of all data so far."""
+        """Return the film (`netsim.replay.film`) of the data so far."""
         known = snapshot["known"]
         kept |= {name: np.minimum(kept[name], known) for name in ("depart", "end")}
         meta = {
@@ -187,9 +188,9 @@ def _together(parts: Sequence[Columns]) -> Columns:
 
 
 class PendingFrames:
-    """The frames in flight: only these are kept, so a look costs as much as the events since the last.
+    """Keeps only the records of frames in flight, so that the cost of `look` depends only on the new events.
 
-    ``forget``: the ledger drops the records once read, because nothing else needs them.
+    ``forget`` makes the ledger delete records once they are read, because nothing else needs them.
     """
 
     def __init__(self, ledger: Ledger, forget: bool) -> None:
@@ -200,10 +201,10 @@ class PendingFrames:
         self._labels_seen = 0
 
     def look(self, scene: RunMetadata, over: bool) -> tuple[Columns, Columns]:
-        """Return the frames that have ended since the last look, and those in flight at ``scene.ended_at``.
+        """Return the frames that have ended since the last call, and the frames in flight at ``scene.ended_at``.
 
-        Once the run is ``over``, all have ended. For frames in flight ``end`` is infinite, and so is ``depart`` where
-        unknown.
+        If the run is ``over``, all frames count as ended. For frames in flight ``end`` is infinite; ``depart`` is
+        infinite, too, if it is unknown.
         """
         ledger = self._ledger
         news = ledger.tally.news(self._forget) | {"labels": self._new_labels()}
@@ -215,12 +216,12 @@ class PendingFrames:
         under_way = {name: column[~ended] for name, column in columns.items()}
         under_way["end"][:] = np.inf
         if scene.medium == "shared":
-            # A frame that has not left waits for an unknown time.
+            # The departure of a frame that still waits is unknown.
             under_way["depart"][under_way["depart"] >= scene.ended_at] = np.inf
         return {name: column[ended] for name, column in columns.items()}, under_way
 
     def _new_labels(self) -> NDArray[np.void]:
-        """Return the labels since the last look."""
+        """Return the labels added since the last call."""
         said = self._ledger.captions or Captions()
         new = said.labels(self._labels_seen)
         if self._forget:
@@ -230,8 +231,9 @@ class PendingFrames:
         return new
 
     def _frames(self, scene: RunMetadata, records: Records) -> tuple[Columns, int]:
-        """Return the frames of some records, and the number of the cause "in_flight"."""
-        # A reader's memory grows with the largest number of an agent, so the numbers here are replaced by 0, 1, ….
+        """Return the frames in some records, and the index of the cause "in_flight"."""
+        # `Reader` needs memory for the largest transmission number of each agent, so renumber the transmissions: 0, 1,
+        # ….
         by_key = {name: self._message(records[name]["key"]) for name in ("exits", "left", "in_flight")}
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         original = self._join(self._senders(records["left"]["key"]), records["left"]["number"])
@@ -258,10 +260,10 @@ class PendingFrames:
         return {name: columns[name].astype(dtype) for name, dtype in COLUMNS.items()}, reader.causes.index("in_flight")
 
     def _keep(self, records: Records) -> None:
-        """Keep the records of the frames under way."""
+        """Keep only the records of the frames in flight."""
         keys = records["in_flight"]["key"]
         left = records["left"][np.isin(records["left"]["key"], keys)]
-        # A duplicate has a separate number, which is replaced by that of its original message.
+        # A duplicate has a separate transmission number; use that of its original.
         original = self._join(self._senders(left["key"]), left["number"])
         sent = self._join(records["sent"]["sender"], records["sent"]["number"])
         pending = np.isin(sent, np.concatenate([self._message(keys), original]))
@@ -275,7 +277,7 @@ class PendingFrames:
         return senders
 
     def _join(self, senders: Ints, numbers: Ints) -> Ints:
-        """Return one number that combines a sender and the number of its transmission."""
+        """Return integers that combine a sender and its transmission number."""
         return (senders.astype(np.int64) << self._ledger.tally.shift) | numbers
 
     def _message(self, keys: Ints) -> Ints:
@@ -286,7 +288,7 @@ class PendingFrames:
 
 
 class ShownRows:
-    """The rows of a run that its page shows: all if few, else one in every ``stride``, a power of two."""
+    """The rows of a run that its page shows: every ``stride``-th, a power of two, which is 1 if there are few rows."""
 
     def __init__(self) -> None:
         self.stride = 1
@@ -299,17 +301,17 @@ class ShownRows:
         return len(self.times)
 
     def look(self, run: Run) -> None:
-        """Read the rows that are shown."""
+        """Read the rows to show."""
         while -(-run.rows // self.stride) > render.MOST_ROWS:
             self.stride *= 2
         found = render.curves_of(run.rounds_of(slice(0, run.rows, self.stride)))
         self.times, none = np.array(found["x"], dtype=np.float64), [None] * len(found["x"])
-        # A page identifies curves by index, so new ones are appended.
+        # A page identifies curves by index, so append new curves at the end.
         names = [*self.curves, *found["columns"]]
         self.curves = {name: np.array(found["columns"].get(name, none), dtype=np.float64) for name in names}
 
     def columns(self, first: int) -> Columns:
-        """Return the columns of a page's curves from a row on, by the page's names."""
+        """Return the columns of the curves from row ``first`` on, under the names that the page uses."""
         found = {"curves x": self.times[first:]}
         return found | {f"curve {index}": column[first:] for index, column in enumerate(self.curves.values())}
 
@@ -320,10 +322,10 @@ class ShownRows:
 
 
 class ShownChanges:
-    """The state changes that a page shows: all if few, else fewer and fewer the older they are.
+    """The state changes that a page shows: if there are many, older changes are thinned out more.
 
-    ``states`` is the number of states of each agent. ``edition`` counts how often shown changes were dropped, or a
-    numeric state became textual; ``words`` holds the texts of textual states, ``declared`` their drawings.
+    ``states`` is the number of states of each agent. ``edition`` increases when shown changes are dropped, or a numeric
+    state becomes textual. ``words`` holds the texts of textual states, and ``declared`` how states are drawn.
     """
 
     def __init__(self, agents: int, states: int) -> None:
@@ -343,7 +345,7 @@ class ShownChanges:
         return len(self._parts[0])
 
     def look(self, watch: Watch | None) -> None:
-        """Read the changes since the last look."""
+        """Read the changes since the last call."""
         if watch is None:
             return
         if watch.recoded > self._recoded:
@@ -356,20 +358,20 @@ class ShownChanges:
         new = watch.changes(self._seen)
         self._seen += len(new[0])
         self._parts = [np.concatenate(pair) for pair in zip(self._parts, new, strict=True)]
-        # After a long pause there may be many times the limit.
+        # A loop, because after a long pause the changes may exceed the limit many times.
         while self.count > max(render.MOST_CHANGES, 4 * self._agents):
             some = render.few_changes(self._parts[1], self._agents, self.count // 2)
             self._parts = [part[some] for part in self._parts]
             self.edition, self._thinned = self.edition + 1, True
 
     def columns(self, first: int) -> Columns:
-        """Return the columns of a page's states, starting at a change, under the names used by the page."""
+        """Return the columns of the state changes from index ``first`` on, under the names that the page uses."""
         *parts, values = (part[first:] for part in self._parts)
         found = {f"state {name}": part for name, part in zip(("times", "agents", "sent"), parts, strict=True)}
         return found | {f"state {index}": column for index, column in enumerate(values.T)}
 
     def states(self) -> dict[str, Any]:
-        """Return the changes in the page's form (`netsim.replay.render.states_of`)."""
+        """Return the changes in the format of the page (`netsim.replay.render.states_of`)."""
         parts = (part.tolist() for part in self._parts[:-1])
         values = dict(zip(self._columns, self._parts[-1].T.tolist(), strict=True))
         for name, words in self.words.items():
