@@ -224,7 +224,7 @@ class RadioHandle:
         try:
             context.outbox.transmit(to, kind, encodable(payload), context.round, raw_data, event, outcome)
         except AgentError:
-            await asyncio.sleep(0)  # as in `Context.send`
+            await asyncio.sleep(0)  # yield to the event loop, as `Context.send` does
             raise
         context.caption(number, label, payload)
         return Sent.of(await outcome, is_acknowledged=to is not None and self._mac.acknowledges)

@@ -221,8 +221,8 @@ class LogDistance:
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # Compute all pairs if the distance of pairs cannot be limited: `_reach` does not know the path loss of a
-        # subclass, and squares of very large coordinates overflow.
+        # Compute all pairs if distances cannot be bounded: `_reach` does not know the path loss of a subclass, and
+        # squares of very large coordinates overflow.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -230,8 +230,8 @@ class LogDistance:
         for i, j, distances in _near(points, self._reach(level - slack)):
             shadows = self._shadows(keys[i], keys[j], seed)
             if level > -math.inf:
-                # Select pairs by powers from numpy's log10, which is fast but rounds differently from math.log10. Only
-                # for the selected pairs does `_exactly` use math.log10.
+                # Preselect pairs with numpy's log10, which is fast but rounds differently from math.log10. `_exactly`
+                # then uses math.log10 for the selected pairs.
                 decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
                 roughly = self.transmit_dbm - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
                 for walls in (False, True) if self.walls is not None else (False,):

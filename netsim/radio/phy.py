@@ -108,7 +108,7 @@ class Fading(Protocol):
 
 
 def key_on(channel: int, link_key: int) -> int:
-    """Return the key of a link on a channel: the link's own key on channel 0, an independent key on any other."""
+    """Return the key of a link on a channel: ``link_key`` on channel 0, an independent key on other channels."""
     return link_key ^ (channel * int(draws.GAMMA) % 2**64)
 
 

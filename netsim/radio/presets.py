@@ -1,7 +1,7 @@
 """Links, radios and energies of real networks, each with its source.
 
 Use ``preset = netsim.presets.ieee802154()`` and ``Network(graph, preset.link, medium=preset.medium)``. To change fields
-of a preset's link or radio, use `dataclasses.replace`. Powers are those of data sheets; real boards differ.
+of a preset's link or radio, use `dataclasses.replace`. Powers are from data sheets; real boards differ.
 """
 
 import math
