@@ -53,7 +53,7 @@ def _tried(bits: NDArray[Any], less: str, seen: Mapping[str, NDArray[Any]]) -> i
 
 
 def _difference(bits: NDArray[Any], less: str, seen: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Subtract a column's prediction, modulo the width; zigzag coding makes small differences small unsigned numbers."""
+    """Subtract a column's prediction, modulo the width; zigzag coding makes small differences small numbers."""
     if not less:
         return bits
     before = np.concatenate([bits[:1] * 0, bits[:-1]]) if less == "previous" else seen[less].view(bits.dtype)
