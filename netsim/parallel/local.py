@@ -143,7 +143,7 @@ def _is_stopped(process: Any) -> bool:
 
 
 def _method() -> str:
-    """Return the start method: spawn on other systems than Linux and with JAX, which fail after a fork; else fork."""
+    """Return the start method: fork or, on systems other than Linux and with JAX, which fail after a fork, spawn."""
     return "fork" if sys.platform == "linux" and "jax" not in sys.modules else "spawn"
 
 

@@ -108,7 +108,7 @@ class Mesh:
 
 
 def local_meshes(workers: int) -> list[dict[int, socket.socket]]:
-    """Connect all pairs of workers on this machine; item i of the result maps each worker but i to i's socket to it."""
+    """Connect all workers on this machine; element i of the result maps each other worker to worker i's socket."""
     ends: list[dict[int, socket.socket]] = [{} for _ in range(workers)]
     for one in range(workers):
         for other in range(one):

@@ -64,7 +64,7 @@ class PartInbox(Inbox):
         super().__init__(shared, limit)
         self._name, self._part = name, part
         # Whether an incoming link of this agent has no latency. Then the order of frames that arrive at the same time
-        # depends on the number of workers.
+        # could depend on the number of workers.
         self.unordered = unordered
         self._waits_since = 0.0
 
@@ -313,10 +313,10 @@ class Part:
         heapq.heappush(self._actions, time)
 
     def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
-        """Raise BadInput for new settings of a link that cannot be applied while workers run.
+        """Raise BadInput if a link's new settings cannot be applied in a run with workers.
 
-        The rate must not change, because waiting frames are in several processes. The least latency must not fall below
-        the lookahead, on which all workers rely.
+        The rate must not change, because waiting frames are in several processes. The latency must not fall below the
+        bound on which all workers rely.
         """
         if after.rate != before.rate:
             raise BadInput(f"{what}: rate must stay with workers, as frames that wait are in several processes")
@@ -334,7 +334,7 @@ class Part:
         """Accept every action that holds or drops frames: each worker does so for its own frames."""
 
     def refused(self, name: Hashable, kind: type[NetsimError], why: str) -> NetsimError:
-        """Fail the run with an agent's error, and return the error for raising: the agent could catch it and go on."""
+        """Fail the run with an agent's error, and return it; if it were only raised, the agent could catch it."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
             # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.
