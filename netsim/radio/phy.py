@@ -113,7 +113,7 @@ def key_on(channel: int, link_key: int) -> int:
 
 
 class Noise(Protocol):
-    """A noise model: a noise floor that changes with time."""
+    """Protocol of a noise model, which gives the noise floor as a function of time."""
 
     def noise_dbm(self, seed: int, node_key: int, time: float) -> float:
         """Return the noise (dBm) at a node at ``time`` (s); equal arguments must give equal noise."""
@@ -121,7 +121,7 @@ class Noise(Protocol):
 
 
 class NamedFading(Protocol):
-    """A fading model that knows nodes by their names."""
+    """Protocol of a fading model that identifies nodes by their names."""
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
         """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains."""
@@ -129,7 +129,7 @@ class NamedFading(Protocol):
 
 
 class NamedNoise(Protocol):
-    """A noise model that knows nodes by their names."""
+    """Protocol of a noise model that identifies nodes by their names."""
 
     def noise_at(self, node: Hashable, time: float) -> float:
         """Return the noise (dBm) at a node at ``time`` (s); equal arguments must give equal noise."""

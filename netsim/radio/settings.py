@@ -395,7 +395,7 @@ class Radio:
 
     @property
     def band_of(self) -> dict[int, int]:
-        """The number of each channel's group in ``transmit_bands``."""
+        """{channel: index of its group in ``transmit_bands``}."""
         return {channel: number for number, band in enumerate(self.transmit_bands) for channel in band}
 
     def power_dbm_of(self, node: Hashable) -> float:

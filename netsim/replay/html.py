@@ -34,7 +34,7 @@ COLUMNS: dict[str, type] = {
 
 _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause": "causes"}
 
-# Concatenated in this order they form one program.
+# The page's scripts; concatenated in this order, they form one program.
 _SCRIPTS = (
     *("unpack", "events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip"),
     *("curves", "inspector", "panels", "player", "live", "framed", "page"),

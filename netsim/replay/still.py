@@ -14,7 +14,7 @@ from netsim.replay.html import as_json, page_parts, program_of, tokens
 
 __all__ = ["Still", "program", "told"]
 
-# Concatenated in this order they form one program.
+# The scripts that draw pictures; concatenated in this order, they form one program.
 _SCRIPTS = (
     *("events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip", "player"),
     *("still/recorder", "still/still", "still/begin"),

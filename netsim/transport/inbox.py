@@ -237,7 +237,7 @@ class Inbox:
     def drop_late_frames(self, until: float) -> None:
         """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
         if until != self._drop_late_until:
-            # The former ``until`` still applies to frames that have already arrived, so settle these first.
+            # The previous ``until`` still applies to frames that have already arrived, so settle these first.
             self.settle(self._shared.rounds.before(self._loop.now()))
             self._drop_late_until = until
 

@@ -88,7 +88,7 @@ def _name_of(path: Path) -> str:
     value = os.environ.get(FOLDER)
     if value and path.parent == Path(value):
         return f"${FOLDER}/{path.name}"
-    # All downloaded files have these suffixes. Call `cache_folder`, which imports pooch, for such files only.
+    # Downloaded files have these suffixes. For other files, do not call `cache_folder`, which imports pooch.
     fetched = path.name.endswith((".csv.gz", ".npz")) and path.parent == cache_folder()
     return f"${CACHE}/{path.name}" if fetched else str(path)
 
