@@ -31,7 +31,7 @@ cdef enum:
 
 
 def pack(ArrivalQueue queue, list kinds):
-    """Take all frames out of a queue; return them as bytes, with the time (s) of the first arrival."""
+    """Remove all frames from a queue; return them packed into bytes, and the first arrival time (s)."""
     cdef int64_t i, j, count = queue.size, size = 0, frames = 0, texts = 0
     cdef double first = INFINITY
     cdef PyObject* last = NULL
@@ -100,7 +100,7 @@ def pack(ArrivalQueue queue, list kinds):
 
 def unpack(bytes data, tally, list names, const int64_t[:] senders, const int64_t[:] receivers, list queues,
            const uint8_t[:] watched, int64_t open_round, double open_deadline):
-    """Put the frames of a parcel into their receivers' queues; see `netsim.parallel.parcels.unpack`."""
+    """Compiled form of `netsim.parallel.parcels.unpack`: add a parcel's frames to their receivers' queues."""
     cdef const char* at = PyBytes_AS_STRING(data)
     cdef const char* end = at + PyBytes_GET_SIZE(data)
     cdef uint32_t texts, frames, i, length

@@ -1,7 +1,8 @@
-"""Workers on a Dask cluster: Dask places them and carries rows and results; frames travel directly, over TCP.
+"""Run a network's workers on a Dask cluster.
 
-Each worker of the run is an actor on a worker of the cluster. It runs its part of the agents in a thread of the
-cluster worker's process. Before the actors exchange frames, they authenticate one another with a key made for this run.
+Each worker of the run is a Dask actor on a worker of the cluster, and runs its agents in a thread of that process. Dask
+carries rows and results; the actors send frames to one another over TCP. Before they exchange frames, the actors
+authenticate one another with a key made for this run.
 """
 
 import asyncio
@@ -31,16 +32,16 @@ from netsim.util import check
 
 __all__ = ["ClusterCrew", "Member"]
 
-# The longest waits in real seconds. _TIMEOUT: for the scheduler, and for enough workers of the cluster. _STOP_TIMEOUT:
-# for the answer to `Member.stop`. _BATCH: for the end of the run, in one call of `Member.take`.
+# Timeouts in real seconds. _TIMEOUT: waiting for the scheduler, and for enough workers of the cluster. _STOP_TIMEOUT:
+# waiting for `Member.stop` to return. _BATCH: the time for which one call of `Member.take` waits for the run to end.
 _TIMEOUT, _STOP_TIMEOUT, _BATCH = 30.0, 1.0, 0.25
 
 
 class Member:
     """One worker of a run, as an actor on a worker of the cluster.
 
-    `take` is a coroutine, which Dask runs in its event loop. A function would run in a thread, whose stack Dask samples
-    a hundred times a second.
+    `take` is a coroutine, so Dask runs it in its event loop. Dask would run a plain function in a thread, and sample
+    the stack of this thread a hundred times a second.
     """
 
     def __init__(self, rank: int, assignment: bytes, key: bytes) -> None:
@@ -58,13 +59,13 @@ class Member:
         return str(host), int(port)
 
     async def begin(self, addresses: list[tuple[str, int]]) -> None:
-        """Connect to the other workers, and begin the run in a thread."""
+        """Start a thread that connects to the other workers and then runs this worker."""
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._work, args=(addresses,), name=f"worker {self._rank + 1}", daemon=True).start()
 
     async def take(self) -> list[tuple[str, Any]]:
-        """Wait up to `_BATCH` seconds for the run to end; return the messages for the run's caller, perhaps none."""
-        # A call through Dask takes longer than the run takes for a row, so each call waits, to return many rows.
+        """Wait up to `_BATCH` seconds for the run to end; return the messages that were put since the last call."""
+        # A call through Dask takes longer than the run needs for a row. Waiting lets each call return many rows.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), _BATCH)
         found = self._messages[:]
@@ -86,7 +87,7 @@ class Member:
             mesh = Mesh(self._rank, self._connected(addresses))
             try:
                 with warnings.catch_warnings():
-                    # The cluster's own threads draw from the global random generators, and netsim would warn of that.
+                    # Dask's threads draw from the global random generators. netsim would blame the agents for that.
                     warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
                     work(self._assignment, mesh, self._put, started)
             finally:
@@ -100,7 +101,7 @@ class Member:
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _connected(self, addresses: list[tuple[str, int]]) -> dict[int, socket.socket]:
-        """Return a socket to each other worker: connect to those of lower number, accept those of higher number."""
+        """Return a socket to each other worker: connect to workers of lower rank, accept those of higher rank."""
         found = {}
         for rank, address in enumerate(addresses[: self._rank]):
             with connections.Client((str(address[0]), int(address[1])), authkey=self._key) as connection:
@@ -114,7 +115,7 @@ class Member:
 
 
 def _socket_of(connection: Any) -> socket.socket:
-    """Return a copy of a connection's socket, without Nagle's algorithm, which would delay small messages."""
+    """Duplicate a connection's socket, and disable Nagle's algorithm there, because it would delay small messages."""
     found = socket.socket(fileno=os.dup(connection.fileno()))
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
@@ -142,8 +143,8 @@ class ClusterCrew:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="netsim collects")
         self._members: dict[int, Any] = {}
         self._waiting: dict[int, Future[Any]] = {}
-        # `_asked_at`: for each member, the real time (s) at which it was last asked for messages. `_silent`: the
-        # members that were reported as silent.
+        # `_asked_at`: for each member, the real time (s) of the last call of `Member.take`. `_silent`: the members
+        # already reported as silent.
         self._asked_at: dict[int, float] = {}
         self._silent: set[int] = set()
         try:
@@ -169,7 +170,7 @@ class ClusterCrew:
         return self._client.submit(Member, rank, there, key, actor=True, **options)
 
     def _hosts(self, count: int, address: str) -> list[str]:
-        """Return the cluster's workers that the run uses; raises BadInput if there are fewer than ``count``."""
+        """Return the addresses of ``count`` workers of the cluster; raises BadInput if the cluster has fewer."""
         try:
             self._client.wait_for_workers(count, timeout=_TIMEOUT)
         except TimeoutError:
@@ -223,14 +224,14 @@ class ClusterCrew:
                 member.stop().result(timeout=_STOP_TIMEOUT)
 
     def kill(self) -> None:
-        """End all workers at once: Dask ends the actors when their client closes."""
+        """End all workers immediately: Dask ends the actors when their client closes."""
         self._members.clear()
         self._client.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _pickled(assignment: Assignment, own: Mapping[Hashable, Agent]) -> bytes:
-    """Pickle an assignment with only one worker's agents; raises BadInput if that is impossible."""
+    """Pickle an assignment with its agents replaced by ``own``; raises BadInput if it cannot be pickled."""
     import cloudpickle
 
     try:

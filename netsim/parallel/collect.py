@@ -1,7 +1,4 @@
-"""Collect a run's results in the process that called the run: add up the workers' rows and counts.
-
-If one worker fails, end all workers.
-"""
+"""Collect a run's results in the process that called the run: add up the workers' rows and counts."""
 
 import pickle
 from collections import deque
@@ -23,32 +20,35 @@ from netsim.util import check
 __all__ = ["SILENCE", "Collector", "Crew", "Message", "must_split"]
 
 Message = tuple[int, str, Any]
-"""A worker's number, the message's name ("row", "end", "lost" or "silent"), and its content."""
+"""A message from a worker: the worker's number, the message's name, and its content.
+
+The name is "row", "end", "lost" or "silent".
+"""
 
 SILENCE = 5.0
-"""After this many real seconds without a message, a `Crew` checks whether workers have become silent."""
+"""A `Crew` that receives no message for this many real seconds checks whether its workers still respond."""
 
-# Real seconds within which the workers must end after the run was interrupted.
+# After an interrupt, the workers have this many real seconds to end.
 _END_TIMEOUT = 5.0
 
 
 class Crew(Protocol):
-    """Protocol: what the process that called a run can do with the run's workers."""
+    """Protocol of the handle by which the process that called a run controls the run's workers."""
 
     def messages(self, timeout: float | None) -> Iterator[Message]:
-        """Yield the workers' messages until all workers have ended or ``timeout`` real seconds, if given, have passed.
+        """Yield the workers' messages until all workers have ended or ``timeout`` real seconds have passed.
 
-        A worker that no longer answers is reported once, by a message "silent" that describes the worker: the other
-        workers may wait for it forever.
+        With None there is no timeout. For a worker that no longer responds, yield one message "silent" that describes
+        the worker: the other workers may wait for it forever.
         """
         ...
 
     def stop(self) -> None:
-        """Ask all workers to end soon and send their counts; kill workers that are known not to react."""
+        """Ask all workers to end soon and to send their counts; kill workers that cannot react."""
         ...
 
     def kill(self) -> None:
-        """End all workers at once."""
+        """End all workers immediately, without their counts."""
         ...
 
 
@@ -90,7 +90,7 @@ class Collector:
     settings : Settings
         The run's settings.
     result : Run
-        The run with the caller's agents; it receives the results.
+        The run to fill with results; it holds the caller's agents.
     crew : Crew
         The workers, already started.
     count : int
@@ -102,7 +102,7 @@ class Collector:
         self._agents = list(result.agents.values())
         self._rows: list[deque[Any]] = [deque() for _ in range(count)]
         self._endings: dict[int, Ending] = {}
-        # Workers that ended without sending an `Ending`, each with a text that says how it ended.
+        # For each worker that ended without sending an `Ending`, a text that describes how it ended.
         self._dead: dict[int, str] = {}
         self._error: NetsimError | None = None
         self._is_stopping = False
@@ -110,14 +110,14 @@ class Collector:
         result.sampled = settings.sample is not None
 
     def collect(self) -> Run:
-        """Wait until all workers have ended, and return the run; a raised error has the run as attribute ``run``."""
+        """Wait until all workers have ended, and return the run; errors carry the run in their attribute ``run``."""
         Placed.all(self._settings.graph, self._result.agents)
         try:
             with limited_blas(self._settings.blas_threads):
                 self._receive(None)
             self._finish()
         except BaseException as error:
-            # The caller gets a partial result with the error, for example after a Ctrl-C: the workers' counts so far.
+            # Attach a partial result to the error, for example after a Ctrl-C: the counts that the workers have so far.
             error.run = self._result  # type: ignore[attr-defined]
             self._stop()
             self._receive(_END_TIMEOUT)
@@ -165,7 +165,7 @@ class Collector:
                 self._stop()
 
     def _finish(self) -> None:
-        """Combine the results, and determine the error that ended the run."""
+        """Combine the workers' results, and determine the error that ended the run, if any."""
         endings = [ending for _, ending in sorted(self._endings.items())]
         for ending in endings:
             if ending.states is not None:
@@ -181,7 +181,7 @@ class Collector:
             self._error = NetsimError(f"worker {worker + 1} of {self._count} {how}")
         stopped = [worker for worker, ending in self._endings.items() if ending.has_stopped]
         if stopped and not self._is_stopping and self._error is None:
-            # A worker was stopped, but not by this process: the run is incomplete.
+            # This process did not stop the worker, so another process sent the SIGTERM, and the run is incomplete.
             self._error = NetsimError(f"worker {min(stopped) + 1} of {self._count} was ended by SIGTERM")
         failed = [
             (ending.is_lost, ending.at, worker, ending.error)

@@ -22,9 +22,10 @@ def run_in_workers(
     workers: int,
     dask: str | None = None,
 ) -> Run:
-    """Run a network over several workers, and fill and return the run.
+    """Run a network over several workers, fill ``result`` with the results, and return it.
 
-    The workers are those of the Dask scheduler at the address ``dask`` or, if that is None, processes of this machine.
+    The workers run on the cluster of the Dask scheduler at the address ``dask``. If ``dask`` is None, they are
+    processes of this machine.
     """
     must_split(settings, result, workers)
     place = partition(settings.graph, workers)

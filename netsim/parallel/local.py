@@ -1,4 +1,4 @@
-"""Workers on this machine: processes that end with the process that started them."""
+"""Run a network's workers as processes of this machine, which end with the process that started them."""
 
 import gc
 import math
@@ -23,15 +23,15 @@ from netsim.parallel.worker import Assignment, work
 
 __all__ = ["LocalCrew"]
 
-# Real seconds within which a process must end after its last message.
+# After its last message, a process has this many real seconds to end.
 _LAST_SECONDS = 5.0
 
 
 class LocalCrew:
     """The workers of a run, as processes of this machine.
 
-    Processes are forked where that is safe (`_method`), else spawned. Agents need to be picklable only for spawned
-    processes.
+    Processes are forked where forking is safe (see `_method`), else spawned. Only spawned processes need picklable
+    agents.
     """
 
     def __init__(self, assignment: Assignment, count: int) -> None:
@@ -46,7 +46,7 @@ class LocalCrew:
         pipes = [context.Pipe(duplex=False) for _ in range(count)]
         self._pipes: dict[int, Connection] = {worker: reader for worker, (reader, _) in enumerate(pipes)}
         self._processes: list[Any] = []
-        # The workers whose processes were already reported as stopped.
+        # The workers already reported as stopped.
         self._stopped: set[int] = set()
         everything = [end for ends in meshes for end in ends.values()] + [end for pipe in pipes for end in pipe]
         try:
@@ -82,7 +82,7 @@ class LocalCrew:
                     yield self._message(worker, pipe)
 
     def _silent_workers(self) -> Iterator[Message]:
-        """Yield a message for each worker whose process has been stopped, as by SIGSTOP, since the last call."""
+        """Yield a message for each worker whose process was stopped (by SIGSTOP, for example) since the last call."""
         stopped = {worker for worker in self._pipes if _is_stopped(self._processes[worker])}
         for worker in sorted(stopped - self._stopped):
             number = self._processes[worker].pid
@@ -113,16 +113,16 @@ class LocalCrew:
         return f"(process {process.pid}) {how}"
 
     def stop(self) -> None:
-        """Ask all workers to end soon; kill stopped processes."""
+        """Ask all workers to end soon, by SIGTERM; kill suspended processes."""
         for process in self._processes:
             if _is_stopped(process):
-                # A process stopped by SIGSTOP does not react to SIGTERM, and the other workers would wait for it.
+                # A process suspended by SIGSTOP does not react to SIGTERM, and the other workers would wait for it.
                 process.kill()
             elif process.is_alive():
                 process.terminate()
 
     def kill(self) -> None:
-        """End all workers at once."""
+        """Kill all workers' processes."""
         for process in self._processes:
             if process.pid is not None:
                 process.kill()
@@ -132,18 +132,18 @@ class LocalCrew:
 
 
 def _is_stopped(process: Any) -> bool:
-    """Return whether a child process is stopped, as by SIGSTOP; False if the system cannot tell."""
+    """Return whether a child process is suspended, for example by SIGSTOP; False on systems without ``os.waitid``."""
     if not hasattr(os, "waitid") or process.pid is None:
         return False
     try:
-        # WNOWAIT does not consume the child's status, which multiprocessing needs, too.
+        # WNOWAIT leaves the child's status for multiprocessing, which also needs it.
         return os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return False
 
 
 def _method() -> str:
-    """Return how to start processes: by fork on Linux, else by spawn; macOS's libraries and JAX fail after a fork."""
+    """Return the start method: fork or, on systems other than Linux and with JAX, which fail after a fork, spawn."""
     return "fork" if sys.platform == "linux" and "jax" not in sys.modules else "spawn"
 
 
@@ -155,13 +155,13 @@ def _main(
     others: list[Any],
     parent: int,
 ) -> None:
-    """Run a worker; this is the main function of its process."""
-    # A Ctrl-C also interrupts the parent, which then ends this process.
+    """Run a worker: the main function of a worker's process."""
+    # A Ctrl-C also interrupts the parent, and the parent then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
         end.close()
-    # Exclude the objects inherited from the parent from garbage collection: a collection writes to objects, and the
-    # system would then have to copy the objects' memory pages.
+    # Keep the garbage collector away from objects inherited from the parent. A collection writes to each object, which
+    # would make the system copy the memory pages that parent and child share after a fork.
     gc.freeze()
 
     def started(part: Part) -> None:
@@ -174,7 +174,7 @@ def _main(
         try:
             pipe.send((what, content))
         except OSError:
-            # The pipe is closed, so the parent has ended, and no process needs this worker's results.
+            # The pipe is closed because the parent has ended, so nobody needs this worker's results.
             os._exit(1)
 
     work(assignment, Mesh(worker, sockets), send, started)

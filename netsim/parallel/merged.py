@@ -25,7 +25,7 @@ Counts = dict[str, Any]
 
 
 def counts_of(run: "Runtime", first_uses: Mapping[str, tuple[float, int, int]]) -> Counts:
-    """Return a worker's counts and its first uses of kinds of message, as values that can be pickled."""
+    """Return a worker's counts, and when it first used each kind of message, as values that can be pickled."""
     tally, ledger = run.shared.tally, run.ledger
     ended = [name for name, count in zip(ALL_CAUSES, tally.exits, strict=True) if count]
     if tally.duplicated:
@@ -62,7 +62,10 @@ class MergedTally(Tally):
     """A tally that adds up the counts of workers."""
 
     def take_in(self, parts: Sequence[Counts]) -> None:
-        """Add the counts of all workers, after renumbering the kinds of message: each worker has its own numbers."""
+        """Add the counts of all workers.
+
+        Workers number the kinds of message differently, so kinds are renumbered by their first use in the whole run.
+        """
         first: dict[str, tuple[float, int, int]] = {}
         for part in parts:
             for name, use in part["first_uses"].items():
@@ -98,7 +101,7 @@ def empty_ledger(settings: Settings, names: Sequence[Hashable]) -> Ledger:
 
 
 def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
-    """Add the counts of all workers to a run's ledger, and complete the run's other results."""
+    """Add the counts of all workers to a run's ledger, and merge the run's other results, such as watched values."""
     ledger = result.ledger
     tally = ledger.tally
     assert isinstance(tally, MergedTally)
@@ -116,9 +119,9 @@ def merge(settings: Settings, result: Run, parts: Sequence[Counts]) -> None:
             ledger.hearings.learn(part["hearings"], result.ended_at)
     if ledger.keeps_trace:
         medium, places = str(settings.medium), positions_of(settings.graph, result.agents)
-        # `RunMetadata.rounds` is the last round, or 0 if compute times made rounds unequally long.
+        # With compute times, rounds may differ in length; `RunMetadata.rounds` is then 0 instead of the last round.
         last = max((part["last_round"] for part in parts), default=0) if settings.compute is None else 0
-        # Each worker records the faults of all agents until it ends: use the most complete record.
+        # Each worker records the faults of all agents, but only until it ends: use the most complete record.
         found: list[list[dict[str, Any]]] = [part["faults"] for part in parts]
         faults = max(found, key=_known, default=[])
         drawn = {} if result.watch is None else result.watch.drawn_as
@@ -137,7 +140,7 @@ def _known(faults: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]:
-    """Return the frames in flight, sorted by receiver."""
+    """Return (key, kind) of each frame in flight in any worker, sorted by receiver."""
     found = []
     for part in parts:
         ids = [ledger.tally.kind(name) for name in part["kinds"]]
@@ -146,7 +149,7 @@ def _in_flight(ledger: Ledger, parts: Iterable[Counts]) -> list[tuple[int, int]]
 
 
 def _marks(parts: Sequence[Counts]) -> list[tuple[int, Any, Any]]:
-    """Add up the workers' `Ledger.marks` by row, without the rows that a worker lacks because it ended early."""
+    """Sum the workers' `Ledger.marks` row by row; drop rows that a worker lacks because it ended early."""
     sums: dict[int, list[Any]] = {}
     for part in parts:
         for number, delivered, other in part["marks"]:

@@ -1,7 +1,7 @@
-"""The connections among workers, over which each exchanges messages with all others.
+"""Connections between all pairs of workers, and the exchange of messages over them.
 
-Sockets do not block, and each worker sends and receives at the same time: otherwise two workers that send large
-messages to each other would deadlock.
+The sockets are non-blocking, and each worker sends and receives at the same time: otherwise two workers that send
+large messages to each other would deadlock.
 """
 
 import select
@@ -26,12 +26,12 @@ class Lost(NetsimError):  # noqa: N818  named after the event
 
 
 class Mesh:
-    """A worker's connections to all others; ``sockets`` maps each worker's number to its socket.
+    """A worker's connections to all other workers; ``sockets`` maps the number of each other worker to a socket.
 
     Attributes
     ----------
     rank, count : int
-        The worker's own number, from 0, and the number of workers.
+        This worker's number, counted from 0, and the number of workers.
     """
 
     def __init__(self, rank: int, sockets: Mapping[int, socket.socket]) -> None:
@@ -41,9 +41,9 @@ class Mesh:
             each.setblocking(False)
 
     def exchange(self, messages: Mapping[int, list[bytes]]) -> dict[int, memoryview]:
-        """Send each other worker a message, given as a list of pieces, and return the message from each.
+        """Send a message to each other worker, given as a list of pieces, and return the message from each.
 
-        Raises Lost if a worker has gone.
+        Raises Lost if the connection to a worker has ended.
         """
         left = {}
         for worker, pieces in messages.items():
@@ -84,7 +84,7 @@ class Mesh:
         return data
 
     def _receive(self, worker: int, received: bytearray, complete: dict[int, memoryview]) -> None:
-        """Receive the available bytes of a message, but none of the next message."""
+        """Receive the available bytes of one message, and leave the bytes of the next message in the socket."""
         while True:
             head = len(received) < _LENGTH.size
             size = _LENGTH.size + (0 if head else _LENGTH.unpack_from(received)[0])
@@ -108,7 +108,7 @@ class Mesh:
 
 
 def local_meshes(workers: int) -> list[dict[int, socket.socket]]:
-    """Connect workers on this machine; return, for each worker, its socket to each other worker, by number."""
+    """Connect all workers on this machine; element i of the result maps each other worker to worker i's socket."""
     ends: list[dict[int, socket.socket]] = [{} for _ in range(workers)]
     for one in range(workers):
         for other in range(one):

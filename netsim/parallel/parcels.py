@@ -1,7 +1,7 @@
 """Pack frames for another worker into bytes, and unpack them.
 
-A parcel holds the frames for one worker since the last exchange: the names of kinds, then each frame once, with the
-links on which it travels. On the path agent → outbox → link → inbox → agent, a parcel lies between link and inbox.
+A parcel holds all frames sent to one worker since the last exchange: first the names of the kinds of message, then each
+frame once, with the links on which it travels. Frames enter a parcel after their link and leave it before the inbox.
 """
 
 import math
@@ -23,7 +23,7 @@ _PLAIN, _REQUEST, _REPLY = 1, 2, 4
 
 
 def pack(queue: ArrivalQueue, kinds: list[str]) -> tuple[bytes, float]:
-    """Take all frames out of a queue; return them as bytes, with the time (s) of the first arrival.
+    """Remove all frames from a queue; return them packed into bytes, and the first arrival time (s).
 
     ``kinds`` lists the names of the kinds of message in the order of their ids in this process.
     """

@@ -1,4 +1,4 @@
-"""This worker's part of a run: it runs some of the agents, and exchanges frames with the other workers.
+"""One worker of a run: it runs some of the agents, and exchanges frames with the other workers.
 
 Before time passes, each worker sends every other worker its frames and a `Report`: the time of its next event, whether
 an agent waits for frames, when its agents want a round, and whether all its agents have ended. All workers then have
@@ -63,8 +63,8 @@ class PartInbox(Inbox):
     def __init__(self, shared: Shared, limit: int | None, name: Hashable, part: "Part", unordered: bool) -> None:
         super().__init__(shared, limit)
         self._name, self._part = name, part
-        # Whether an incoming link of this agent has no latency. If so, the worker does not know the order of frames
-        # that arrive at the same time.
+        # Whether an incoming link of this agent has no latency. Then the order of frames that arrive at the same time
+        # could depend on the number of workers.
         self.unordered = unordered
         self._waits_since = 0.0
 
@@ -76,8 +76,8 @@ class PartInbox(Inbox):
     def arrived(self, sent_at: float) -> None:
         """Call `watch` for a frame that another worker sent at ``sent_at`` (s).
 
-        `watch` sets a timer. The order of timers due at one instant is as if this timer had been set at ``sent_at``, or
-        at the time at which the agent began to wait, if that is later.
+        `watch` sets a timer, and timers due at the same instant run in the order in which they were set. This timer
+        counts as set at ``sent_at``, or when the agent began to wait, if that is later: as in one process.
         """
         clock = self._part.selector
         clock.set_at = max(sent_at, self._waits_since)
@@ -142,15 +142,15 @@ class PartInbox(Inbox):
 
 
 class _Endpoint:
-    """Used like an `Inbox` by the links to another worker's agents; holds the frames for all agents of that worker."""
+    """Stands in for the inboxes of all agents of another worker: links put the frames for these agents here."""
 
     def __init__(self, tally: Tally) -> None:
         self.arrivals = ArrivalQueue(tally)
-        # Never read: senders need not call `watch`, because the `Part` sends all frames before time passes.
+        # Links append to this list, but it is never read: the `Part` sends all frames before time passes.
         self.watchers: list[Any] = []
 
     def watch(self) -> None:
-        """Do nothing, because the `Part` takes the frames out of this endpoint before time passes."""
+        """Do nothing: the `Part` removes the frames from this endpoint before time passes."""
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class Report:
     status : int
         GOING_ON, OVER (its agents have ended), FAILED, or INTERRUPTED (it must end early).
     now : float
-        The worker's time (s); if its agents have all ended, the time of the last one's end.
+        The worker's time (s) or, if all its agents have ended, the time at which the last of them ended.
     next : float
         Time (s) of the worker's next event.
     waits : bool
@@ -182,7 +182,7 @@ class Report:
 
 
 class Part:
-    """This worker's part of a run; a `Runtime` calls it when the run begins, at each row, and when it ends.
+    """One worker's part of a run; the worker's `Runtime` calls it when the run begins, at each row, and at the end.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class Part:
         self._mesh, self._send, self._measure = mesh, send, measure
         self._settings, self._lookahead = settings, crossing_latency(settings, place)
         self.endpoints: dict[int, _Endpoint] = {}
-        # The inboxes of all agents that have ever waited for a frame, by agent.
+        # For each agent that has ever waited for a frame, its inbox.
         self._subscribed: dict[Hashable, PartInbox] = {}
         self._watched = bytearray(len(place))
         # For each kind of message, its first use in this worker: the time (s), the number of the agent that used it,
@@ -223,14 +223,14 @@ class Part:
         self.kinds: dict[str, tuple[float, int, int]] = {}
         self._kinds_seen = 0
         self._is_over = self._was_over = self._is_closed = False
-        # The time (s) at which all agents of this worker had ended.
+        # The time (s) at which the last agent of this worker ended.
         self._over_at = 0.0
-        # Times in s. `_earliest`: the time of the next event of any worker. `_limit`: the time before which this worker
-        # needs no exchange. `_end`: the time of the next event of any worker whose agents have not all ended.
+        # Times in s. `_earliest`: the next event of any worker. `_limit`: until then this worker may advance without an
+        # exchange. `_end`: the next event of any worker that still has running agents.
         self._earliest, self._limit, self._end = -math.inf, -math.inf, math.inf
-        # The times (s) of actions to come, as a heap.
+        # A heap of the times (s) of future actions that may drop frames in flight.
         self._actions: list[float] = []
-        # `stop`: whether this worker must end early. `has_stopped`: whether this worker has ended early.
+        # `stop`: whether this worker was asked to end early. `has_stopped`: whether it has reported that to the others.
         self.stop = self.has_stopped = False
         # `costs`: the costs of this worker (`Ending.costs`). `_begun`: the CPU seconds of this process when the run
         # began.
@@ -244,7 +244,7 @@ class Part:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def wired(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
-        """Return the agents whose links this worker builds: only the agents that it runs."""
+        """Return the agents of ``names`` that run in this worker: it builds only the links of these agents."""
         return [name for name in names if self.place[name] == self._mesh.rank]
 
     def inbox(self, shared: Shared, limit: int | None, name: Hashable) -> PartInbox:
@@ -254,7 +254,7 @@ class Part:
         if settings.links:
             senders = senders_to(settings.graph, name)
             several = [settings.links.get((sender, name), settings.link) for sender in senders]
-        # Neighbours often share a link, and finding its least latency may require reading a whole trace.
+        # Check each distinct link once: many neighbours share one, and its least latency may require a whole trace.
         links = {id(link): link for link in several}.values()
         return PartInbox(shared, limit, name, self, any(not each.least_latency for each in links))
 
@@ -265,7 +265,7 @@ class Part:
         return {name: self.endpoints.get(worker, inboxes.get(name)) for name, worker in self.place.items()}
 
     def subscribed(self, name: Hashable, inbox: PartInbox) -> None:
-        """Register an agent that waits for frames, so that its inbox is told of frames from other workers."""
+        """Register an agent that waits for frames, so that frames from other workers wake it."""
         self._subscribed[name] = inbox
         self._watched[self._numbers[name]] = 1
 
@@ -273,7 +273,7 @@ class Part:
 
     @asynccontextmanager
     async def taking_part(self, loop: Loop) -> AsyncIterator[None]:
-        """Number the agents; a worker has nothing to open before the run or to close after it."""
+        """Number the agents; a worker has no other preparation or clean-up to do."""
         names = list(self._settings.graph)
         self._names, self._numbers = names, {name: i for i, name in enumerate(names)}
         yield
@@ -289,7 +289,7 @@ class Part:
             self._queues[self._numbers[name]] = inbox.arrivals
 
     def starting(self) -> None:
-        """Let time pass only in agreement with the other workers from now on."""
+        """From now on, let time pass only in agreement with the other workers."""
         self.selector.window = self
         self._begun = time.process_time()
 
@@ -305,14 +305,19 @@ class Part:
             raise self.refused(owner.name, BadInput, why)
 
     def expect(self, time: float) -> None:
-        """Make all workers exchange their frames before an action at a time (s) that may drop frames in flight.
+        """Make all workers exchange frames before an action at ``time`` (s), which may drop frames in flight.
 
-        Otherwise frames of a worker whose agents have ended could reach a worker that is already past the action.
+        Otherwise a worker that is already past the action could receive frames from before it, sent by a worker whose
+        agents have ended.
         """
         heapq.heappush(self._actions, time)
 
     def check_change(self, what: str, link: tuple[Hashable, Hashable], before: Link, after: Link) -> None:
-        """Raise BadInput if a link's new settings need what another worker knows, or break what all workers rely on."""
+        """Raise BadInput if a link's new settings cannot be applied in a run with workers.
+
+        The rate must not change, because waiting frames are in several processes. The latency must not fall below the
+        bound on which all workers rely.
+        """
         if after.rate != before.rate:
             raise BadInput(f"{what}: rate must stay with workers, as frames that wait are in several processes")
         least, former = after.least_latency, before.least_latency
@@ -326,10 +331,10 @@ class Part:
             raise BadInput(f"{what}: latency of {link!r} must be at least {bound:g} s: {why}")
 
     def may_hold(self, what: str) -> None:
-        """Refuse nothing: every worker holds and drops its own frames."""
+        """Accept every action that holds or drops frames: each worker does so for its own frames."""
 
     def refused(self, name: Hashable, kind: type[NetsimError], why: str) -> NetsimError:
-        """Fail the run and return an agent's error: if it were only raised, the agent could catch it and go on."""
+        """Fail the run with an agent's error, and return it; if it were only raised, the agent could catch it."""
         trace, frame = None, sys._getframe(1)
         while frame is not None:
             # Build the traceback that ``raise`` would build, so that the run's error shows the agent's line.
@@ -349,9 +354,9 @@ class Part:
             self._send("row", (number, time, run.ledger.totals(), measured))
 
     def agents_ended(self) -> None:
-        """Record that this worker's agents have ended.
+        """Record that all agents of this worker have ended.
 
-        At the run's time limit, exchange reports until all workers agree to end.
+        If the run's time limit is reached, exchange reports until all workers agree to end.
         """
         until, run = self._settings.until, self.runtime
         if not self._is_over:
@@ -361,18 +366,18 @@ class Part:
                 self.advance(math.inf)
 
     def closing(self) -> None:
-        """Exchange the last frames, unless the workers have agreed on the end; called before the run stops counting."""
+        """Exchange frames a last time, unless the workers have agreed to end; called before the counts are final."""
         if self._is_closed:
             return
         if self.selector.window is not None:
-            # This worker failed or was interrupted, and must report that to the others.
+            # This worker failed or was interrupted, and the other workers do not know it yet.
             run = self.runtime
             with suppress(Lost):
                 self._exchange(INTERRUPTED if run.error is None else FAILED, math.inf)
         self._close()
 
     def closed(self) -> None:
-        """Do nothing: `worker.work` sends the results after the run."""
+        """Do nothing, because `worker.work` sends the results after the run."""
 
     def _close(self) -> None:
         self._is_closed = True
@@ -391,17 +396,18 @@ class Part:
         return time < self._limit or time == self._earliest < math.inf
 
     def advance(self, until: float) -> float:
-        """Exchange frames and reports; ``until`` is the time (s) of this worker's next event.
+        """Exchange frames and reports, and return the time (s) of the next event of any worker.
 
-        Return the time (s) of the next event of any worker, or −∞ if that time is not known yet, or if the run ends.
+        ``until`` is the time (s) of this worker's next event. The result is −∞ if the next event is not known yet, or
+        if the run ends.
         """
         self._was_over = self._is_over
         self.has_stopped = self.stop
         status = INTERRUPTED if self.stop else OVER if self._is_over else GOING_ON
         run, rank = self.runtime, self._mesh.rank
         if until < math.inf and (trial := self._rounds.trial) is not None:
-            # The open round is on trial, and may be taken back: do not report its end as this worker's next event. If
-            # it is not taken back, agents of other workers take part in it, and those workers report its end.
+            # The open round is on trial and may be cancelled, so do not report its end as this worker's next event. If
+            # the round stays open, agents of other workers take part in it, and their workers report its end.
             until = self.selector.next_but(trial)
         try:
             reports = self._exchange(status, until)
@@ -430,15 +436,15 @@ class Part:
             self.selector.passes = 0
         self._earliest = earliest
         self._end = min((nexts[i] for i, state in enumerate(states) if state != OVER), default=end)
-        # Exchange at the end of a round at the latest, so that workers report whether agents want the next round.
+        # Exchange at the latest when a round ends, so that workers report whether their agents want the next round.
         self._limit = min(earliest + self._lookahead, self._rounds.deadline(self._rounds.closes_after(earliest)))
         while self._actions and self._actions[0] <= earliest:
             heapq.heappop(self._actions)
         if self._actions:
             self._limit = min(self._limit, self._actions[0])
-        # The earliest event may be the arrival of a frame from another worker. It is uncertain whether this frame wakes
-        # an agent, because its receiver may not wait for it. So exchange again: the receiver's worker, which now has
-        # the frame, reports its true next event.
+        # The earliest event may be the arrival of a frame from another worker, which wakes its receiver only if the
+        # receiver waits for a frame. So exchange again: the receiver's worker, which now has the frame, reports its
+        # true next event.
         return earliest if earliest == min(report.next for report in reports) else -math.inf
 
     def _exchange(self, status: int, until: float) -> list[Report]:
@@ -479,7 +485,7 @@ class Part:
         return unpack(parcel, self._tally, self._names, *ends, self._queues, self._watched, *rounds)
 
     def _note_kinds(self) -> None:
-        """Record the first use, at this instant, of new kinds of message."""
+        """Record the current instant as the first use of each new kind of message."""
         self._kinds_seen = len(self._tally.kinds)
         now, run = self.runtime.loop.now(), self.runtime
         for name, outbox in run.outboxes.items():

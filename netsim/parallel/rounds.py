@@ -2,7 +2,7 @@
 
 A round opens only if some agent takes part in it, perhaps an agent of another worker. So if agents of other workers
 took part in the last round, a worker opens the next round on trial. Before time passes, the workers report when their
-agents want a round. If no agent wants the round that is open on trial, it is taken back as if it had never opened.
+agents want a round. If no agent wants the round on trial, the round is cancelled as if it had never opened.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ class JointRounds(RoundClock):
         # `_elsewhere`: whether agents of other workers want rounds. `_own`: whether agents of this worker take part in
         # the open round.
         self._elsewhere = self._own = False
-        # The values to restore if the open round is taken back.
+        # The values to restore if the open round is cancelled.
         self._before = self.closed, self.open_round, self.open_deadline
 
     @property
     def wanted(self) -> float:
-        """The time (s) at which this worker's agents want a round.
+        """The time (s) at which this worker's agents want a round to open.
 
-        −∞ if they take part in the open round, ∞ if they want no round.
+        It is −∞ if they take part in the open round, and ∞ if they want no round.
         """
         if self._is_trial:
             return self.close_time(self.open_round) if len(self._opening) else math.inf
@@ -63,11 +63,11 @@ class JointRounds(RoundClock):
         return self._opens_at == -math.inf and not self._own
 
     def agree(self, elsewhere: float) -> None:
-        """Take back, join or schedule a round; ``elsewhere`` is the minimum of `wanted` (s) over all other workers."""
+        """Cancel, join or schedule a round; ``elsewhere`` is the minimum of `wanted` (s) over all other workers."""
         self._elsewhere = elsewhere < math.inf
         is_open = self._opens_at == -math.inf
         if self._is_trial and elsewhere > -math.inf:
-            # In no worker does an agent take part in the round on trial: take it back.
+            # No agent of any worker takes part in the round on trial: cancel it.
             self._timer.cancel()  # type: ignore[union-attr]
             self._timer, self._opens_at = None, math.inf
             self.closed, self.open_round, self.open_deadline = self._before
@@ -79,9 +79,9 @@ class JointRounds(RoundClock):
             self._open_by(elsewhere)
 
     def _join(self) -> None:
-        """Open, in this worker too, the round that is open in another worker.
+        """Open in this worker the round that is already open in another worker.
 
-        Agents of this worker that wait for a round have missed the opening of this round: they wait for the next.
+        Agents of this worker that wait for a round missed its opening, so they go on waiting for the next round.
         """
         if self._timer is not None:
             self._timer.cancel()

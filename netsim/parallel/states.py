@@ -1,7 +1,8 @@
 """Send the changed attributes of agents from a worker to the caller of a run, whose agents get the new values.
 
-Each attribute is compared by its pickled bytes (a megabyte takes about a millisecond), so the caller's agents keep
-every object that did not change. References to other agents of the network arrive as references to the caller's agents.
+An attribute counts as changed if its pickled bytes changed (comparing a megabyte takes about a millisecond). All other
+attributes of the caller's agents keep their objects. A reference to an agent of the network becomes a reference to the
+caller's copy of that agent.
 """
 
 import io
@@ -23,7 +24,7 @@ _AGENTS: ContextVar[Sequence[Agent]] = ContextVar("_AGENTS")
 
 
 class _Kept:
-    """The digest of a value that cannot be pickled. The value counts as unchanged as long as it is the same object."""
+    """Digest of a value that cannot be pickled, which counts as unchanged while the attribute is the same object."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -35,7 +36,7 @@ class _Kept:
 
 
 class WorkerOnly:
-    """Placeholder, in the caller's agent, for a value that cannot leave its worker; any use raises AgentError."""
+    """Placeholder in the caller's agent for a value that cannot be pickled; any use raises AgentError."""
 
     def __init__(self, why: str) -> None:
         vars(self)["_why"] = why
@@ -45,7 +46,7 @@ class WorkerOnly:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
-            # Python itself looks for special methods, and expects AttributeError if there are none.
+            # Python looks up optional special methods, and expects AttributeError for those that do not exist.
             raise AttributeError(name)
         self._refuse()
 
@@ -104,7 +105,10 @@ class StateSender:
         self._digests = {name: self._digests_of(agents[name]) for name in own}
 
     def changes(self) -> bytes:
-        """Return the changes since the last call, for `learn`; a `WorkerOnly` replaces an unpicklable value."""
+        """Return the attributes changed since the last call, pickled for `learn`.
+
+        An attribute that cannot be pickled is replaced by a `WorkerOnly`.
+        """
         changes: dict[int, tuple[dict[str, Any], list[str]]] = {}
         for name in self._own:
             agent = self._agents[name]
@@ -156,7 +160,7 @@ class StateSender:
 
 
 def learn(agents: Sequence[Agent], changes: bytes) -> None:
-    """Apply the changes from a worker to the caller's ``agents``, which are indexed by number."""
+    """Apply the result of `StateSender.changes` to the caller's ``agents``, which are indexed by agent number."""
     token = _AGENTS.set(agents)
     try:
         found = pickle.loads(changes)
@@ -170,7 +174,7 @@ def learn(agents: Sequence[Agent], changes: bytes) -> None:
 
 
 class _Begun:
-    """Replaces the agents' `netsim.transport.shared.Shared` in the caller's process, because no agent runs there."""
+    """Replaces `netsim.transport.shared.Shared` in the caller's process, where no agent runs."""
 
     begun = over = True
 
@@ -184,7 +188,7 @@ class _Begun:
 
 
 class Placed:
-    """Replaces an agent's `Context` in the caller's process, because no agent runs there."""
+    """Replaces an agent's `Context` in the caller's process, where no agent runs."""
 
     __slots__ = ("name", "shared")
 
@@ -210,7 +214,7 @@ class Placed:
 
     @classmethod
     def all(cls, graph: Any, agents: Mapping[Hashable, Agent]) -> None:
-        """Give each agent a `Placed` instead of a `Context`."""
+        """Replace the `Context` of each agent by a `Placed`."""
         shared = _Begun(graph)
         for name, agent in agents.items():
             agent._netsim = cls(name, shared)  # type: ignore[assignment]

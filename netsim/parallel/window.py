@@ -1,7 +1,7 @@
 """Virtual time in one of several workers: it never passes the time at which a frame of another worker could arrive.
 
-Before time passes, workers exchange their frames and the times of their next events. Each worker may then advance by
-itself until the earliest of these times plus the smallest latency of a link between two workers.
+Before time passes, workers exchange their frames and the times of their next events. Each worker may then advance
+without an exchange until the earliest of these times plus the smallest latency of a link between two workers.
 """
 
 import heapq
@@ -24,8 +24,8 @@ class WindowSelector(VirtualSelector):
     window : Part or None
         The `Part` that permits time to pass; None before and after the run.
     set_at : float or None
-        The time (s) at which timers count as set, or None for the present. Timers that are due at the same time run in
-        the order in which they were set; a timer for another worker's frame counts as set when the frame was sent.
+        The time (s) at which new timers count as set, or None for the current time. Timers due at the same time run in
+        the order in which they were set. A timer for another worker's frame counts as set when the frame was sent.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class WindowSelector(VirtualSelector):
         return set_at, next(self._order)
 
     def set_now(self, time: float) -> None:
-        """Advance to ``time`` (s), which a worker has reached; first call the `onlookers` that are due before then."""
+        """Advance to ``time`` (s), which another worker has reached, but first call the `onlookers` due before it."""
         while self._look_before(time):
             pass
         self._now = max(time, self._now)
@@ -70,7 +70,7 @@ class WindowSelector(VirtualSelector):
     def _go_to(self, until: float) -> Ready:
         """Advance to ``until`` (s), or as far as the `Part` allows."""
         if self.window is not None and not self.window.allows(until):
-            # The exchange may move the clock, so first call an onlooker that should have been called before now.
+            # The exchange may advance the clock, so first call any onlooker that is already due.
             if self._look_before(self._now):
                 return []
             earliest = self.window.advance(until)

@@ -1,4 +1,4 @@
-"""Run one worker's part of a network, and send its rows, states and counts to the caller of the run."""
+"""Run the agents of one worker, and send rows, states and counts to the caller of the run."""
 
 import pickle
 import traceback
@@ -28,24 +28,25 @@ Send = Callable[[str, Any], None]
 
 @dataclass(frozen=True)
 class Assignment:
-    """The input of a run's workers.
+    """The data with which every worker of a run starts.
 
     Attributes
     ----------
     settings : Settings
         The run's settings.
     agents : mapping
-        The agents of the network, or at least those that the worker runs.
+        The agents of the network, or only the agents that the worker runs.
     place : mapping
         The worker of each agent.
     probes : sequence of callables or None
-        The probes, with None for each probe whose value cannot be combined from parts that the workers compute.
+        The probes. An item is None if the probe's value cannot be combined from values computed by the workers.
     watch : Watch or None
         The object that records watched states; None if none are watched.
     scheduled : sequence of (float, callable)
         Times (s), and the functions that every worker calls at these times.
     active : callable
-        Called with a runtime; returns a context manager within which `Network.at` and `Network.set_link` act on it.
+        Called with a runtime; returns a context manager within which `Network.at` and `Network.set_link` act on this
+        runtime.
     """
 
     settings: Settings
@@ -59,7 +60,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Ending:
-    """The results of a worker at its end.
+    """The results that a worker sends when it ends.
 
     Attributes
     ----------
@@ -70,11 +71,11 @@ class Ending:
     is_lost : bool
         Whether the error only reports the loss of another worker.
     has_stopped : bool
-        Whether the worker ended early, on request.
+        Whether the worker was asked to end early, and did.
     counts : dict or None
         The result of `counts_of`; None if the run did not begin.
     states : bytes or None
-        The changes of its agents since its last message, from `StateSender.changes`.
+        The changes of the worker's agents since its last message, from `StateSender.changes`.
     costs : dict
         The worker's entry in ``costs`` of `netsim.Run`.
     hash_seed : int or None
@@ -92,9 +93,9 @@ class Ending:
 
 
 def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part], None]) -> None:
-    """Run a part of a network; send a message for each row, and an `Ending`.
+    """Run one worker's agents; send a message for each row and, at the end, an `Ending`.
 
-    ``started`` is called with the `Part`, which ends early if its ``stop`` is set.
+    ``started`` is called with the worker's `Part` before the run begins. Setting ``stop`` of the `Part` ends it early.
     """
     place, agents = assignment.place, assignment.agents
     numbers = {name: number for number, name in enumerate(place)}
@@ -126,7 +127,7 @@ def work(assignment: Assignment, mesh: Mesh, send: Send, started: Callable[[Part
 
 
 def _local(probe: Any, agents: Mapping[Hashable, Agent], result: Run, number: int) -> Any:
-    """Return the part of a probe's value that this worker's agents contribute after a round."""
+    """Return the contribution of this worker's agents to a probe's value after a round."""
     try:
         return probe.local(agents)
     except Exception as error:
@@ -134,7 +135,7 @@ def _local(probe: Any, agents: Mapping[Hashable, Agent], result: Run, number: in
 
 
 def _pickled(error: BaseException) -> bytes:
-    """Pickle an error and its cause; if one of them cannot be pickled, replace it by a NetsimError with its text."""
+    """Pickle an error and its cause; replace whichever of them cannot be pickled by a NetsimError with its text."""
     cause = error.__cause__
     if cause is not None:
         cause.add_note("".join(traceback.format_exception(cause)).rstrip())

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled twin of a radio's events, signals and MAC layer.
+"""Compiled versions of a radio's events, signals and MAC layer.
 
-Each class has a Python twin in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, which defines and
-documents it. A test checks that both twins give equal events, draws, counts and energies. Batteries, budgets and the
-link models that `Mac.draw` does not support stay in Python, and are called from here.
+The Python twin of each class, in `events.py`, `signals.py`, `sinr.py`, `mac.py` or `energy.py`, defines and documents
+its behaviour. A test checks that both give equal events, draws, counts and energies. This module calls Python code for
+batteries, budgets and the link models that `Mac.draw` does not support.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ cdef int REFUSED = records.REFUSED
 
 
 cdef int STAMP_BITS = python_twin.STAMP_BITS
-# The binomial coefficients of the sum in `netsim.radio.phy.oqpsk`, by k.
+# BINOMIALS[k] is the binomial coefficient of term k of the sum in `netsim.radio.phy.oqpsk`.
 cdef double[17] BINOMIALS
 for each in reception._BINOMIALS:
     BINOMIALS[each[0]] = each[1]
@@ -70,19 +70,19 @@ cdef enum What:
 
 @cython.final
 cdef class Event(Due):
-    """An event of a node."""
+    """An event of one node at its MAC layer, such as the end of a back-off."""
 
     cdef What what
     cdef Mac mac
-    # The node's `flush_count` when the event was scheduled. If the node's count differs when the event is due, the node
-    # was switched off in between, and the event is dropped. An event with −1 here is never dropped.
+    # The node's `flush_count` when the event was scheduled. If the count has changed when the event is due, the node
+    # was switched off in between, and the event is dropped. With −1 the event is never dropped.
     cdef int64_t flushed
-    # Each kind of event uses only some of the following attributes. `pending` is the frame that the event concerns.
+    # Each kind of event uses only some of the following attributes. `pending` is the frame to which the event refers.
     cdef PendingFrame pending
-    # In an ASSESSED event, `turn` is the number of busy assessments so far; in other events, `turn` is the number of
-    # the turn in which the fragment was sent. `index` is the fragment's index.
+    # `turn`: in an ASSESSED event, how many assessments have found the channel busy; in all other events, `Mac.turn`
+    # of the transmission. `index`: the index of the fragment in its frame.
     cdef int64_t turn, index
-    # The signals that end at ``time``.
+    # The signals that end at the event's time.
     cdef list signals
     # The node that awaits an acknowledgement.
     cdef Mac sender
@@ -90,7 +90,7 @@ cdef class Event(Due):
 
 @cython.final
 cdef class MediumTimer(Timer):
-    """The timer of the medium's next event."""
+    """The timer that starts the medium's next event."""
 
     cdef EventQueue queue
 
@@ -103,10 +103,10 @@ cdef class MediumTimer(Timer):
 
 @cython.final
 cdef class EventQueue:
-    """The medium's events in order of time; see `netsim.radio.events.EventQueue`."""
+    """Priority queue of the medium's events; see `netsim.radio.events.EventQueue`."""
 
     cdef object loop, clock, context
-    # The same object as `clock` if that is the compiled clock; else None.
+    # The clock again if it is the compiled clock, for calls without Python overhead; else None.
     cdef FastClock fast
     cdef MediumTimer timer
     # A binary heap, ordered by `before`.
@@ -154,10 +154,7 @@ cdef class EventQueue:
         return 0
 
     cdef int start(self, MediumTimer timer) except -1:
-        """Run the due events, at once if nothing else is due at this instant.
-
-        Otherwise the loop first runs the callbacks that are ready.
-        """
+        """Run the due events, after any other callbacks that are ready at this instant."""
         if timer is not self.timer:
             return 0
         if not (self.clock.is_alone() if self.fast is None else self.fast.is_alone()):
@@ -173,7 +170,7 @@ cdef class EventQueue:
         return 0
 
     def due(self, timer):
-        """Run the due events, and later events as long as no agent acts."""
+        """Run the due events, then advance the clock to later events as long as no agent has to act."""
         cdef double now
         if timer is not self.timer:
             return
@@ -206,8 +203,8 @@ cdef class EventQueue:
 cdef class Signal:
     """One transmission at one receiver; see `netsim.radio.signals.Signal`."""
 
-    # The sender's `RadioLink`, which outlives the signal. The reference is borrowed, so that signals need no garbage
-    # collection.
+    # The sender's `RadioLink`. A borrowed reference is safe because the link outlives the signal, and it exempts
+    # signals from garbage collection.
     cdef void* link
     cdef public double start, end
     cdef double power, noise, draw, floor, joined
@@ -223,13 +220,13 @@ cdef class Signal:
         return (<RadioLink>self.link).mac
 
     cpdef spoil(self, int cause):
-        """Record a drop reason, unless a known reason takes precedence."""
+        """Record a drop reason, unless the signal already has one of higher precedence."""
         if not self.cause or rank(cause) < rank(self.cause):
             self.cause = cause
 
 
 cdef int rank(int cause) noexcept:
-    """Return the rank of a drop reason; if a signal has several, the one with the lowest rank counts."""
+    """Return the rank of a drop reason: of several reasons, a signal keeps the one with the lowest rank."""
     if cause == RECEIVER_DOWN:
         return 0
     if cause == LINK_DOWN:
@@ -242,7 +239,7 @@ cdef int rank(int cause) noexcept:
 cdef class Receiver:
     """One node's receiver; see `netsim.radio.signals.Receiver`."""
 
-    # `signals` is an array of owned references to `Signal` objects: it holds `count` of them, and has space for `room`.
+    # `signals` is an array of owned references to `Signal` objects: `count` is its length, `room` its capacity.
     cdef PyObject** signals
     cdef int64_t count, room
     cdef double captures_above, carrier_start, earlier_until, carrier_end
@@ -316,7 +313,7 @@ cdef class Receiver:
         self.sends_until = now
 
     def deafen(self, double now):
-        """Drop the signals that are arriving at ``now`` (s), because the radio goes off."""
+        """Drop the signals that are arriving at ``now`` (s), because the node is switched off."""
         self.drop(now, RECEIVER_DOWN)
 
     cdef int hears(self, double now) except -1:
@@ -330,7 +327,7 @@ cdef class Receiver:
         return False
 
     cdef list drop(self, double now, int cause):
-        """Drop the signals that are arriving at ``now`` (s), for the reason ``cause``, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), with the drop reason ``cause``, and return them."""
         cdef Signal each
         cdef int64_t i
         cdef list missed = []
@@ -355,7 +352,7 @@ cdef class Receiver:
             self.carrier_end = end
 
     def senses_until(self, double end):
-        """After a carrier was cut short or the channel changed, set the time (s) at which all carriers have ended."""
+        """Set the time (s) at which all carriers have ended, after a carrier was cut short or the channel changed."""
         self.carrier_end = end
         self.earlier_until = min(self.earlier_until, end)
 
@@ -371,7 +368,7 @@ cdef class Receiver:
 cdef class SinrReceiver(Receiver):
     """One node's receiver with a `Phy`; see `netsim.radio.sinr.SinrReceiver`."""
 
-    # The method `Phy.log_success`; None for the bit errors of `oqpsk`.
+    # The method `Phy.log_success`; None for `oqpsk`, whose bit errors this class computes itself.
     cdef object model
     cdef object noise, seed, key, name
     cdef double turnaround, cca, usual_floor, lock_above, weight, busy_from, deaf_until, concurrent
@@ -434,7 +431,7 @@ cdef class SinrReceiver(Receiver):
         return 0
 
     cdef int begin(self, Signal signal, double width) except -1:
-        """Lock the receiver on a signal that begins, if it can; otherwise set the signal's drop reason ``missed``."""
+        """Lock the receiver on a beginning signal if possible; otherwise set the signal's drop reason ``missed``."""
         cdef Signal each
         cdef int64_t i
         cdef double begin = signal.start, power = signal.power, others = 0.0
@@ -486,7 +483,7 @@ cdef class SinrReceiver(Receiver):
         return LOST if signal.lost else 0
 
     cdef double success(self, Signal signal, double width) except? -1.0:
-        """Return the probability that all bits of a signal are right; store its mean interference in the signal."""
+        """Return the probability that all bits of a signal are correct; also store the signal's mean interference."""
         cdef Signal each
         cdef int64_t i
         cdef list others = None
@@ -606,7 +603,7 @@ cdef class SinrReceiver(Receiver):
 
 
 cdef bint outranks(Signal one, Signal other) noexcept:
-    """Return whether a signal ranks above another: neighbours' signals rank first, then stronger signals."""
+    """Return whether ``one`` ranks above ``other``: signals of neighbours rank first, then stronger signals."""
     cdef bint is_neighbour = (<RadioLink>one.link).index >= 0
     if is_neighbour != ((<RadioLink>other.link).index >= 0):
         return is_neighbour
@@ -636,16 +633,17 @@ cdef class PendingFrame:
     cdef object outcome
     cdef double late_at, since, not_before, energy
     cdef list fragments
-    # Both arrays have an element for each link. `open` holds 1 if the frame's outcome on the link is unknown, else 0;
-    # `failed` holds the cause of the first failure of a fragment, or 0.
+    # Both arrays have one element per link. `open`: 1 while the frame's outcome on the link is unknown, else 0.
+    # `failed`: why the first fragment failed on the link; 0 if none did.
     cdef bytearray open, failed
     cdef int64_t n_open
     cdef int64_t index, retries, received, attempts, backoffs
     cdef double gain, watts
     cdef int then
-    # The event's time by the sender's own clock (NaN: none), and its age (s) at the latest transmission.
+    # The time by the sender's own clock of the event that the frame reports (NaN: none), and the event's age (s) when
+    # the frame was last sent.
     cdef double moment, age
-    # The true times (s) of the latest transmission (NaN: none), and its channel.
+    # The true start and end (s) of the latest transmission (NaN: not sent yet), and its channel.
     cdef double began, ends
     cdef int channel
     # See `netsim.radio.mac.PendingFrame`.
@@ -657,7 +655,7 @@ cdef class PendingFrame:
         return self.index == len(self.fragments) - 1
 
     cdef int fail(self, int link_index, int cause) except -1:
-        """Record the cause of a fragment's failure on a link, unless an earlier fragment failed."""
+        """Record why a fragment failed on a link, unless an earlier fragment has already failed there."""
         if not self.failed[link_index]:
             self.failed[link_index] = cause
         return 0
@@ -680,21 +678,21 @@ cdef class PendingFrame:
 
 
 cdef double local(clock, double time) except? -1.0:
-    """Return the reading of a node's own clock at a true time (s)."""
+    """Return the reading (s) of a node's clock at a true time (s); ``clock`` is None if the node's clock is exact."""
     return time if clock is None else clock.local(time)
 
 
 cdef struct Draws:
-    # The values from which losses and delays on one link are drawn, for the models that `Mac.draw` supports. `loss` is
-    # the probability of a loss. The delay is uniform on [`low`, `low` + `width`), or always `low` if `width` is below
-    # 0. `count` is the number of draws so far. The draws equal those of `netsim.transport.path.Path`.
+    # State of the random draws of losses and delays on one link, for the models that `Mac.draw` supports. `loss` is
+    # the probability of a loss. The delay is uniform on [`low`, `low` + `width`), or always `low` if `width` < 0.
+    # `count` is the number of draws so far. The draws equal those of `netsim.transport.path.Path`.
     double loss, low, width
     uint64_t loss_key, latency_key
     int64_t count
 
 
 cdef class RadioLink:
-    """A node that a sender's transmissions reach; see `netsim.radio.mac.RadioLink`."""
+    """A link from a sender to a node that its transmissions reach; see `netsim.radio.mac.RadioLink`."""
 
     cdef Mac mac
     cdef int index
@@ -705,16 +703,17 @@ cdef class RadioLink:
 
 @cython.final
 cdef class NeighbourLink(RadioLink):
-    """A link to a neighbour, which may receive frames. Links that only interfere lack these fields to save memory."""
+    """A link to a neighbour. A link that only interferes is a plain `RadioLink`, which saves memory."""
 
     # The neighbour's queue for the frames that arrive over this link.
     cdef ArrivalQueue arrivals
-    # The `Path` objects that decide losses and delays of frames and of acknowledgements, if `Mac.draw` does not support
-    # the link's models; else None, and the draws below decide.
+    # If `Mac.draw` does not support the link's models: the `Path` objects that decide the losses and delays of frames
+    # and of acknowledgements. Otherwise None, and the draws below decide.
     cdef object path, ack_path
     # The draws of losses and delays: `draws` for frames, `ack_draws` for acknowledgements.
     cdef Draws draws, ack_draws
-    # A cache of the power and noise floor of the last signal without interference, and of ln(1 − BER) for this signal.
+    # A cache for signals without interference: the power and noise floor of the last one, and its ln(1 − BER), where
+    # BER is the bit error rate.
     cdef double clear_power, clear_floor, clear_success
     # The keys of the two streams of draws that decide whether frames and acknowledgements are received.
     cdef uint64_t chance_key, ack_chance_key
@@ -772,7 +771,7 @@ cdef class FastSchedule:
         return min(1e-9 * self.period, max(1e-3 * self._shortest, 4 * ulp))
 
     cdef double number(self, double time) noexcept:
-        """Return the number of the period in which ``time`` (s) lies."""
+        """Return the index of the period that contains ``time`` (s)."""
         return floor((time - self.offset + self.rounding(time)) / self.period)
 
     cpdef bint is_awake(self, double time) noexcept:
@@ -813,13 +812,13 @@ class CompiledSchedule(FastSchedule, Schedule):
 
 @cython.final
 cdef class Reception:
-    """A frame that a node hears; see `netsim.radio.energy.Reception`."""
+    """A frame on whose reception a node spends energy; see `netsim.radio.energy.Reception`."""
 
     cdef public double start, end, watts
 
 
 cdef struct Spent:
-    # The seconds in each of the `STATES`, and the joules of bits.
+    # The seconds spent in each of the `STATES`, and the energy of bits (J).
     double sent, received, listened, slept, bits
 
 
@@ -945,8 +944,7 @@ cdef enum Access:
 cdef class Mac:
     """The MAC layer of one node; see `netsim.radio.mac.Mac`."""
 
-    # The attributes that are read for each signal that reaches this node come first, to share one line of the CPU's
-    # cache.
+    # The attributes that are read for each arriving signal come first, so that they share a CPU cache line.
     cdef readonly Receiver receiver
     cdef readonly FastMeter meter
     cdef readonly FastSchedule schedule
@@ -954,7 +952,7 @@ cdef class Mac:
     cdef double heard_from
     cdef readonly object medium, name, wiring, inbox, clock
     cdef readonly int64_t number
-    # The number of the node's first link among all links of the network.
+    # The index of the node's first link in the network-wide order of links.
     cdef int64_t first
     cdef public set down
     cdef public dict subscribers
@@ -968,14 +966,14 @@ cdef class Mac:
     cdef EventQueue events
     cdef Tally tally
     cdef list links, deaf, log
-    # {node number: link} for the nodes that this node's transmissions reach or once reached; None until `set_power` is
-    # called for the first time.
+    # {node number: link} for all nodes that this node's transmissions reach or have ever reached; None until the first
+    # call of `set_power`.
     cdef dict reached
     # `has_phy`: the radio has a `Phy`. `concurs`: the powers of copies of one fragment may add up.
     cdef bint has_phy, concurs
     # The method `Phy.gain`; None if signals do not fade.
     cdef object fading
-    # {purpose of draws, such as "loss": keys of the streams for this purpose, one for each of the node's links}.
+    # {purpose of draws, such as "loss": for each of the node's links, the key of its stream of draws}.
     cdef dict keys
     # The node's `Radio`, the `Link` of its transmitter, and its `Transmitter`.
     cdef object radio, link, transmitter
@@ -984,14 +982,14 @@ cdef class Mac:
     cdef int min_be, max_be, max_csma_backoffs, max_frame_retries, ack_kind
     cdef int64_t max_sifs_bits
     cdef double slot, unit_backoff, cca, turnaround, lifs, sifs, rate, share, most_queued, most_queued_bits
-    # The key of the stream of draws that decide back-offs.
+    # The key of the stream of random draws for back-offs.
     cdef uint64_t stream
     # The number of draws so far from this stream.
     cdef int64_t drawn
     # See the attributes with the same names in `netsim.radio.mac.Mac`.
     cdef object queue
     cdef int64_t queued_bits, turn, flush_count
-    # Whether a burst of jitter may delay the frames of the arrival event that is being processed.
+    # Whether a jitter burst may delay the frames of the current arrival event.
     cdef bint in_burst
     cdef double silent_until
     # See the attributes `_bands` and `_silence` of `netsim.radio.mac.Mac`.
@@ -1041,7 +1039,7 @@ cdef class Mac:
         self.lifs, self.sifs, self.max_sifs_bits = radio.lifs, radio.sifs, radio.max_sifs_bits
         self.share, self.bands, self.silence = radio.share_of(name), radio.band_of, {}
         self.refuses = radio.refuses_silent
-        # The rate is 0 with a ``Radio.airtime`` model: `seconds` then calls `Radio.seconds`.
+        # 0 makes `seconds` call `Radio.seconds`, which applies the ``Radio.airtime`` model.
         self.rate = link.rate if radio.airtime is None else 0.0
         self.most_queued, self.most_queued_bits = link.queue or inf, link.queue_bits or inf
         key = np.array([draws.name_key(name)], dtype=np.uint64)
@@ -1049,9 +1047,9 @@ cdef class Mac:
         self.queue, self.open = deque(), {}
 
     def reach(self, Mac mac, int index, double power, double delay):
-        """Add a node that this node's transmissions reach.
+        """Add a link to a node that this node's transmissions reach.
 
-        ``index`` is the index of the link to this neighbour; −1 if the transmissions only interfere at the node.
+        ``index`` is the index of the link if the node is a neighbour, or −1 if the transmissions only interfere there.
         """
         link = self.link_to(mac, index, power, delay)
         self.links.append(link)
@@ -1063,7 +1061,7 @@ cdef class Mac:
         self.deaf.append(self.link_to(mac, index, 0.0, 0.0))
 
     def set_power(self, Mac mac, double power):
-        """Set the power (mW) at which later transmissions reach a node; at 0 they do not reach it."""
+        """Set the power (mW) at which later transmissions reach a node; with 0 they no longer reach it."""
         cdef RadioLink link
         if self.reached is None:
             self.reached = {(<RadioLink>each).mac.number: each for each in self.links}
@@ -1081,7 +1079,7 @@ cdef class Mac:
     # --- in the agent's hand ------------------------------------------------------------------------------------------
 
     def tune(self, int channel, double now):
-        """Change the channel after all frames in the queue have ended, or at ``now`` (s) if the queue is empty."""
+        """Change the channel after all queued frames have ended, or at ``now`` (s) if the queue is empty."""
         self.events.catch_up(now)
         self.channel = channel
         if self.queue:
@@ -1096,7 +1094,7 @@ cdef class Mac:
         return 0
 
     def listen(self, bint on, double now):
-        """Switch the receiver on or off at ``now`` (s) for the agent; frames being received at switch-off are lost."""
+        """Switch the receiver on or off at ``now`` (s), as the agent asked; switching off loses arriving frames."""
         self.events.catch_up(now)
         if self.listening and not on:
             self.miss(self.receiver.drop(now, ASLEEP), now)
@@ -1133,7 +1131,7 @@ cdef class Mac:
         cdef RadioLink link = NeighbourLink.__new__(NeighbourLink) if index >= 0 else RadioLink.__new__(RadioLink)
         link.mac, link.index, link.power, link.delay = mac, index, power, delay
         if self.fading is not None:
-            # Both directions of a link have the same key, so that they have the same fading.
+            # Sort the ends, so that both directions of a link have the same key and therefore the same fading.
             ends = sorted([draws.name_key(each) for each in (self.name, mac.name)])
             link.key = int(draws.link_keys(*[np.array([each], dtype=np.uint64) for each in ends])[0])
         if index >= 0:
@@ -1154,9 +1152,9 @@ cdef class Mac:
         return 0
 
     cdef object draw(self, Draws* to, int index, str purpose):
-        """Set up a link's draws and return None, or return a `Path` if this class does not support the link's models.
+        """Set up a link's draws and return None; if the link's models are unsupported, return a `Path` instead.
 
-        This class supports Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
+        Supported are Bernoulli losses per frame with fixed or uniform delays, without ``corrupt`` and ``fifo``.
         """
         link = self.wiring.links[index]
         loss, latency = link.loss_model, link.latency_model
@@ -1185,7 +1183,7 @@ cdef class Mac:
     # --- taking frames ------------------------------------------------------------------------------------------------
 
     def take(self, double now, int64_t number, int32_t kind, Frame frame, int to, outcome, double late_at, event=None):
-        """Queue a frame at ``now`` (s); return 0, or the cause of its rejection."""
+        """Queue a frame at ``now`` (s); return 0, or the drop reason if the frame is rejected."""
         cdef PendingFrame pending
         cdef Py_ssize_t n_links = len(self.wiring.links)
         cdef int64_t bits, stamp = 0 if event is None else STAMP_BITS // 8
@@ -1227,7 +1225,7 @@ cdef class Mac:
         return 0
 
     def under_way(self):
-        """Return the ledger's key and the kind id for each frame and link whose outcome is still unknown."""
+        """Return (ledger key, kind id) for each frame on each link where its outcome is still unknown."""
         cdef PendingFrame pending
         found = []
         for pending in self.open.values():
@@ -1241,7 +1239,7 @@ cdef class Mac:
         return len(self.queue) > 0 and self.queue[0] is pending
 
     cdef int finish(self, double now, bint acknowledged, bint complete) except -1:
-        """Remove the current frame from the queue, set its outcome and begin with the next one."""
+        """Remove the current frame from the queue, set its outcome, and start with the next frame."""
         cdef PendingFrame pending = self.queue.popleft()
         self.queued_bits -= pending.bits
         if self.meter is not None:
@@ -1262,7 +1260,7 @@ cdef class Mac:
         return event
 
     cdef int at(self, double time, Event event) except -1:
-        """Schedule an event of this node at ``time`` (s); it is dropped if the node is switched off before then."""
+        """Schedule an event of this node at ``time`` (s); switching the node off before then drops the event."""
         event.flushed = self.flush_count
         return self.events.at(time, event)
 
@@ -1309,14 +1307,14 @@ cdef class Mac:
         return self.seek_access(begin, pending.retries)
 
     cdef int band(self) except -2:
-        """Return the number of the band of the radio's channel; −1 for channels in none."""
+        """Return the index of the radio channel's band, or −1 if the channel is in no band."""
         return self.bands.get(self.receiver.channel, -1) if self.bands else -1
 
     cdef double awake_from(self, double time) except? -1.0:
         return time if self.schedule is None else self.schedule.next_awake(time)
 
     cdef int64_t units(self, int64_t failures) except -1:
-        """Return a random back-off, in units, after ``failures`` failed attempts."""
+        """Draw a random back-off, as a number of back-off units, after ``failures`` failed attempts."""
         cdef int64_t most = 1
         most <<= min(self.min_be + failures, <int64_t>self.max_be)
         self.drawn += 1
@@ -1385,7 +1383,7 @@ cdef class Mac:
         return self.transmit(pending, now, now + seconds)
 
     def carry(self, double now, double end):
-        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, on which no receiver locks."""
+        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, so no receiver locks on it."""
         cdef double width = time_tolerance(now)
         cdef int channel = self.receiver.channel
         cdef list reached = []
@@ -1415,7 +1413,7 @@ cdef class Mac:
                 receiver.sense(now, end, width)
 
     def leave_unsent(self, double seconds):
-        """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""
+        """Correct the counts after an abort: the last ``seconds`` of the current emission are not sent."""
         if self.emission.is_ack:
             self.ack_airtime_s -= seconds
             return
@@ -1428,8 +1426,8 @@ cdef class Mac:
 
     cdef int sent(self, PendingFrame pending, double now) except -1:
         """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
-        # If the current emission is not over, it is an acknowledgement that this node began to send at this instant
-        # (within the tolerance of times), after the fragment.
+        # An emission that is still going on is not the fragment but an acknowledgement, which this node began to send
+        # at this instant (within the time tolerance).
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self.is_present(pending):
@@ -1441,7 +1439,7 @@ cdef class Mac:
         return self.at(now + <double>wait + time_tolerance(now), self.event(NO_ACK, None, self.turn))
 
     cdef int acknowledged(self, Event event, double now) except -1:
-        """Handle an acknowledgement: if it is received and ``turn`` is current, go on to the next fragment or frame."""
+        """Handle an arriving acknowledgement: if it is intact and of the current turn, go on to the next fragment."""
         if self.receiver.fate(<Signal>event.signals[0], now) or not self.inbox.arrivals.up:
             return 0
         if self.is_present(event.pending) and event.turn == self.turn and self.on:
@@ -1495,7 +1493,10 @@ cdef class Mac:
         return self.events.at(end, self.event(SENT, pending))
 
     cdef int acknowledge(self, Mac sender, PendingFrame pending, int64_t turn, double now) except -1:
-        """Acknowledge the fragment that ``sender`` sent in turn number ``turn``, unless it is too late for this."""
+        """Acknowledge the fragment that ``sender`` sent in turn ``turn``, if this node still can.
+
+        It cannot if it is sending or its battery is empty, or if the sender is on another channel or in another turn.
+        """
         cdef Event event
         cdef double end
         cdef bint busy = self.receiver.sends_until > now + time_tolerance(now)
@@ -1516,7 +1517,7 @@ cdef class Mac:
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     cdef dict emit(self, PendingFrame pending, double now, double end, int32_t kind, int64_t bits, int to):
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return {arrival time: addressees' signals}."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the addressees' signals by arrival time."""
         cdef bint is_ack = kind == self.ack_kind, may_lose = False, is_target, lost = False
         cdef double width = time_tolerance(now), joules, arrival, last = -1.0, power = 0.0
         cdef double gain = self.gain if is_ack else pending.gain
@@ -1587,7 +1588,7 @@ cdef class Mac:
         return arrivals
 
     cdef double spend(self, double now, double end, int64_t bits, int to, double watts) except? -1.0:
-        """Charge this node for an emission on link ``to`` (−1: all) that draws ``watts``; return its energy (J)."""
+        """Charge this node for an emission on link ``to`` (−1: all) at the power ``watts``; return the energy (J)."""
         cdef double joules
         distances = self.distances
         if self.meter is None:
@@ -1600,9 +1601,9 @@ cdef class Mac:
     cdef int begin_reception(self, Signal signal, double now, double end, int64_t bits, bint awaits) except -1:
         """Drop a signal that this node cannot receive, or meter the energy that the node spends to hear it.
 
-        A node that is off, asleep or on another channel drops the signal. With ``awaits``, the signal is an
-        acknowledgement for this node, which receives it even while asleep. Hearing costs energy only if the signal is a
-        neighbour's, it is not too weak, and this node is not sending.
+        A node that is off, asleep or on another channel drops the signal. If ``awaits``, the signal is an
+        acknowledgement for this node, which receives it even while asleep. Hearing a signal costs energy only if it
+        comes from a neighbour and is strong enough, and this node is not sending.
         """
         if not self.on or self.is_battery_empty(now):
             signal.spoil(RECEIVER_DOWN)
@@ -1638,7 +1639,7 @@ cdef class Mac:
         return 0
 
     cdef int arrived(self, Event event, Signal signal, NeighbourLink link, int cause, double now) except -1:
-        """Record that a neighbour received a fragment, or the cause of its failure."""
+        """Record that a neighbour received a fragment or, if ``cause`` is not 0, why not."""
         cdef PendingFrame pending = event.pending
         cdef Event answer
         if pending.to >= 0 and self.acknowledges:
@@ -1659,7 +1660,7 @@ cdef class Mac:
         return 0
 
     cdef int take_in(self, PendingFrame pending, int64_t index, Signal signal, NeighbourLink link, double now) except -1:
-        """Receive a fragment that is to be acknowledged; return 0, or the cause of its failure."""
+        """Receive a fragment that needs an acknowledgement; return 0, or the drop reason."""
         cdef int cause = 0
         if index < pending.received:
             link.mac.duplicates += 1
@@ -1692,7 +1693,7 @@ cdef class Mac:
         else:
             moment = began - pending.age if pending.moment == pending.moment else NAN
             if shared and not frame.stamped:
-                # No other object holds a reference to the frame.
+                # No other receiver has this frame yet, so it can be changed instead of copied.
                 frame.stamped, frame.first_bit, frame.moment = True, began, moment
             else:
                 frame = frame.heard(began, moment)
@@ -1710,7 +1711,7 @@ cdef class Mac:
         return 0
 
     cdef int end_all(self, PendingFrame pending, double now, int cause) except -1:
-        """Count a frame as not delivered on every link on which its outcome is still unknown."""
+        """Count a frame as not delivered on every link where its outcome is still unknown."""
         cdef int link_index
         for link_index in range(len(pending.open)):
             if pending.open[link_index]:
@@ -1718,7 +1719,7 @@ cdef class Mac:
         return 0
 
     cdef int ended(self, PendingFrame pending, int link_index, double now, int cause) except -1:
-        """Count a frame as not delivered on one link, for the reason ``cause``."""
+        """Count a frame as not delivered on one link, with the drop reason ``cause``."""
         self.tally.count_outcome(now, self.key(link_index, pending), pending.kind, cause)
         pending.ended = cause
         return self.close(pending, link_index)
@@ -1731,7 +1732,7 @@ cdef class Mac:
         return 0
 
     def on_neighbour_off(self, Mac neighbour):
-        """Mark partly sent frames as failed at a neighbour that was switched off, because it lost their fragments."""
+        """Mark partly sent frames as failed at a neighbour that was switched off: it lost the fragments it had."""
         cdef PendingFrame pending
         cdef int link_index = self.link_index_of[neighbour.number]
         for pending in self.open.values():
@@ -1739,7 +1740,7 @@ cdef class Mac:
                 pending.fail(link_index, RECEIVER_DOWN)
 
     def flush(self, double now):
-        """Drop all queued frames: a frame that has been on the air counts as lost, any other as refused."""
+        """Drop all queued frames: a frame that was sent at least once counts as lost, any other frame as refused."""
         cdef PendingFrame pending
         self.flush_count += 1
         self.waits = False

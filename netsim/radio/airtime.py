@@ -24,19 +24,19 @@ class Counts:
     Attributes
     ----------
     frames : int
-        The number of fragments sent, repetitions included; a frame that fits the MTU is one fragment.
+        The number of fragments sent, including retransmissions; a frame that fits the MTU is one fragment.
     retries : int
-        How many of these fragments were repetitions.
+        How many of these fragments were retransmissions.
     acks : int
         The number of acknowledgements sent.
     duplicates : int
-        The number of fragments received again because an acknowledgement was lost; the node drops them.
+        The number of fragments that the node received twice, because an acknowledgement was lost, and dropped.
     no_ack : int
         How often no acknowledgement arrived in time.
     busy : int
         How often a clear channel assessment found the channel busy.
     access_failures : int
-        How often the node gave up a frame because every attempt at access failed.
+        How often the node gave up a frame because it never got access to the channel.
     airtime_s : float
         Time spent sending agents' frames.
     ack_airtime_s : float
@@ -48,7 +48,7 @@ class Counts:
     silences : int
         The number of transmissions and retransmissions that had to wait for ``Radio.transmit_share``.
     silence_s : float
-        How long these waits were; a part of ``queueing_s``.
+        Total duration of these waits, which ``queueing_s`` includes.
     """
 
     frames: int = 0
@@ -93,12 +93,12 @@ class AirtimeLog:
     log : list of OnAir, or None
         Every transmission of a fragment or acknowledgement, if a trace is kept.
     spent : list
-        For each node, at the end of the run: the seconds in each state, the joules used and left, the time (s) at which
-        the battery ran out, and the other columns of `energy`. None for a node without an energy model.
+        For each node, the columns of `energy` at the end of the run: the seconds in each state, the joules used and
+        left, the time (s) at which the battery ran out, and so on. None for a node without an energy model.
     events : int
         The number of events that the medium processed.
     scenery : collection
-        The nodes in the background, which `airtime` and `energy` leave out.
+        Background nodes, which the tables `airtime` and `energy` omit.
     """
 
     agents: Sequence[Hashable]
@@ -156,7 +156,7 @@ class AirtimeLog:
     def records(self) -> "dict[str, NDArray[Any]]":
         """Return the log in the form of a trace: `ON_AIR` records in order of their starts, and their joined bytes.
 
-        The result is empty if no log was kept.
+        The result is empty if no trace is kept.
         """
         if self.log is None:
             return {}

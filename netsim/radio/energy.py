@@ -1,13 +1,13 @@
 """Duty cycles and energy of radios: power × time in each state, plus joules per bit.
 
-A schedule computes from a time whether a radio is awake. No timer wakes a radio, because pending timers would keep a
-run going. A meter sums the durations of each state up to the latest change of a state, and computes the energy used
-until any later time on request, without changing its sums.
+A `Schedule` computes whether a radio is awake at a given time. No timer wakes a radio, because pending timers would
+keep a run going. A `Meter` sums the time in each state up to the latest change of a state. Asked for the energy at a
+later time, it computes the rest without changing its sums.
 
 No timer waits for an empty battery either, because it would keep a deadlocked run going for years of simulated time.
-Instead `BatteryWatch` looks at a node whenever half of the energy left at the last look may have been spent; after
-about forty such halvings the battery is practically empty. If the energy left will be spent by the frames under way, or
-within a few nanoseconds, the watch computes the exact time at which the battery is empty.
+Instead `BatteryWatch` checks a node whenever half of the energy left at its last check may have been spent; after about
+forty such halvings the battery is practically empty. If the frames under way will spend the energy left, or if it lasts
+for a few nanoseconds only, the watch computes the exact time at which the battery is empty.
 """
 
 import heapq
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["STATES", "BatteryWatch", "DutyCycle", "Energy", "EnergyAccount", "Meter", "Reception", "Schedule"]
 
 STATES = ("transmit", "receive", "listen", "sleep")
-"""The states of a radio: sending a frame; receiving a frame, whatever its address; on and idle; off."""
+"""The states of a radio: sending a frame; receiving a frame, even one addressed to others; on and idle; off."""
 
 Spent = tuple[float, float, float, float]
 
-# Radios of sensor nodes draw milliwatts, those of laptops a watt or two. A power or current above these limits was
-# probably meant in milliwatts or milliamperes.
+# Radios of sensor nodes draw milliwatts, radios of laptops a watt or two. A larger value was probably given in
+# milliwatts or milliamperes by mistake.
 _MANY_WATTS = 5.0
 _MANY_AMPERES = 1.0
-# Limit of transmit powers, ±200 dBm, far beyond any radio.
+# Transmit powers must be within ±200 dBm, which is far beyond any radio.
 _MOST_DBM = 200.0
 
 # Columns that `netsim.Run.energy` always has. The columns of ``Energy.states`` and of `Agent.spend` must have other
@@ -56,13 +56,13 @@ _ROUNDING, _OF_WINDOW = 1e-9, 1e-3
 class Energy:
     """The powers that a node's radio and other parts draw, and the energy in the node's battery.
 
-    The energy used is Σ power × time over the states, plus a cost per bit, spread evenly over the frame's time on the
-    air. A node spends energy on each frame that it hears, even if the frame is addressed to others or arrives damaged.
-    A node does not hear a frame if, at the instant at which the frame begins, the node sleeps, sends, or begins to
-    send. If a node begins to send in the middle of a frame that it hears, it hears the rest of this frame after its own
-    transmission. A node that is down spends nothing. Other parts of the node (a processor, a sensor) draw the powers in
-    ``states``: an agent changes a part's state with ``self.energy.enter``, and spends joules at once with
-    ``self.spend``.
+    The energy used is the sum of power × time over the states, plus an energy per bit, which is spread evenly over the
+    frame's time on the air. A node spends energy on each frame that it hears, even if the frame is addressed to others
+    or arrives damaged. A node does not hear a frame if the node sleeps, sends, or begins to send at the instant at
+    which the frame begins. If a node begins to send while it hears a frame, it hears the rest of this frame after its
+    own transmission. A node that is down spends nothing. Other parts of the node, such as a processor or a sensor, draw
+    the powers in ``states``. An agent changes a part's state with ``self.energy.enter``, and counts single expenses in
+    joules with ``self.spend``.
 
     Parameters
     ----------
@@ -76,16 +76,16 @@ class Energy:
     transmit_bit, receive_bit : float
         Joules per bit sent or received, as in the first-order model.
     amplifier : float
-        Each bit sent over d metres costs ``amplifier``·d^``exponent`` joules more. In a broadcast, d is the distance to
-        the farthest neighbour. The nodes then need positions ``pos``.
+        Each bit sent over d metres costs ``amplifier``·d^``exponent`` joules in addition to ``transmit_bit``. In a
+        broadcast, d is the distance to the farthest neighbour. The nodes then need positions ``pos``.
     exponent : float
         Exponent of the distance.
     battery : float, optional
-        Joules in the battery. Once they are spent the node is off for good, even in the middle of a frame. None: the
+        Joules in the battery. When they are spent, the node goes off for good, even in the middle of a frame. None: the
         node is on mains power.
     states : mapping, optional
         Powers of other parts of the node, {part: {state: watts}}, such as
-        {"mcu": {"sleep": 15e-6, "active": 5.4e-3}}. When a node is switched on, each part is in its first state.
+        {"mcu": {"sleep": 15e-6, "active": 5.4e-3}}. When a node is switched on, each part starts in its first state.
 
     Raises
     ------
@@ -222,7 +222,7 @@ class Energy:
 
     def to_send(self, bits: int, seconds: float, distance: float = 0.0) -> float:
         """Return the energy (J) to send ``bits`` bits in ``seconds`` at the power ``transmit`` over ``distance`` m."""
-        # Without an amplifier, do not compute dⁿ: it may overflow.
+        # Skip distance**exponent if it is not needed, because it may overflow.
         over = self.amplifier * distance**self.exponent if self.amplifier else 0.0
         return self.transmit * seconds + (self.transmit_bit + over) * bits
 
@@ -283,8 +283,8 @@ class DutyCycle:
     offsets : mapping, optional
         {node: time (s) at which the node's first period begins}, in [0, ``period``); 0 for all other nodes.
     windows : sequence of (start, seconds), optional
-        Instead of ``awake``, the windows of a period in which the radio is on: the start of each window, in seconds
-        from the beginning of the period, and its length in seconds. Windows must not overlap.
+        Instead of ``awake``: the windows of each period in which the radio is on. A window's start is in seconds from
+        the beginning of the period. Windows must not overlap.
 
     Raises
     ------
@@ -356,9 +356,9 @@ class DutyCycle:
 class Schedule:
     """The times at which one node's radio is on and off, computed from its `DutyCycle`.
 
-    ``offset`` is the time (s) at which a period begins. ``windows`` are the windows of a period in which the radio is
-    on, in order, each with its start and length (s). `_mac.pyx` has compiled twins of the methods that run for each
-    frame.
+    ``offset`` is the time (s) at which some period begins. ``windows`` are the (start, length) in seconds of the
+    windows of each period in which the radio is on, in order. `_mac.pyx` has compiled versions of the methods that run
+    for each frame.
     """
 
     period: float
@@ -409,9 +409,9 @@ class Schedule:
         each = awake * self.awake + asleep * (self.period - self.awake)
         if energy / each == math.inf if each else True:
             return math.inf
-        # Skip whole periods, but leave some energy to spend in the loop, at most that of one period. If no energy were
-        # left, and the radio spends nothing asleep, the result would be the time at which the radio next wakes, instead
-        # of the end of the window in which the energy was spent.
+        # Skip whole periods, but leave up to one period's energy for the loop below. If nothing were left, a radio that
+        # spends nothing asleep would get the time of its next wake-up as result, and not the end of the window in which
+        # the energy was spent.
         whole = max(0, math.ceil((energy - spare) / each) - 1)
         time, left = start + whole * self.period, max(0.0, energy - whole * each)
         begins = self._place(time)[0] * self.period + self.offset
@@ -424,10 +424,9 @@ class Schedule:
         return time
 
     def _changes(self, awake: float, asleep: float) -> Iterator[tuple[float, float]]:
-        """Yield the spans of two successive periods in which the radio is awake or asleep, each as (end, power).
+        """Yield (end, power) of each span of two successive periods in which the radio is awake or asleep.
 
-        The end is in seconds from the beginning of the first period. The power (W) is ``awake`` in spans in which the
-        radio is awake, and ``asleep`` in the others.
+        The end is in seconds from the beginning of the first period. The power (W) is ``awake`` or ``asleep``.
         """
         for begins in (0.0, self.period):
             for start, seconds in self.windows:
@@ -436,18 +435,18 @@ class Schedule:
             yield begins + self.period, asleep
 
     def _place(self, time: float) -> tuple[int, float]:
-        """Return the number of the period at a time (s), and the seconds since its start."""
+        """Return the index of the period that contains a time (s), and the seconds since the period's start."""
         since = time - self.offset
         number = math.floor((since + self._rounding(time)) / self.period)
         return number, max(0.0, since - number * self.period)
 
     def _rounding(self, time: float) -> float:
-        """Return the rounding tolerance (s) of a time at the edge of a window."""
+        """Return the tolerance (s) by which a rounded time may miss the edge of a window."""
         return min(_ROUNDING * self.period, max(_OF_WINDOW * self.shortest, 4 * math.ulp(time)))
 
     def _until(self, time: float) -> float:
         number, phase = self._place(time)
-        # Add in a loop, as the compiled twin does: since Python 3.12, sum() compensates for rounding.
+        # Not sum(), which compensates for rounding since Python 3.12: the compiled version adds plainly.
         total = 0.0
         for start, seconds in self.windows:
             total += min(max(phase - start, 0.0), seconds)
@@ -459,7 +458,7 @@ class Schedule:
 
 @dataclass(slots=True, eq=False)
 class Reception:
-    """A frame that a node hears: its start and end (s), and the energy of its bits as a power (W) over this time."""
+    """A frame that a node hears: its start and end (s), and the energy of its bits divided by its duration (W)."""
 
     start: float
     end: float
@@ -469,10 +468,11 @@ class Reception:
 class Meter:
     """Meters the energy of one node.
 
-    The stored sums reach up to the last change of a state. A query adds the energy spent since that change to its
-    result, and leaves the sums unchanged.
+    The stored sums cover the time up to the last change of a state. A query adds the energy spent since then to its
+    result, but does not change the sums.
 
-    `_mac.pyx` has compiled twins of the methods that run for each frame: `transmit`, `receive`, `_advance`, `_lately`.
+    The methods that run for each frame (`transmit`, `receive`, `_advance`, `_lately`) have compiled versions in
+    `_mac.pyx`.
     """
 
     def __init__(self, energy: Energy, schedule: Schedule | None) -> None:
@@ -493,24 +493,24 @@ class Meter:
         self._part_seconds = {(part, state): 0.0 for part, each in energy.states.items() for state in each}
         # The total power (W) that the parts other than the radio draw in their current states.
         self._part_watts = 0.0
-        # The joules spent by `spend`, {name of the expense: joules}.
+        # {name of an expense: joules} of the expenses counted by `spend`.
         self._at_once: dict[str, float] = {}
         self._reset_states()
-        # `sends_until` is the end (s) of the frame that the node sends, `_hears_until` the end (s) of the last frame
-        # that the node hears.
+        # `sends_until`: when the node's latest transmission ends (s). `_hears_until`: when all frames that the node
+        # hears have ended (s).
         self.sends_until = self._hears_until = 0.0
         self._bit_watts = 0.0
         # The power (W) drawn while sending at the transmit power that the agent has set.
         self.transmit_watts = energy.transmit
         # `_more_watts` is the power (W) drawn to send the current frame, minus ``energy.transmit``. `_more_energy` (J)
-        # adds up this difference × time over all frames, until the last change of a state.
+        # is the sum of this difference × time over all frames, up to the last change of a state.
         self._more_watts = self._more_energy = 0.0
         self._heard: list[Reception] = []
-        # `died_at` is the time (s) at which the battery ran out (infinite: it has not). `dies_at` is the time (s) at
-        # which it will run out (infinite: `BatteryWatch` has not computed this time).
+        # `died_at`: when the battery ran out (s); infinite if it has not. `dies_at`: when it will run out (s); infinite
+        # as long as `BatteryWatch` has not computed this time.
         self.died_at = self.dies_at = math.inf
-        # `committed` is the energy (J) of all frames so far, with frames under way counted in full. When `committed`
-        # exceeds `allowance` (J), `BatteryWatch` must plan again.
+        # `committed` is the energy (J) of all frames so far, counting frames under way in full. When `committed`
+        # exceeds `allowance` (J), `BatteryWatch` must plan its next check anew.
         self.committed, self.allowance = 0.0, math.inf
         # The energy (J) of the last frame that was sent or given up.
         self.last_frame = 0.0
@@ -526,9 +526,9 @@ class Meter:
         The node hears no other frame from ``start`` to ``end``.
         """
         # A node that begins to send does not hear a frame that begins at the same instant, even if that frame was
-        # counted first. Here, two times are the same instant if they differ by at most twice `time_tolerance`. One
-        # `time_tolerance` would be too little: a node may retransmit at a time-out, which comes one `time_tolerance`
-        # late, and another frame may begin at the exact time-out. Rounding would then decide whether the node hears it.
+        # counted first. "The same instant" means within twice `time_tolerance`. Once would be too little: a node may
+        # retransmit at a time-out, which comes one `time_tolerance` late, while another frame begins at the exact
+        # time-out. Rounding would then decide whether the node hears it.
         self._hear_only([each for each in self._heard if each.start < start - 2 * time_tolerance(start)])
         self._advance(start)
         joules = self.energy.to_send(bits, 0.0, distance)
@@ -539,7 +539,7 @@ class Meter:
         return joules
 
     def receive(self, start: float, end: float, bits: int) -> Reception:
-        """Count a frame heard from ``start`` to ``end`` (s); overlapping frames cost the receive power only once."""
+        """Count a frame heard from ``start`` to ``end`` (s); overlapping frames draw the receive power only once."""
         self._advance(start)
         energy = self.energy
         joules = energy.receive_bit * bits
@@ -584,7 +584,7 @@ class Meter:
         self._part_watts = sum(self.energy.states[part][state] for part, state in self._states.items())
 
     def spend(self, what: str, joules: float, now: float) -> None:
-        """Count an expense of ``joules`` at the time ``now`` (s), limited to the energy left in the battery."""
+        """Count an expense of ``joules`` at the time ``now`` (s), but at most the energy left in the battery."""
         joules = min(joules, self.left(now)) if self._on else 0.0
         self._at_once[what] = self._at_once.get(what, 0.0) + joules
 
@@ -651,7 +651,7 @@ class Meter:
 
     def empty_at(self, now: float) -> float:
         """Return the time (s) at which the battery is empty if no further frame begins; infinite if never."""
-        # The battery counts as empty if at most ``spare`` joules, the rounding tolerance, are left.
+        # The battery counts as empty if at most ``spare`` joules (a rounding tolerance) are left.
         energy, time, spare = self.energy, now, self._spare
         left = self.left(now)
         for end in sorted({self.sends_until, *(each.end for each in self._heard)}):
@@ -676,9 +676,9 @@ class Meter:
         self._hears_until = max((each.end for each in heard), default=0.0)
 
     def _watts(self, start: float, end: float, joules: float) -> float:
-        """Return the energy ``joules`` of a frame's bits as a power (W) over the frame's duration.
+        """Return the energy ``joules`` of a frame's bits divided by the frame's duration, in watts.
 
-        If the frame has no duration, count the energy at once and return 0.
+        If the duration is 0, count the energy immediately and return 0.
         """
         if end > start:
             return joules / (end - start)
@@ -702,7 +702,7 @@ class Meter:
         self._part_watts = sum(self.energy.states[part][state] for part, state in self._states.items())
 
     def _lately(self, now: float) -> tuple[float, float, float, float, float]:
-        """Return the seconds in each of the `STATES` and the joules of bits from the last change to ``now`` (s)."""
+        """Return the seconds in each of the `STATES` and the joules of bits since the last change of a state."""
         since = self._since
         if not self._on or now <= since:
             return 0.0, 0.0, 0.0, 0.0, 0.0
@@ -780,8 +780,8 @@ class EnergyAccount:
 class BatteryWatch:
     """Calls ``on_death(mac, time)`` for each node whose battery runs out.
 
-    The watch is an `Onlooker` of the clock: the clock calls `look` at the planned times, but a planned time does not
-    keep a run going.
+    The watch is an `Onlooker` of the clock: the clock calls `look` at the planned times, but unlike a timer, a planned
+    time does not keep a run going.
     """
 
     def __init__(self, loop: Loop, on_death: Callable[["Mac", float], None]) -> None:
@@ -789,12 +789,12 @@ class BatteryWatch:
         self._on_death = on_death
         self._looks: list[tuple[float, int, Mac]] = []
         self._order = itertools.count()
-        # {node number: number of the node's latest planned look}. Looks that were planned earlier are ignored.
+        # {node number: serial number of the node's latest plan}. A plan with a lower number is obsolete.
         self._planned: dict[int, int] = {}
 
     @property
     def time(self) -> float:
-        """The time (s) of the next look; infinite if no look is planned."""
+        """The time (s) of the next planned check; infinite if none is planned."""
         looks = self._looks
         while looks and self._planned.get(looks[0][2].number) != looks[0][1]:
             heapq.heappop(looks)
@@ -810,7 +810,7 @@ class BatteryWatch:
             self._loop.clock.onlookers.append(self)
 
     def look(self) -> None:
-        """Look at the nodes whose planned time has come: report an empty battery, or plan the node's next look."""
+        """Check the nodes whose planned time has come: report an empty battery, or plan the node's next check."""
         now = self.time
         while self.time <= now:
             mac = heapq.heappop(self._looks)[2]
@@ -823,14 +823,14 @@ class BatteryWatch:
                 self.plan(mac, now)
 
     def plan(self, mac: "Mac", now: float) -> None:
-        """Plan the next look at a node, if it has a battery."""
+        """Plan the next check of a node, if it has a battery."""
         meter = mac.meter
         if meter is None or meter.energy.battery is None:
             return
         half, begin = meter.uncommitted(now) / 2, max(now, meter.busy_until)
         when = meter.idle_until(begin, half)
         if half <= 0 or when - begin <= time_tolerance(begin):
-            # The battery will soon be empty, so compute the exact time. Each further frame may make this time earlier:
+            # The battery will soon be empty, so compute the exact time. Each further frame may make it earlier, so
             # the allowance of −infinity makes each frame plan again.
             when = meter.dies_at = meter.empty_at(now)
             meter.allowance = -math.inf
@@ -842,7 +842,7 @@ class BatteryWatch:
             heapq.heappush(self._looks, (when, number, mac))
 
     def forget(self, mac: "Mac") -> None:
-        """Cancel the planned look at a node that was switched off; such a node spends nothing."""
+        """Cancel the planned check of a node that was switched off, because it spends nothing."""
         meter = mac.meter
         assert meter is not None
         self._planned.pop(mac.number, None)

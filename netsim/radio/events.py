@@ -1,4 +1,4 @@
-"""The events of a shared medium: ends of back-offs, starts and ends of transmissions, time-outs."""
+"""Event queue of a shared medium: ends of back-offs, starts and ends of transmissions, time-outs."""
 
 import heapq
 import itertools
@@ -22,7 +22,7 @@ class EventQueue:
 
     def __init__(self, loop: Loop) -> None:
         self._loop, self._clock = loop, loop.clock
-        # Events run in the run's context, because they belong to no agent.
+        # Events run in the context of the whole run, not in the context of the agent that caused them.
         self._context = copy_context()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = itertools.count()
@@ -60,9 +60,9 @@ class EventQueue:
         self._clock.set_timer(time, timer, partial(self._start, timer), first=True)
 
     def _start(self, timer: FirstTimer) -> None:
-        """Run the due events, at once if nothing else is due at this instant.
+        """Run the due events, immediately if the loop has nothing else to run at this instant.
 
-        Otherwise the loop first runs the callbacks that are ready.
+        Otherwise the loop first runs the other callbacks that are ready.
         """
         if timer is not self._timer:
             return
@@ -80,8 +80,8 @@ class EventQueue:
     def _due(self, timer: FirstTimer) -> None:
         if timer is not self._timer:
             return
-        # While events run, `_timer` stays the timer that has fired. New events are not due before this timer's time, so
-        # `at` sets no timer for them. The end of this method sets a timer for the events that are left.
+        # While events run, `_timer` remains the timer that has fired. No new event is due before that timer's time, so
+        # `at` sets no timer for new events. This method sets a timer for the remaining events when it ends.
         events, now = self._events, self._clock.now()
         try:
             while True:

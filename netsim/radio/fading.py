@@ -1,8 +1,8 @@
 """Bursts of losses: block fading, noise that resembles a measured trace, and a measure of burstiness.
 
-Real losses come in bursts: a frame that is repeated within milliseconds meets the same channel that lost it. The two
-models here depend on (seed, link or node, time) alone, so times may be queried in any order; `PatternNoise` stores each
-node's last sample only to save time.
+Real losses occur in bursts: a frame that is retransmitted within milliseconds meets the same channel that lost it. The
+results of both models depend only on the seed, the link or node, and the time, so times may be queried in any order.
+`PatternNoise` stores each node's last sample only to save time.
 """
 
 import math
@@ -16,15 +16,15 @@ from netsim.util import check, draws
 
 __all__ = ["BlockFading", "PatternNoise", "beta_factor"]
 
-# _MOST_K is the limit of K-factors: above it, fading is below 0.01 dB. _LEAST_POWER (−200 dB) is the least power gain,
-# because a gain of 0 has no logarithm.
+# _MOST_K is the largest K-factor: above it, fading is below 0.01 dB. _LEAST_POWER (−200 dB) replaces smaller power
+# gains, because a gain of 0 has no logarithm.
 _MOST_K, _LEAST_POWER = 1e6, 1e-20
 # Replaces a draw of 0, which has no logarithm: half of the step 2^−53 between draws.
 _LEAST_DRAW = 2.0**-54
-# _SHORTEST is the minimum length (s) of a block or sample. _INSTANT is a rounding tolerance, in samples: a time this
-# little before a sample belongs to the sample.
+# _SHORTEST is the minimum length (s) of a block or sample. _INSTANT is a rounding tolerance in units of a sample: a
+# time that precedes a sample by less than _INSTANT counts as within the sample.
 _SHORTEST, _INSTANT = 1e-9, 1e-9
-# Up to this many numbers, drawing one by one is faster than numpy.
+# For up to _FEW random numbers, drawing one at a time is faster than a numpy call.
 _FEW = 8
 
 
@@ -46,7 +46,7 @@ class BlockFading:
         Seconds for which a link's gain stays constant. For a node that moves with speed v, at frequency f, this is
         about 0.42·c/(f·v): 52 ms at 1 m/s and 2.44 GHz.
     k_factor : float
-        K: the power of the direct path over that of the scattered ones, as a ratio, not in dB. 0: Rayleigh.
+        K, the ratio (not in dB) of the direct path's power to the total power of the scattered paths. 0: Rayleigh.
 
     Raises
     ------
@@ -74,18 +74,18 @@ class BlockFading:
 
 
 class PatternNoise:
-    """Noise whose next sample follows the last ones as in a measured trace: ``Phy(noise=PatternNoise(trace))``.
+    """Noise in which samples follow one another as in a measured trace: ``Phy(noise=PatternNoise(trace))``.
 
     The model is closest-fit pattern matching (CPM): the last ``history`` samples form a pattern, and the next sample is
     drawn from all samples of the trace that follow the same pattern. Samples are compared after rounding to
-    ``resolution``. This is a Markov chain whose state is an index of the trace. The trace is a ring, so each pattern
-    has a successor. The uniform distribution over indices is stationary, so each sample has exactly the trace's
-    distribution, and so do up to ``history`` + 1 samples in a row.
+    ``resolution``. This is a Markov chain whose state is an index of the trace. The trace is treated as a ring, so each
+    pattern has a successor. The uniform distribution over indices is stationary, so each sample has exactly the trace's
+    distribution, and so have up to ``history`` + 1 successive samples jointly.
 
     Time is divided into stretches of ``restart`` seconds. Each stretch begins at an index drawn from (seed, node,
-    number of the stretch). So the noise at any time costs at most restart/interval steps of the chain, and only each
-    node's last index is stored. The price is a smaller correlation: two samples that are τ seconds apart have the
-    chain's correlation times 1 − τ/restart. Nodes have independent noise, even neighbours.
+    number of the stretch). So a query at any time takes at most restart/interval steps of the chain, and only each
+    node's last index is stored. The price is a smaller correlation: for two samples that are τ seconds apart, the
+    chain's correlation is multiplied by 1 − τ/restart. All nodes have independent noise, even neighbours.
 
     Source: Lee, Cerpa, Levis, "Improving wireless simulation through noise modeling", IPSN 2007, with patterns of 20
     samples of 1 ms. The paper replaces a pattern that is not in the trace by the most common one; here every pattern is
@@ -98,8 +98,8 @@ class PatternNoise:
     interval : float
         Seconds between samples.
     history : int
-        How many samples make a pattern. 0: all samples are independent; larger values repeat longer pieces of the
-        trace.
+        The number of samples in a pattern. 0: all samples are independent; the larger the value, the longer the pieces
+        of the trace that repeat.
     resolution : float
         Samples count as equal if they are equal after rounding to multiples of this many dB.
     restart : float
@@ -128,9 +128,9 @@ class PatternNoise:
         resolution = check.finite("resolution", resolution, above=0)
         self._steps = max(round(check.at_least("restart", restart, self._interval) / self._interval), 1)
         patterns = _patterns(np.round(samples / resolution), history)
-        # ``order`` holds the trace's indices, sorted by the pattern that precedes each index. After index i the chain
-        # may move to each index that is preceded by the same pattern as index i + 1. These indices are adjacent in
-        # ``order``: they are its `_counts`[i] elements from position `_firsts`[i] on.
+        # ``order`` holds the trace's indices, sorted by the pattern before each index. After index i the chain may move
+        # to any index with the same pattern before it as index i + 1. These indices are adjacent in ``order``: they are
+        # the `_counts`[i] elements from position `_firsts`[i] on.
         order = np.argsort(patterns, kind="stable")
         counts = np.bincount(patterns)
         firsts = np.cumsum(counts) - counts
@@ -138,8 +138,8 @@ class PatternNoise:
         self._samples, self._order = array("d", samples.tolist()), array("i", order.tolist())
         self._firsts, self._counts = array("i", firsts[ends].tolist()), array("i", counts[ends].tolist())
         self._seed = -1
-        # {node's key: (n, index in the trace of sample n)}, where n is the number of the sample that was queried last.
-        # A query with another seed clears the dict.
+        # {node's key: (n, the trace index of sample n)}, where sample n was the last one queried. A query with another
+        # seed clears the dict.
         self._last: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
@@ -173,11 +173,11 @@ class PatternNoise:
 
 
 def _patterns(values: NDArray[np.float64], length: int) -> NDArray[np.int64]:
-    """Return, for each index of a ring, an id of the ``length`` values before it; equal sequences have equal ids."""
+    """For each index of a ring, return an id of the ``length`` values before it; equal sequences have equal ids."""
     if not length:
         return np.zeros(len(values), dtype=np.int64)
-    # ``found``[i] is an id of the ``known`` values from index i on: equal sequences of values have equal ids. Each step
-    # of the loop doubles ``known``, up to ``length``.
+    # ``found``[i] identifies the sequence of ``known`` values from index i on: equal sequences have equal ids. Each
+    # step of the loop doubles ``known``, up to ``length``.
     _, found = np.unique(values, return_inverse=True)
     known = 1
     while known < length:
@@ -201,14 +201,14 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     Parameters
     ----------
     received : array, shape (n,)
-        True or 1 for each frame that was received, in the order in which they were sent at equal intervals.
+        For each frame, whether it was received, in the order of sending. Frames are sent at equal intervals.
     least : int
-        The mean distances leave out each value of f that is a share of fewer than this many frames.
+        A value of f is ignored if it is a share of fewer than this many frames.
 
     Returns
     -------
     float
-        β; NaN if the mean distances leave out all values of f, if all frames were received, or if all were lost.
+        β; NaN if all values of f are ignored, if all frames were received, or if all were lost.
     """
     values = np.asarray(received)
     if values.ndim != 1 or not len(values) or not np.isin(values, (0, 1)).all():
@@ -216,15 +216,14 @@ def beta_factor(received: ArrayLike, *, least: int = 10) -> float:
     least = check.integer("least", least, low=1)
     good = values.astype(bool)
     mean = float(good.mean())
-    # A run is a longest possible sequence of equal outcomes. ``ended`` below does not count the last run, because the
-    # frame after the last run is unknown.
+    # A run is a maximal sequence of equal outcomes. ``ended`` below omits the last run, because no frame follows it.
     starts = np.flatnonzero(np.diff(good, prepend=~good[:1]))
     lengths = np.diff(starts, append=len(good))
     distance = independent = 0.0
     for state in (True, False):
         runs = lengths[good[starts] == state]
-        # Element n − 1 of both arrays counts frames that follow n frames of outcome ``state`` in a row: in ``alike``,
-        # the frames whose own outcome is ``state``; in ``ended``, the frames with the other outcome.
+        # Element n − 1 of both arrays counts the frames that come directly after n frames of outcome ``state``:
+        # ``alike`` counts those with outcome ``state`` again, ``ended`` those with the other outcome.
         alike = np.cumsum(np.cumsum(np.bincount(runs)[::-1]))[::-1][2:] if len(runs) else runs
         ended = np.cumsum(np.bincount(lengths[:-1][good[starts[:-1]] == state])[::-1])[::-1][1:]
         alike, ended = (np.pad(each, (0, len(good) - len(each))) for each in (alike, ended))

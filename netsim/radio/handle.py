@@ -1,4 +1,4 @@
-"""The control of an agent's radio (`netsim.Agent.radio`): on and off, listening, carrier sense, channel and power.
+"""An agent's control of its radio (`netsim.Agent.radio`): on and off, listening, carrier sense, channel and power.
 
 The handle passes each call to the node's MAC layer (`netsim.radio.mac`).
 """
@@ -29,7 +29,7 @@ __all__ = ["MOST_CHANNEL", "RadioHandle"]
 State = Literal["off", "listen", "receive", "transmit", "sleep"]
 
 MOST_CHANNEL = 1000
-"""The highest channel number, far above those of real radios: IEEE 802.15.4's channel page 0 has 27 channels."""
+"""The highest permitted channel number. Real radios have far fewer: IEEE 802.15.4's channel page 0 has 27 channels."""
 
 
 class RadioHandle:
@@ -39,20 +39,20 @@ class RadioHandle:
     crash, its radio is on, uses channel 0, and sends with the transmit power to which ``Radio.powers`` refer.
     """
 
-    # With slots, a misspelt assignment such as ``radio.chanel = 1`` raises an error.
+    # Slots make a misspelt assignment such as ``radio.chanel = 1`` raise an error.
     __slots__ = ("_context", "_listens", "_loop", "_mac", "_reference")
 
     def __init__(self, mac: "Mac", loop: Loop, context: Any) -> None:
-        # ``context`` is the agent's `netsim.context.Context`, or that of a part of a `netsim.Mote`.
+        # ``context`` is the `netsim.context.Context` of the agent, or of one part of a `netsim.Mote`.
         self._mac, self._loop, self._context = mac, loop, context
         phy = mac.medium.radio.phy
         self._reference = 0.0 if phy is None else mac.medium.radio.power_dbm_of(mac.name)
-        # The number of calls of `listen` in progress that keep the radio on although the agent had switched it off. The
-        # last of these calls to end switches the radio off again.
+        # How many calls of `listen` currently keep the radio on that the agent had switched off. The call that ends
+        # last switches the radio off again.
         self._listens = 0
 
     def of(self, context: Any) -> "RadioHandle":
-        """Return a handle of the same radio for a part of a mote, with the part's context."""
+        """Return a handle of the same radio for one part of a `netsim.Mote`, which has the context ``context``."""
         return RadioHandle(self._mac, self._loop, context)
 
     @property
@@ -86,9 +86,9 @@ class RadioHandle:
     def channel(self) -> int:
         """The channel on which the radio works, 0 or higher; frames on other channels neither arrive nor disturb.
 
-        A message is sent on the channel that was set when the agent sent it: the radio changes its channel only when
-        all earlier messages have been sent, and acknowledged or given up. A frame that the radio is receiving when
-        it changes the channel ends as ``asleep``.
+        A message is sent on the channel that was set when the agent sent it: the radio changes its channel only after
+        all earlier messages have been acknowledged or given up or, without acknowledgements, sent. A frame that the
+        radio is receiving when it changes the channel is dropped as ``asleep``.
         """
         return self._mac.channel
 
@@ -99,7 +99,7 @@ class RadioHandle:
 
     @property
     def access(self) -> Access:
-        """The node's channel access method, by ``Radio.access``."""
+        """The node's channel access method, from ``Radio.access``."""
         return self._mac.access
 
     @property
@@ -111,12 +111,11 @@ class RadioHandle:
     def power_dbm(self) -> float:
         """The transmit power of the radio in dBm.
 
-        The received powers ``Radio.powers`` hold for the node's power in ``Radio.power_dbm``, or else for
-        ``Phy.transmit_dbm`` (without a phy, 0 dBm). A transmit power that is x dB higher raises all received powers of
-        this sender by x dB. A message is sent with the power that was set when the agent sent it. If
-        ``Energy.transmit_at`` gives the watts for several transmit powers, the energy of frames depends on the transmit
-        power, and powers outside that mapping's range are refused.
-        Otherwise sending draws ``Energy.transmit`` at any transmit power.
+        ``Radio.powers`` are the received powers for the node's initial transmit power: its value in
+        ``Radio.power_dbm``, or else ``Phy.transmit_dbm`` (without a phy, 0 dBm). A transmit power that is x dB higher
+        raises all received powers of this sender by x dB. A message is sent with the power that was set when the agent
+        sent it. If ``Energy.transmit_at`` is given, sending draws the watts of the transmit power, and transmit powers
+        outside the range of that mapping are refused. Otherwise sending draws ``Energy.transmit`` at any power.
         """
         return round(self._reference + 10.0 * math.log10(self._mac.gain), 9)
 
@@ -147,11 +146,11 @@ class RadioHandle:
         self._switch(True)
 
     def off(self) -> None:
-        """Switch the radio off: it then draws the power of sleep, and frames that arrive end as ``asleep``.
+        """Switch the radio off: it then draws the power of sleep, and drops arriving frames as ``asleep``.
 
         A frame that the radio is receiving is lost. A frame that the radio is sending is sent to its end, and its
-        acknowledgement is still received. All other frames in the queue, and frames that the agent sends later, wait
-        until the radio is on.
+        acknowledgement is still received. All other queued frames, and frames that the agent sends later, wait until
+        the radio is on.
 
         Raises
         ------
@@ -197,18 +196,18 @@ class RadioHandle:
         to : hashable, optional
             The neighbour; None: all neighbours.
         event : float, optional
-            A moment by the agent's own clock (s), not after now. How long ago it was at the frame's first bit travels
-            with the frame, rounded to 1 us, in 32 bits more; `netsim.Frame.event` is the moment by the receiver's own
-            clock, but for the signal's delay and the drift between the clocks since the event. If the frame waits for
-            so long that 32 bits do not hold it, that is None. Source: M. Maróti and J. Sallai, "Packet-level time
-            synchronization", TinyOS TEP 133, 2008.
+            The time (s) of an event by the agent's own clock, not after now. The frame gets 32 more bits, which carry
+            the event's age when the frame's first bit is sent, rounded to 1 us. From the age, the receiver computes
+            `netsim.Frame.event`: the event's time by the receiver's own clock, apart from the signal's delay and the
+            drift between the clocks since the event. It is None if the frame waits so long that the age exceeds
+            32 bits. Source: M. Maróti and J. Sallai, "Packet-level time synchronization", TinyOS TEP 133, 2008.
 
         Raises
         ------
         AgentError
             If ``to`` is not a neighbour.
         BadInput
-            If ``event`` is later than now, or longer ago than 32 bits hold (4295 s).
+            If ``event`` is later than now, or more than 4295 s ago, so that its age exceeds 32 bits.
         """
         context, loop = self._context, self._loop
         if to is not None:
@@ -225,7 +224,7 @@ class RadioHandle:
         try:
             context.outbox.transmit(to, kind, encodable(payload), context.round, raw_data, event, outcome)
         except AgentError:
-            await asyncio.sleep(0)  # as in `Context.send`
+            await asyncio.sleep(0)  # yield to the event loop, as `Context.send` does
             raise
         context.caption(number, label, payload)
         return Sent.of(await outcome, is_acknowledged=to is not None and self._mac.acknowledges)
@@ -234,9 +233,9 @@ class RadioHandle:
         """Emit a carrier for some time by the agent's own clock: power without a frame.
 
         Other nodes sense the carrier, and it disturbs their reception on this channel, but no receiver locks on it. It
-        costs the energy of sending, at the present `power_dbm`. It does not contend for the channel: it begins at once,
-        or when the radio's current frame ends. A frame that becomes due meanwhile waits for its end. The ledger does
-        not record it.
+        costs as much energy as sending at the current `power_dbm`. The carrier does not contend for the channel: it
+        begins immediately or, if the radio is sending a frame, when that frame ends. Frames that become due during the
+        carrier wait for its end. The ledger does not record the carrier.
 
         Raises
         ------

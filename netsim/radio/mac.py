@@ -1,9 +1,9 @@
 """The MAC layer of one node: its queue, channel access, acknowledgements and retransmissions.
 
-In the path agent → outbox → link → inbox → agent the MAC layer is the sender's radio. The node contends for the channel
-and sends one fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until it is
-acknowledged or the retries are exhausted. This module handles a frame up to its outcome at each neighbour; `_mac.pyx`
-is its compiled twin. `netsim.radio.medium` builds the nodes and switches them on and off.
+On the path agent → outbox → link → inbox → agent, the MAC layer is the sender's end of the link. The node contends for
+the channel and sends one fragment at a time. If acknowledgements are enabled, a unicast fragment is retransmitted until
+it is acknowledged or the retries are exhausted. This module handles a frame until its outcome at each neighbour is
+known; `_mac.pyx` is the compiled version. `netsim.radio.medium` builds the nodes and switches them on and off.
 """
 
 import math
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["STAMP_BITS", "Aloha", "Csma", "Emission", "Mac", "PendingFrame", "RadioLink", "SlottedAloha"]
 
 STAMP_BITS = 32
-"""The bits of the age of an event, in microseconds, as TinyOS TEP 133 has it."""
+"""The size in bits of the field for an event's age in microseconds, as in TinyOS TEP 133."""
 
 MICROSECOND = 1e-6
 
@@ -49,7 +49,7 @@ MICROSECOND = 1e-6
 
 
 class Aloha:
-    """Send at once; a retransmission first waits a random number of back-off units."""
+    """Send immediately; a retransmission first waits a random number of back-off units."""
 
     def __init__(self, mac: "Mac", stream: draws.Stream) -> None:
         self._mac, self._radio, self._stream = mac, mac.medium.radio, stream
@@ -60,7 +60,7 @@ class Aloha:
         self._mac.at(self._mac.awake_from(at + back_off), self._mac.start)
 
     def _units(self, failures: int) -> int:
-        """Return a random back-off, in units, after ``failures`` failed attempts."""
+        """Draw a random back-off, as a number of back-off units, after ``failures`` failed attempts."""
         self._mac.count_backoff()
         return math.floor(self._stream.uniform() * (1 << min(self._radio.min_be + failures, self._radio.max_be)))
 
@@ -117,7 +117,7 @@ ACCESS: dict[str, type[Aloha]] = {"aloha": Aloha, "slotted_aloha": SlottedAloha,
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A fragment, acknowledgement or carrier on the air: its end time (s) and the signal at each node it reaches."""
+    """A fragment, acknowledgement or carrier on the air: its end (s), and its signal at each node that it reaches."""
 
     end: float
     is_ack: bool
@@ -129,7 +129,7 @@ class Emission:
 class PendingFrame:
     """A frame that the MAC layer accepted and whose outcome is not yet known on every link."""
 
-    # The transmission's ``number`` and ``kind`` in `netsim.core.records.Transmission`.
+    # The ``number`` and ``kind`` of the frame's `netsim.core.records.Transmission`.
     number: int
     kind: int
     frame: Frame
@@ -137,9 +137,9 @@ class PendingFrame:
     to: int
     # The future through which the agent awaits the frame's outcome; None if the agent does not await it.
     outcome: "asyncio.Future[Delivery] | None"
-    # The time (s) from which on receivers may count the frame as late.
+    # A receiver must check whether the frame is late if it arrives at or after this time (s).
     late_at: float
-    # The bits of each fragment, headers included.
+    # The number of bits of each fragment, headers included.
     fragments: list[int]
     # The time (s) at which the frame's current wait began.
     since: float
@@ -155,7 +155,7 @@ class PendingFrame:
     begun: bool = False
     # With acknowledgements: the number of fragments that the neighbour received.
     received: int = 0
-    # With acknowledgements: the cause of the current fragment's last failure (0: it has not failed).
+    # With acknowledgements: why the current fragment failed the last time; 0 if it has not failed.
     cause: int = 0
     # The energy (J) that the sender has spent on the frame so far, if energy is modelled.
     energy: float = 0.0
@@ -163,31 +163,32 @@ class PendingFrame:
     attempts: int = 0
     # The number of back-offs so far.
     backoffs: int = 0
-    # The cause of the last failure to deliver the frame on a link (0: none).
+    # The drop reason of the last link on which the frame was not delivered; 0 if there is none.
     ended: int = 0
-    # The ratio of the frame's transmit power to that for which `Radio.powers` hold; fixed when the frame is queued.
+    # The frame's transmit power divided by the one to which `Radio.powers` refer; fixed when the frame is queued.
     gain: float = 1.0
     # The power (W) that the node draws while it sends the frame, fixed when the frame is queued.
     watts: float = 0.0
     # The channel to which the radio tunes after this frame; −1: the radio keeps its channel.
     then: int = -1
-    # The moment (s) by the sender's own clock whose age travels with the frame (None: none), and that age (s), rounded
-    # to microseconds, at the first bit of the latest transmission.
+    # `event`: the time (s) by the sender's own clock of the event whose age the frame carries; None if it carries none.
+    # `age`: this age (s), rounded to microseconds, when the latest transmission began.
     event: float | None = None
     age: float | None = None
-    # The true times (s) at which the latest transmission began and ended, and its channel; NaN and −1: there was none.
+    # The true start and end (s) of the latest transmission (NaN: not sent yet), and its channel (−1: not sent yet).
     began: float = math.nan
     ends: float = math.nan
     channel: int = -1
-    # Without powers, the copy of the frame for receivers; those at which it began at the same time share it.
+    # If frames do not carry a received power: the copy of the frame for the last receiver. Receivers at which the frame
+    # began at the same time share one copy.
     received_as: Frame | None = None
-    # {link index: cause of the first failure of a fragment}. With acknowledgements, a cause is entered only if the
-    # neighbour was switched off, and so lost the fragments that it had received.
+    # {link index: drop reason of the first fragment that failed}. With acknowledgements, an entry is made only if the
+    # neighbour was switched off, and thereby lost the fragments that it had received.
     failed: dict[int, int] = field(default_factory=dict)
 
     @property
     def bits(self) -> int:
-        """The bits of the current fragment."""
+        """The number of bits of the current fragment."""
         return self.fragments[self.index]
 
     @property
@@ -203,7 +204,7 @@ class PendingFrame:
         return data if mtu is None else data[self.index * mtu : (self.index + 1) * mtu]
 
     def set_outcome(self, acknowledged: bool, metered: bool, clock: LocalClock | None, complete: bool) -> None:
-        """Complete the future of an agent that awaits this frame's outcome."""
+        """Set the result of `outcome`, if an agent awaits this frame's outcome."""
         if self.outcome is not None and not self.outcome.done():
             energy, began, ends = self.energy if metered else None, local(clock, self.began), local(clock, self.ends)
             how = self.attempts, self.backoffs, records.ALL_CAUSES[self.ended]
@@ -212,10 +213,10 @@ class PendingFrame:
 
 @dataclass(slots=True, eq=False)
 class RadioLink:
-    """A node that a sender's transmissions reach, with their received power (mW) and delay (s).
+    """A link from a sender to a node that its transmissions reach, with the received power (mW) and the delay (s).
 
-    ``index`` is the sender's index of the link, −1 if the transmissions only interfere at the node. ``key`` identifies
-    the link in the draws of fading.
+    ``index`` is the sender's index of the link, or −1 if the transmissions only interfere at the node. ``key``
+    identifies the link in the random draws of fading.
     """
 
     mac: "Mac"
@@ -230,7 +231,7 @@ def _without_sender(frame: Frame) -> bytes:
 
 
 def local(clock: LocalClock | None, time: float) -> float:
-    """Return the reading of a node's own clock at a true time (s)."""
+    """Return the reading (s) of a node's clock at a true time (s); ``clock`` is None if the node's clock is exact."""
     return time if clock is None else clock.local(time)
 
 
@@ -238,7 +239,7 @@ def local(clock: LocalClock | None, time: float) -> float:
 
 
 class Mac:
-    """The MAC layer of one node; ``clock`` is the node's own clock if it deviates from simulated time."""
+    """The MAC layer of one node; ``clock`` is the node's clock if it deviates from simulated time."""
 
     def __init__(
         self,
@@ -256,7 +257,7 @@ class Mac:
         self.acknowledges = medium.radio.acks
         self.number, self.name, self.wiring, self.inbox, self.clock = number, name, wiring, inbox, clock
         self.access: Access = self._radio.access_of(name)
-        # The paths of all links, by link index. Acknowledgements have separate paths with their own random streams.
+        # The `Path` of each link, by link index. Acknowledgements have separate paths with separate random streams.
         self.paths = self._paths("")
         self.ack_paths = self._paths("ack ") if self._radio.acks else []
         self.receiver: Receiver = Receiver(self._radio.captures_above)
@@ -267,30 +268,28 @@ class Mac:
         # The streams of random numbers that decide the reception of frames and of acknowledgements, by link index.
         self._chances = [] if phy is None else self._streams("reception")
         self._ack_chances = [] if phy is None else self._streams("ack reception")
-        # `gain` is the ratio of the node's transmit power to that for which `Radio.powers` hold. `listening` says
-        # whether the agent has the receiver switched on.
+        # `gain`: the node's transmit power divided by the one to which `Radio.powers` refer. `listening`: whether the
+        # agent has switched the receiver on.
         self.gain, self.listening = 1.0, True
-        # The channel that the agent set last. The radio tunes to it when all frames that were queued at that time have
-        # ended.
+        # The channel that the agent set last. The radio tunes to it after all frames that were queued before.
         self.channel = 0
         # Whether each received frame carries the received power.
         self._tells_power = phy is not None or self._radio.powers is not None
         # Whether the current frame waits until the agent switches the receiver on.
         self._waits = False
         self.counts = Counts()
-        # The minimum received power (mW), without fading, at which hearing a neighbour's signal costs energy. If a
-        # neighbour has moved far away, its signals may be weaker, and cost nothing.
+        # The minimum received power (mW), without fading, at which hearing a neighbour's signal costs energy. The
+        # signals of a neighbour that has moved far away may be weaker.
         self._heard_from = 10.0 ** (self._radio.weakest_dbm / 10.0)
         cycle, energy = self._radio.cycle_of(name), self._radio.energy_of(name)
         self.schedule: Schedule | None = None if cycle is None else cycle.of(name, clock)
         self.meter = None if energy is None else Meter(energy, self.schedule)
-        # Before the run begins, the objects in `down`, `subscribers` and `bursts` are replaced by those of the node's
-        # outbox. The outbox changes its objects during the run. `down` holds the indices of cut links; the radio cannot
-        # detect a cut.
+        # Before the run begins, `down`, `subscribers` and `bursts` are replaced by the objects of the node's outbox,
+        # which changes them during the run. `down` holds the indices of cut links; the radio cannot detect a cut.
         self.down: set[int] = set()
         # {link index: inbox to notify of arrivals}.
         self.subscribers: dict[int, Any] = {}
-        # The faults that lose or delay single frames.
+        # The current faults that lose or delay single frames.
         self.bursts = Bursts()
         # Whether the node is on: present, not crashed, and with a battery that is not empty.
         self.on = True
@@ -298,7 +297,7 @@ class Mac:
         self.emission: Emission | None = None
         # The links to the nodes that this node's transmissions reach.
         self.links: list[RadioLink] = []
-        # {node number: link} for the nodes that this node's transmissions reach or once reached.
+        # {node number: link} for all nodes that this node's transmissions reach or have ever reached.
         self._reached: dict[int, RadioLink] = {}
         # The neighbours to which the link loses every frame.
         self.deaf: list[RadioLink] = []
@@ -316,13 +315,13 @@ class Mac:
         self._queue: deque[PendingFrame] = deque()
         self._queued_bits = 0
         self._silent_until = 0.0
-        # The largest share of time for which the node may send (0: any), and the end (s) of its silence in each band of
-        # `Radio.transmit_bands`; −1 stands for all other channels.
+        # `_share`: the largest share of time for which the node may send; 0 if it is unlimited. `_bands`: the band of
+        # each channel. `_silence`: for each band, when the node may send again (s). Channels in no band count as −1.
         self._share, self._bands, self._silence = self._radio.share_of(name), self._radio.band_of, dict[int, float]()
         # The frames whose outcome is still unknown on some link, by transmission number.
         self._open: dict[int, PendingFrame] = {}
-        # The number of the current turn. A new turn begins whenever a fragment is sent and whenever a wait for an
-        # acknowledgement ends. An event that carries the number of an older turn is ignored.
+        # A counter that grows whenever a fragment is sent and whenever a wait for an acknowledgement ends. An event
+        # scheduled with an older value is obsolete and ignored.
         self.turn = 0
         self._flush_count = 0
 
@@ -335,16 +334,16 @@ class Mac:
         return [draws.Stream(key) for key in keys.tolist()]
 
     def reach(self, mac: "Mac", index: int, power: float, delay: float) -> None:
-        """Add a node that this node's transmissions reach.
+        """Add a link to a node that this node's transmissions reach.
 
-        ``index`` is the index of the link to this neighbour; −1 if the transmissions only interfere at the node.
+        ``index`` is the index of the link if the node is a neighbour, or −1 if the transmissions only interfere there.
         """
         link = self._reached[mac.number] = RadioLink(mac, index, power, delay)
         self.links.append(link)
         if index >= 0:
             self.link_index_of[mac.number] = index
         if self._phy is not None and self._phy.fading is not None:
-            # Both directions of a link have the same key, so that they have the same fading.
+            # Sort the ends, so that both directions of a link have the same key and therefore the same fading.
             ends = sorted(draws.name_key(each) for each in (self.name, mac.name))
             link.key = int(draws.link_keys(*(np.array([each], dtype=np.uint64) for each in ends))[0])
 
@@ -354,7 +353,7 @@ class Mac:
         self.link_index_of[mac.number] = index
 
     def set_power(self, mac: "Mac", power: float) -> None:
-        """Set the power (mW) at which later transmissions reach a node; at 0 they do not reach it."""
+        """Set the power (mW) at which later transmissions reach a node; with 0 they no longer reach it."""
         link = self._reached.get(mac.number)
         if link is None:
             if power > 0.0:
@@ -369,7 +368,7 @@ class Mac:
     # --- control by the agent -----------------------------------------------------------------------------------------
 
     def tune(self, channel: int, now: float) -> None:
-        """Change the channel after all frames in the queue have ended, or at ``now`` (s) if the queue is empty."""
+        """Change the channel after all queued frames have ended, or at ``now`` (s) if the queue is empty."""
         self.medium.events.catch_up(now)
         self.channel = channel
         if self._queue:
@@ -383,7 +382,7 @@ class Mac:
             self._miss(self.receiver.tune(channel, now), now)
 
     def listen(self, on: bool, now: float) -> None:
-        """Switch the receiver on or off at ``now`` (s) for the agent; frames being received at switch-off are lost."""
+        """Switch the receiver on or off at ``now`` (s), as the agent asked; switching off loses arriving frames."""
         self.medium.events.catch_up(now)
         if self.listening and not on:
             self._miss(self.receiver.deafen(now, ASLEEP), now)
@@ -426,7 +425,10 @@ class Mac:
         late_at: float,
         event: float | None = None,
     ) -> int:
-        """Queue a frame at ``now`` (s); return 0, or the cause of its rejection. For parameters see `PendingFrame`."""
+        """Queue a frame at ``now`` (s); return 0, or the drop reason if the frame is rejected.
+
+        For the parameters see `PendingFrame`.
+        """
         self.medium.events.catch_up(now)
         if not self.on:
             return LINK_DOWN
@@ -454,7 +456,7 @@ class Mac:
         return 0
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the ledger's key and the kind id for each frame and link whose outcome is still unknown."""
+        """Yield (ledger key, kind id) for each frame on each link where its outcome is still unknown."""
         for pending in self._open.values():
             for link_index in sorted(pending.open):
                 yield self._key(link_index, pending), pending.kind
@@ -467,7 +469,7 @@ class Mac:
         return bool(self._queue) and self._queue[0] is pending
 
     def _finish(self, now: float, acknowledged: bool, complete: bool) -> None:
-        """Remove the current frame from the queue, set its outcome and begin with the next one."""
+        """Remove the current frame from the queue, set its outcome, and start with the next frame."""
         pending = self._queue.popleft()
         self._queued_bits -= sum(pending.fragments)
         if self.meter is not None:
@@ -498,14 +500,14 @@ class Mac:
 
     @property
     def _band(self) -> int:
-        """The number of the band that contains the radio's channel; −1 if none does."""
+        """The index of the radio channel's band, or −1 if the channel is in no band."""
         return self._bands.get(self.receiver.channel, -1)
 
     def _refuse(self, now: float) -> None:
         self._give_up(now, REFUSED)
 
     def at(self, time: float, call: Callable[[float], None]) -> None:
-        """Schedule a callback at ``time`` (s); it is dropped if the node is switched off before then."""
+        """Schedule a callback at ``time`` (s); switching the node off before then drops it."""
         self.medium.events.at(time, partial(self._call, call, self._flush_count))
 
     def _call(self, call: Callable[[float], None], flushed: int, now: float) -> None:
@@ -521,7 +523,7 @@ class Mac:
         self._queue[0].backoffs += 1
 
     def is_busy(self, since: float, now: float) -> bool:
-        """Return whether the node finds the channel busy from ``since`` to ``now`` (s), and count it if so."""
+        """Assess the channel from ``since`` to ``now`` (s): return whether it was busy, and count busy assessments."""
         busy = self.receiver.is_busy(since, now)
         self.counts.busy += busy
         return busy
@@ -539,7 +541,7 @@ class Mac:
         if self.is_battery_empty(now) or self.waits_until_on():
             return
         if self.receiver.sends_until > now + time_tolerance(now):
-            # The node is still sending an acknowledgement: contend again from its end on.
+            # The node is still sending, for example an acknowledgement: contend again when that ends.
             self._access.contend(self.receiver.sends_until, pending.retries)
             return
         counts, seconds = self.counts, self._radio.seconds(pending.bits, self.link)
@@ -560,7 +562,7 @@ class Mac:
         self._transmit(pending, now, end)
 
     def carry(self, now: float, end: float) -> None:
-        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, on which no receiver locks."""
+        """Emit a carrier from ``now`` to ``end`` (s): power without a frame, so no receiver locks on it."""
         self.medium.events.catch_up(now)
         if self.is_battery_empty(now):
             return
@@ -581,7 +583,7 @@ class Mac:
                 receiver.sense(now, end, width)
 
     def leave_unsent(self, seconds: float) -> None:
-        """Subtract from the counts the last ``seconds`` of the current emission, which will not be sent."""
+        """Correct the counts after an abort: the last ``seconds`` of the current emission are not sent."""
         assert self.emission is not None
         if self.emission.is_ack:
             self.counts.ack_airtime_s -= seconds
@@ -596,9 +598,9 @@ class Mac:
 
     def _sent(self, pending: PendingFrame, now: float) -> None:
         """Handle the end of a sent fragment: wait for its acknowledgement, or go on to the next fragment or frame."""
-        # Free the current emission if it is over, because it may hold a signal for every other node. If it is not over,
-        # it is an acknowledgement that this node began to send at this instant (within the tolerance of times), after
-        # the fragment.
+        # Free a finished emission, because it may hold a signal for every other node. An emission that is still going
+        # on is not the fragment but an acknowledgement, which this node began to send at this instant (within the time
+        # tolerance).
         if self.emission is not None and self.emission.end <= now:
             self.emission = None
         if not self._is_present(pending):
@@ -608,11 +610,11 @@ class Mac:
             self._fragment_done(now)
             return
         wait = self._radio.wait_for_ack(self.link)
-        # The tolerance lets an acknowledgement that arrives exactly at the time-out count as in time despite rounding.
+        # The tolerance makes an acknowledgement that arrives exactly at the time-out count as in time despite rounding.
         self.at(now + wait + time_tolerance(now), partial(self._no_ack, self.turn))
 
     def _acknowledged(self, pending: PendingFrame, turn: int, signal: Signal, now: float) -> None:
-        """Handle an acknowledgement: if it is received and ``turn`` is current, go on to the next fragment or frame."""
+        """Handle an arriving acknowledgement: if it is intact and of the current turn, go on to the next fragment."""
         if self.receiver.fate(signal, now) or not self.inbox.arrivals.up:
             return
         if self._is_present(pending) and turn == self.turn and self.on:
@@ -663,9 +665,9 @@ class Mac:
         medium.events.at(end, partial(self._sent, pending))
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
-        """Acknowledge the fragment that ``sender`` sent in turn number ``turn``, unless it is too late for this."""
-        # Do not acknowledge if, since the fragment arrived, this node has begun to send, changed its channel or emptied
-        # its battery, or the sender has stopped waiting.
+        """Acknowledge the fragment that ``sender`` sent in turn ``turn``, if this node still can."""
+        # Since the fragment arrived, this node may have begun to send, changed its channel or emptied its battery, or
+        # the sender may have stopped waiting.
         busy = self.receiver.sends_until > now + time_tolerance(now) or self.receiver.channel != sender.receiver.channel
         if busy or turn != sender.turn or self.is_battery_empty(now):
             return
@@ -680,7 +682,7 @@ class Mac:
     def _emit(
         self, pending: PendingFrame, now: float, end: float, kind: int, bits: int, to: int
     ) -> dict[float, list[Signal]]:
-        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return {arrival time: addressees' signals}."""
+        """Emit from ``now`` to ``end`` (s) on link ``to`` (−1: all); return the addressees' signals by arrival time."""
         medium, is_ack, channel = self.medium, kind == self.medium.ack_kind, self.receiver.channel
         gain, watts = (self.gain, self._watts) if is_ack else (pending.gain, pending.watts)
         joules = self._spend(now, end, bits, to, watts)
@@ -689,7 +691,7 @@ class Mac:
         self.receiver.send(now, end)
         width, paths, power = time_tolerance(now), self.ack_paths if is_ack else self.paths, 0.0
         chances = self._ack_chances if is_ack else self._chances
-        # A key shared by all copies of one fragment, if the powers of copies may add up.
+        # If the powers of copies may add up: a key that all copies of one fragment share.
         adds_up = self._phy is not None and self._phy.concurrent_s and not is_ack
         content = (_without_sender(pending.frame), pending.index) if adds_up else None
         arrivals: dict[float, list[Signal]] = {}
@@ -749,7 +751,7 @@ class Mac:
         return 0.0 if self.meter is None else self.meter.transmit_watts
 
     def _spend(self, now: float, end: float, bits: int, to: int, watts: float) -> float:
-        """Charge this node for an emission on link ``to`` (−1: all) that draws ``watts``; return its energy (J)."""
+        """Charge this node for an emission on link ``to`` (−1: all) at the power ``watts``; return the energy (J)."""
         meter = self.meter
         if meter is None:
             return 0.0
@@ -762,9 +764,9 @@ class Mac:
     def _begin_reception(self, signal: Signal, now: float, end: float, bits: int, awaits: bool) -> None:
         """Drop a signal that this node cannot receive, or meter the energy that the node spends to hear it.
 
-        A node that is off, asleep or on another channel drops the signal. With ``awaits``, the signal is an
-        acknowledgement for this node, which receives it even while asleep. Hearing costs energy only if the signal is a
-        neighbour's, it is not too weak, and this node is not sending.
+        A node that is off, asleep or on another channel drops the signal. If ``awaits``, the signal is an
+        acknowledgement for this node, which receives it even while asleep. Hearing a signal costs energy only if it
+        comes from a neighbour and is strong enough, and this node is not sending.
         """
         meter = self.meter
         if not self.on or self.is_battery_empty(now):
@@ -794,7 +796,7 @@ class Mac:
             self._arrived(pending, index, turn, signal, cause, now)
 
     def _arrived(self, pending: PendingFrame, index: int, turn: int, signal: Signal, cause: int, now: float) -> None:
-        """Record that a neighbour received a fragment, or the cause of its failure."""
+        """Record that a neighbour received a fragment or, if ``cause`` is not 0, why not."""
         link_index, to = signal.link_index, signal.mac
         if pending.to >= 0 and self._radio.acks:
             pending.cause = (
@@ -812,9 +814,9 @@ class Mac:
                 self._ended(pending, link_index, now, cause)
 
     def _take_in(self, pending: PendingFrame, index: int, link_index: int, signal: Signal, now: float) -> int:
-        """Receive a fragment that is to be acknowledged; return 0, or the cause of its failure."""
+        """Receive a fragment that needs an acknowledgement; return 0, or the drop reason."""
         if index < pending.received:
-            # A retransmission after a lost acknowledgement; the receiver recognises the fragment by its number.
+            # The acknowledgement was lost, so the fragment came again; the receiver recognises it by its number.
             signal.mac.counts.duplicates += 1
             return 0
         is_last = index == len(pending.fragments) - 1
@@ -851,12 +853,12 @@ class Mac:
         return 0
 
     def _end_all(self, pending: PendingFrame, now: float, cause: int) -> None:
-        """Count a frame as not delivered on every link on which its outcome is still unknown."""
+        """Count a frame as not delivered on every link where its outcome is still unknown."""
         for link_index in sorted(pending.open):
             self._ended(pending, link_index, now, pending.failed.get(link_index, cause))
 
     def _ended(self, pending: PendingFrame, link_index: int, now: float, cause: int) -> None:
-        """Count a frame as not delivered on one link, for the reason ``cause``."""
+        """Count a frame as not delivered on one link, with the drop reason ``cause``."""
         self.medium.tally.ended(now, self._key(link_index, pending), pending.kind, cause)
         pending.ended = cause
         self._close(pending, link_index)
@@ -867,14 +869,14 @@ class Mac:
             del self._open[pending.number]
 
     def on_neighbour_off(self, neighbour: "Mac") -> None:
-        """Mark partly sent frames as failed at a neighbour that was switched off, because it lost their fragments."""
+        """Mark partly sent frames as failed at a neighbour that was switched off: it lost the fragments it had."""
         for pending in self._open.values():
             for link_index in pending.open:
                 if self.wiring.receivers[link_index] == neighbour.number and (pending.index or pending.received):
                     pending.failed.setdefault(link_index, RECEIVER_DOWN)
 
     def flush(self, now: float) -> None:
-        """Drop all queued frames: a frame that has been on the air counts as lost, any other as refused."""
+        """Drop all queued frames: a frame that was sent at least once counts as lost, any other frame as refused."""
         self._flush_count += 1
         self._waits = False
         self._queued_bits = 0

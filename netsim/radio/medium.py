@@ -1,7 +1,7 @@
 """The shared radio medium, which builds the nodes' MAC layers, connects them, and switches nodes on and off.
 
-In the path agent → outbox → link → inbox → agent the medium is the link. The outcome of a frame is decided when its
-transmission ends, because until then other transmissions may interfere. `netsim.radio.mac` handles each frame.
+On the path agent → outbox → link → inbox → agent, the medium is the link. The outcome of a frame is decided when its
+transmission ends, because other transmissions may interfere until then. `netsim.radio.mac` handles single frames.
 """
 
 import math
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["EventQueue", "Medium", "RadioLink"]
 
 COMPILED = compiled("radio._mac")
-"""The module `_mac` with compiled twins of events, signals and MAC layer; None if the Python twins are to be used."""
+"""The module `_mac`, which has compiled versions of events, signals and MAC layer; None to use the Python versions."""
 
 ACK = "(acknowledgement)"
 """The kind of message under which the ledger counts the bits of acknowledgements."""
 
 
 class Medium:
-    """The medium shared by the nodes of a run; ``on_death`` gets the name of each node whose battery runs out."""
+    """The medium shared by the nodes of a run; ``on_death(name)`` is called when a node's battery runs out."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Medium:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def mac(self, name: Hashable, wiring: "Wiring", inbox: Inbox, clock: LocalClock | None = None) -> Mac:
-        """Create the next node's MAC layer, register it and return it."""
+        """Create, register and return the MAC layer of the next node."""
         mac = self._macs[name] = self._mac(self, len(self._macs), name, wiring, inbox, clock)
         return mac
 
@@ -86,7 +86,7 @@ class Medium:
             by_edges = list(understand) if radio.phy is None else []
             sensers = by_edges if radio.sensing is None else _neighbours_of(radio.sensing, mac.name)
             mac.sensers = [by_name[name].receiver for name in sensers]
-            # `pop` frees a node's powers once its links are built: a network may have a million powers and links.
+            # `pop` frees each node's powers as soon as they are used: a network may have a million of them.
             for name, power in disturbed.pop(mac.name, ()):
                 if name not in understand:
                     mac.reach(by_name[name], -1, power, 0.0)
@@ -96,7 +96,7 @@ class Medium:
                 mac.distances = [math.dist(here, graph.nodes[name]["pos"]) for name in mac.wiring.neighbors]
 
     def _disturbed(self) -> dict[Hashable, list[tuple[Hashable, float]]]:
-        """Return {sender: [(node, power in mW)]}: the nodes at which the sender may interfere, neighbours or not."""
+        """Return {sender: [(node, power in mW)]} of all nodes at which each sender may interfere, even neighbours."""
         radio, found = self.radio, dict[Hashable, list[tuple[Hashable, float]]]()
         if radio.phy is None or radio.powers is None:
             for name in self._macs:
@@ -116,14 +116,14 @@ class Medium:
     def set_powers(self, powers: Mapping[tuple[Hashable, Hashable], float], now: float) -> None:
         """Set the received powers {(sender, receiver): dBm} of signals that begin at ``now`` (s) or later.
 
-        With a `Phy`, neighbours hear a sender at any power, other nodes if the power is at least ``Radio.weakest_dbm``.
-        Without a `Phy`, the powers only decide which frame is captured.
+        With a `Phy`, a sender reaches its neighbours at any power, but other nodes only if the power is at least
+        ``Radio.weakest_dbm``. Without a `Phy`, the powers only decide which frame is captured.
         """
         self.events.catch_up(now)
         weakest = self.radio.weakest_dbm
         for (sender, receiver), level in powers.items():
-            # Call `check.number` only for suspect values: a moving node sets many powers, and formatting the first
-            # argument for each would be slow.
+            # Call `check.number` only for suspect values: a moving node sets many powers, and formatting the message's
+            # first argument for each of them would be slow.
             if type(level) is not float or not level <= MOST_DBM:
                 level = check.number(f"powers[{sender!r}, {receiver!r}]", level, high=MOST_DBM)
             mac, other = self._macs.get(sender), self._macs.get(receiver)
@@ -133,7 +133,7 @@ class Medium:
             mac.set_power(other, 10.0 ** (level / 10.0) if strong else 0.0)
 
     def set_distances(self, name: Hashable, places: Mapping[Hashable, tuple[float, ...]]) -> None:
-        """Set the distances (m) between a moved node and its neighbours, on which the energy to send may depend."""
+        """After a node moved, set the distances (m) to its neighbours: the energy of sending may depend on them."""
         mac = self._macs[name]
         for link_index, other in enumerate(mac.wiring.neighbors) if self._has_distances else ():
             distance, back = math.dist(places[name], places[other]), self._macs[other]
@@ -171,7 +171,7 @@ class Medium:
             return
         if on:
             mac.on = True
-            # After a crash the radio starts with the network's settings, not with those that its agent had set.
+            # After a crash, the radio starts with the network's settings again: the agent's settings are lost.
             mac.listen(True, now)
             mac.tune(0, now)
             mac.gain = 1.0
@@ -213,7 +213,7 @@ class Medium:
             receiver.senses_until(max(ends, default=now))
 
     def _count_until(self, sender: Mac, now: float) -> None:
-        """Correct a node's counts and the log, because the node's current emission ends early, at ``now`` (s)."""
+        """Correct a node's counts and log entry, because its current emission is aborted at ``now`` (s)."""
         if sender.emission is not None and sender.emission.is_carrier:
             return
         sender.leave_unsent(sender.receiver.sends_until - now)
@@ -223,7 +223,7 @@ class Medium:
             log[row] = (log[row][0], now, *log[row][2:-1], False)
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the ledger's key and the kind id for each accepted frame and link whose outcome is still unknown."""
+        """Yield (ledger key, kind id) for each accepted frame on each link where its outcome is still unknown."""
         for mac in self._macs.values():
             yield from mac.under_way()
 
@@ -233,5 +233,5 @@ class Medium:
 
 
 def _neighbours_of(graph: "nx.Graph[Any] | None", node: Hashable) -> list[Any]:
-    """Return a node's neighbours (successors) in a graph; an empty list without a graph, or if it lacks the node."""
+    """Return a node's neighbours (successors) in a graph; none if there is no graph or the graph lacks the node."""
     return list(graph[node]) if graph is not None and node in graph else []

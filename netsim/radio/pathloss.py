@@ -26,14 +26,14 @@ from netsim.util.typing import Array
 
 __all__ = ["LogDistance", "within"]
 
-# Limit of the path loss exponent, far steeper than any real path loss.
+# The largest permitted path loss exponent, far above any real one.
 _MOST_EXPONENT = 100.0
 
-# An upper bound of the normal numbers that `_normals` can return.
+# `_normals` cannot return a number above this bound.
 _MOST_SHADOW = 8.5
 # Squares of numbers above _FAR, and powers of ten with exponents above _MOST_DECADES, may overflow.
 _FAR, _MOST_DECADES = 1e150, 300.0
-# The number of pairs of points that `_near` compares at once, to limit its memory.
+# `_near` compares this many pairs of points at a time, to limit its memory.
 _BLOCK = 2**20
 
 _Numbers = NDArray[np.int64]
@@ -57,7 +57,7 @@ class LogDistance:
     reference_distance : float
         d_0 in metres; shorter distances count as d_0.
     shadowing : float
-        Standard deviation of X in dB. X is the effect of obstacles on a link, and stays the same for the whole run.
+        Standard deviation of X in dB. X models obstacles on a link, and stays constant for the whole run.
     symmetric : bool
         Whether X is the same in both directions.
     fading : float
@@ -132,7 +132,7 @@ class LogDistance:
     def powers_of(self, node: int, places: Sequence[tuple[float, ...]], keys: draws.Keys, *, seed: int) -> Array:
         """Return the received powers (dBm) from one node to all nodes, itself included, and back: shape (2, nodes).
 
-        ``node`` is the index of the one node. ``places`` are the positions (m) of all nodes, and ``keys`` are the
+        ``node`` is the index of this node. ``places`` are the positions (m) of all nodes, and ``keys`` are the
         `name_keys` of all nodes.
         """
         points, j = np.array(places), np.arange(len(places))
@@ -142,9 +142,9 @@ class LogDistance:
     def can_reach(
         self, node: int, others: "_Numbers", points: Array, keys: draws.Keys, level: float, *, seed: int
     ) -> "_Numbers":
-        """Return those ``others`` for which the received power from or to ``node`` is at least ``level`` dBm.
+        """Return those of ``others`` for which the received power from or to ``node`` is at least ``level`` dBm.
 
-        A rounding error may include a node whose powers are slightly lower.
+        Because of rounding errors, the result may include nodes with slightly lower powers.
 
         ``node`` and ``others`` are indices of nodes. ``points`` are the positions (m) of all nodes, shape
         (nodes, 2 or 3), and ``keys`` are the `name_keys` of all nodes.
@@ -179,9 +179,9 @@ class LogDistance:
     ) -> LinkedGraph:
         """Return the graph of nodes that hear each other, and the settings of its links.
 
-        ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; the edges of this graph do not
-        matter. ``link``, ``least``, ``both`` and ``coherence`` are those of `netsim.links.from_table`. With
-        ``connected``, a graph that is not connected raises BadInput; the error names the nodes that are cut off.
+        ``positions`` are {node: (x, y)} in metres, or a graph whose nodes have ``pos``; the edges of this graph are
+        ignored. For ``link``, ``least``, ``both`` and ``coherence`` see `netsim.links.from_table`. With ``connected``,
+        a graph that is not connected raises BadInput, and the error names the nodes that are cut off.
         """
         places, least = _places(positions), check.probability("least", least)
         check.integer("seed", seed, low=0)
@@ -202,7 +202,7 @@ class LogDistance:
     def audible(self, positions: "Positions | nx.Graph[Any]", threshold: float, *, seed: int = 0) -> "nx.DiGraph[Any]":
         """Return a graph with an edge (sender, receiver) for each received power of at least ``threshold`` dBm.
 
-        It may serve as `Radio.sensing`.
+        The graph is suitable as `Radio.sensing`.
         """
         level = check.finite("threshold", threshold)
         places = _places(positions)
@@ -221,8 +221,8 @@ class LogDistance:
         names, at = list(places), list(places.values())
         points = np.array(at)
         keys = name_keys(names)
-        # Compute all pairs if the distance of pairs cannot be limited: `_reach` does not know the path loss of a
-        # subclass, and squares of very large coordinates overflow.
+        # Compute all pairs if distances cannot be bounded: `_reach` does not know the path loss of a subclass, and
+        # squares of very large coordinates overflow.
         if type(self).path_loss is not LogDistance.path_loss or np.abs(points).max() > _FAR:
             level = -math.inf
         slack = self._slack(level)
@@ -230,8 +230,8 @@ class LogDistance:
         for i, j, distances in _near(points, self._reach(level - slack)):
             shadows = self._shadows(keys[i], keys[j], seed)
             if level > -math.inf:
-                # Select pairs by powers from numpy's log10, which is fast but rounds differently from math.log10. Only
-                # for the selected pairs does `_exactly` use math.log10.
+                # Preselect pairs with numpy's log10, which is fast but rounds differently from math.log10. `_exactly`
+                # then uses math.log10 for the selected pairs.
                 decades = np.log10(np.maximum(distances / self.reference_distance, 1.0))
                 roughly = self.transmit_dbm - (self.reference_loss + 10.0 * self.exponent * decades) - shadows
                 for walls in (False, True) if self.walls is not None else (False,):
@@ -245,11 +245,11 @@ class LogDistance:
         return Powers(names, senders[order], receivers[order], np.concatenate(powers)[order])
 
     def _slack(self, level: float) -> float:
-        """Return a bound (dB) on the difference that math.log10, not numpy's, makes to a power near ``level``."""
+        """Bound the difference (dB) between a power near ``level`` by math.log10 and the same power by np.log10."""
         return 1e-9 * (1.0 + abs(self.transmit_dbm) + abs(self.reference_loss) + abs(level) + self.exponent)
 
     def _exactly(self, at: Sequence[Any], points: Array, i: _Numbers, j: _Numbers, shadows: Array) -> Array:
-        """Return the powers (dBm) of pairs of nodes in both directions, shape (2, pairs), rounded as in `powers`.
+        """Return the powers (dBm) of pairs in both directions, shape (2, pairs), with the same rounding as `powers`.
 
         ``i`` and ``j`` hold the indices of each pair's nodes; ``at`` and ``points`` are the nodes' positions (m).
         """
@@ -298,13 +298,13 @@ class LogDistance:
         return dict(zip(powers, received.tolist(), strict=True))
 
     def _weakest(self, least: float) -> float:
-        """Return a power (dBm) such that at each lower power the reception probability is 0, or less than ``least``."""
+        """Return a power (dBm) below which the reception probability is 0 or less than ``least``."""
         if not self.fading:
             return self.sensitivity
         from scipy.special import ndtri
 
-        # The quantile is infinite for 0 and 1. Limit it to −39 … 8: in float64, Φ is 0 below −39 and almost 1 above 8.
-        # The 0.01 is a margin for rounding errors.
+        # The normal quantile is infinite for 0 and 1, so limit it to −39 … 8: in float64, the distribution function is
+        # 0 below −39 and almost 1 above 8. Subtract 0.01 as a margin for rounding errors.
         return self.sensitivity + self.fading * (min(max(float(ndtri(least)), -39.0), 8.0) - 0.01)
 
     def _too_weak(self, places: "_Places", least: float, both: bool, seed: int) -> BadInput:
@@ -351,7 +351,7 @@ def must_be_connected(graph: "nx.Graph[Any]", places: Mapping[Any, tuple[float, 
 
 
 def _cut_off(part: Collection[Any], places: Mapping[Any, tuple[float, ...]]) -> str:
-    """Return the error text about one component: its nodes, and the distance to the nearest node outside it."""
+    """Return the text of an error about one component: its nodes, and how far away the nearest other node is."""
     inside = [name for name in places if name in part]
     outside = [name for name in places if name not in part]
     squares = [((np.array(list(map(places.__getitem__, outside))) - places[name]) ** 2).sum(axis=1) for name in inside]
@@ -373,13 +373,13 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
     order = np.argsort(points[:, axis], kind="stable")
     points = points[order]
     reach = reach * (1.0 + 1e-9) if reach < _FAR else math.inf
-    # The points are sorted along one axis, so those that may be within reach of a point form a contiguous range.
+    # The points are sorted along one axis, so the candidates within reach of a point form a contiguous range.
     ends = np.searchsorted(points[:, axis], points[:, axis] + reach, side="right")
     start = 0
     while start < len(points):
-        # A block is a matrix of distances. Its rows are some consecutive points; its columns are all points that may be
-        # within reach of one of these. The first row needs ``near`` columns, and each further row may add columns. The
-        # number of rows is limited so that a block with at most 2 · ``near`` columns has at most `_BLOCK` elements.
+        # A block is a matrix of distances. Its rows are consecutive points; its columns are all points that may be
+        # within reach of any of them. The first row needs ``near`` columns, and each further row may add columns. The
+        # number of rows is chosen so that a block with up to 2 · ``near`` columns has at most `_BLOCK` elements.
         near = int(ends[start] - start)
         stop = min(start + max(1, min(near + 64, _BLOCK // (2 * near))), len(points))
         here, there = points[start:stop], points[start : ends[stop - 1]]
@@ -393,7 +393,7 @@ def _near(points: Array, reach: float) -> Iterator[tuple[_Numbers, _Numbers, Arr
 
 
 def _best(values: Mapping[tuple[Any, Any], float], both: bool) -> float:
-    """Return the largest value; with ``both``, the largest that a pair reaches in both directions."""
+    """Return the largest value; with ``both``, the largest value that some pair reaches in both directions."""
     return max((min(value, values[ends[::-1]]) if both else value for ends, value in values.items()), default=0.0)
 
 
@@ -421,7 +421,7 @@ def _places(positions: "Positions | nx.Graph[Any]") -> _Places:
 
 
 def _normals(seed: int, first: draws.Keys, second: draws.Keys) -> Array:
-    """Return a normal random number for each link, shape (links,), determined by the keys of its ends."""
+    """Return one normal random number per link, shape (links,), determined by the keys of the link's ends."""
     from scipy.special import ndtri
 
     keys = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")

@@ -1,8 +1,8 @@
 """The physical layer, by the signal to interference and noise ratio (SINR): noise, bit errors, lock, energy detection.
 
-Received powers add up, in mW. A receiver locks on the first frame whose SINR exceeds a threshold. Each stretch of that
-frame with constant interference has its own bit error rate, and the frame is received if no bit is wrong: with
-probability Π (1 − BER)^bits over the stretches. `netsim.radio.sinr` computes this at each receiver.
+Received powers add up, in mW. A receiver locks on the first frame whose SINR exceeds a threshold. The frame consists of
+stretches with constant interference, each with its own bit error rate (BER). The frame is received if no bit is wrong:
+with probability Π (1 − BER)^bits over the stretches. `netsim.radio.sinr` computes this at each receiver.
 """
 
 import math
@@ -29,11 +29,11 @@ USUAL_DBM, USUAL_RECEIVED_DBM = 60.0, 30.0
 
 # Thermal noise at 290 K, in dBm per Hz.
 _THERMAL = -174.0
-# Bounds of powers (dBm) and ratios (dB), far beyond any radio: larger values are refused as mistakes.
+# Powers (dBm) and ratios (dB) above these bounds, far beyond any radio, are refused as mistakes.
 _MOST_DBM, _MOST_DB = 200.0, 200.0
 # The largest ratio (dB) of two powers within ±_MOST_DBM.
 _MOST_GAIN = 2 * _MOST_DBM
-# Levels of SINR (dB) that bracket the least one for a reception, and the precision (dB) of the search.
+# The range of SINR (dB) in which `Phy.receives_from` searches, and the precision (dB) of the search.
 _LOWEST, _HIGHEST, _PRECISION = -100.0, 100.0, 1e-6
 # The coefficients (−1)^k C(16, k) of the sum in `oqpsk`, for k = 2 … 16.
 _BINOMIALS = [(k, (-1.0) ** k * math.comb(16, k)) for k in range(2, 17)]
@@ -66,7 +66,7 @@ def oqpsk(sinr_db: float) -> float:
 def fsk(sinr_db: float) -> float:
     """Return the bit error rate of binary FSK, detected without the carrier's phase: ½·exp(−SINR/2).
 
-    The SINR is that in a bandwidth equal to the bit rate, so it is Eb/N0. Source: Proakis, "Digital Communications",
+    The SINR refers to a bandwidth equal to the bit rate, so it equals Eb/N0. Source: Proakis, "Digital Communications",
     4th ed. 2001, 5.4-2.
     """
     return 0.5 * math.exp(-(10.0 ** (sinr_db / 10.0)) / 2.0)
@@ -97,7 +97,7 @@ def lora(spreading_factor: int) -> Callable[[float], float]:
 
 
 class Fading(Protocol):
-    """A fading model: the deviation of a link's received power from its mean."""
+    """Protocol of a fading model, which gives the deviation of a link's received power from its mean."""
 
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
         """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains.
@@ -108,12 +108,12 @@ class Fading(Protocol):
 
 
 def key_on(channel: int, link_key: int) -> int:
-    """Return the key of a link on a channel: the link's own key on channel 0, an independent key on any other."""
+    """Return the key of a link on a channel: ``link_key`` on channel 0, an independent key on other channels."""
     return link_key ^ (channel * int(draws.GAMMA) % 2**64)
 
 
 class Noise(Protocol):
-    """A noise model: a noise floor that changes with time."""
+    """Protocol of a noise model, which gives the noise floor as a function of time."""
 
     def noise_dbm(self, seed: int, node_key: int, time: float) -> float:
         """Return the noise (dBm) at a node at ``time`` (s); equal arguments must give equal noise."""
@@ -121,7 +121,7 @@ class Noise(Protocol):
 
 
 class NamedFading(Protocol):
-    """A fading model that knows nodes by their names."""
+    """Protocol of a fading model that identifies nodes by their names."""
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
         """Return the gain (dB) of a signal that begins at ``time`` (s); equal arguments must give equal gains."""
@@ -129,7 +129,7 @@ class NamedFading(Protocol):
 
 
 class NamedNoise(Protocol):
-    """A noise model that knows nodes by their names."""
+    """Protocol of a noise model that identifies nodes by their names."""
 
     def noise_at(self, node: Hashable, time: float) -> float:
         """Return the noise (dBm) at a node at ``time`` (s); equal arguments must give equal noise."""
@@ -159,22 +159,22 @@ class Phy:
     sense_dbm : float
         Energy detection: a clear channel assessment finds the channel busy if the total power reaches this (dBm).
     cca : {"any", "ns3"}
-        At which times of an assessment the total power counts. "any": at all times. "ns3": as in ns-3's lr-wpan (3.37),
-        only when a signal begins, and at the end of the assessment.
+        When the total power counts during an assessment. "any": at all times. "ns3": only when a signal begins and at
+        the end of the assessment, as in ns-3's lr-wpan (3.37).
     chunks : {"any", "ns3"}
-        At which times the interference with a frame may change. "any": whenever another signal begins or ends. "ns3":
-        as in ns-3's lr-wpan, only when another signal begins. These times divide the frame into parts, and in each part
-        only signals that last throughout the part count as interference.
+        When the interference with a frame may change. "any": whenever another signal begins or ends. "ns3": only when
+        another signal begins, as in ns-3's lr-wpan. These times divide the frame into parts. In each part, only signals
+        that last throughout the part count as interference.
     interference_db : float
         By how many dB interference is more harmful than noise of equal power: above 0 if the interferer's spectrum is
         not noise-like.
     concurrent_s : float
-        Frames with equal kind and payload add their powers, instead of interfering, if they begin within this time (s);
-        for O-QPSK at 2.4 GHz use 0.5e-6, one chip. 0: all frames interfere. The number of the sender, which a frame
-        contains, is not compared.
+        The powers of frames with equal kind and payload add up, instead of interfering, if the frames begin within this
+        time (s). For O-QPSK at 2.4 GHz use 0.5e-6, one chip. 0: all frames interfere. Frames from different senders
+        count as equal, although a frame contains its sender's number.
     transmit_dbm : float
-        The transmit power to which ``Radio.powers`` refer; without ``Radio.powers``, every node is received 60 dB below
-        this power.
+        The transmit power to which ``Radio.powers`` refer. Without ``Radio.powers``, all received powers are 60 dB
+        below it.
     fading : object, optional
         An object whose method ``gain_db(seed, link_key, time)``, or ``gain_at(sender, receiver, time)`` with the nodes'
         names, returns a signal's gain in dB; it is called once per signal.
@@ -246,7 +246,7 @@ class Phy:
         return float(10.0 ** (check.number(f"fading.{call} at {time:g} s", gain, high=_MOST_GAIN) / 10.0))
 
     def floor(self, seed: int, node_key: int, node: Hashable, time: float) -> float:
-        """Return the power (mW) of the model ``noise`` at a node, with its name, at ``time`` (s)."""
+        """Return the power (mW) of the model ``noise`` at a node at ``time`` (s); ``node`` is the node's name."""
         model: Any = self.noise
         if hasattr(model, "noise_at"):
             noise, call = model.noise_at(node, time), "noise_at"
@@ -256,7 +256,7 @@ class Phy:
         return float(10.0 ** (check.number(name, noise, low=-_MOST_GAIN, high=_MOST_GAIN) / 10.0))
 
     def log_success(self, sinr: float) -> float:
-        """Return ln(1 − BER) for a ratio of powers: the logarithm of the probability that one bit is right."""
+        """Return ln(1 − BER) for an SINR (a ratio, not in dB): the log of the probability that one bit is right."""
         sinr_db = 10.0 * math.log10(sinr) if sinr > 0.0 else -math.inf
         rate = self.error_rate(max(sinr_db, -_MOST_DB))
         if not (isinstance(rate, numbers.Real) and 0.0 <= rate <= 1.0):

@@ -21,7 +21,8 @@ class Powers(Mapping[tuple[Any, Any], float]):
     names : sequence
         The names of the nodes.
     senders, receivers : int array, shape (pairs,)
-        Each pair's nodes, as indices into ``names``; pairs are sorted by sender, then by receiver.
+        The sender and the receiver of each pair, as indices into ``names``. Pairs are sorted by sender, then by
+        receiver.
     dbm : array, shape (pairs,)
         Each pair's received power in dBm.
     """
@@ -63,7 +64,7 @@ class Powers(Mapping[tuple[Any, Any], float]):
 
 
 class _Items(ItemsView[tuple[Any, Any], float]):
-    """The pairs with their powers, in stored order; the inherited ``__iter__`` would search for each pair's power."""
+    """Items view that iterates in stored order; the inherited ``__iter__`` would look up each pair's power."""
 
     _mapping: Powers
 

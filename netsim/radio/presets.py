@@ -1,7 +1,7 @@
 """Links, radios and energies of real networks, each with its source.
 
 Use ``preset = netsim.presets.ieee802154()`` and ``Network(graph, preset.link, medium=preset.medium)``. To change fields
-of a preset's link or radio, use `dataclasses.replace`. Powers are those of data sheets; real boards differ.
+of a preset's link or radio, use `dataclasses.replace`. Powers are from data sheets; real boards differ.
 """
 
 import math
@@ -107,7 +107,7 @@ def bluetooth_low_energy(*, volts: float = 3.0) -> Preset:
 def lora(spreading_factor: int = 7, power_dbm: int = 13, *, volts: float = 3.3) -> Preset:
     """Return LoRaWAN in Europe: SF7 to SF12 at 125 kHz, pure ALOHA, at most 1 % of the time on the air.
 
-    The time on the air is that of `netsim.radio.LoRaAirtime`, with 13 bytes of LoRaWAN header in each frame. After a
+    The time on the air follows `netsim.radio.LoRaAirtime`, with 13 bytes of LoRaWAN header in each frame. After a
     frame the node is silent for 99 times the frame's duration. Sources: Semtech AN1200.13 (2013); LoRaWAN 1.0.4 and
     RP002-1.0.4 for the sizes; ETSI EN 300 220-2 for the 1 %; SX1276 data sheet (rev. 7) for the currents: 20 to 120 mA
     to send, 10.8 mA to receive, 0.2 µA asleep. A real class A device listens only after it has sent, but the nodes here
@@ -151,7 +151,7 @@ def lora_budget(spreading_factor: int = 7, share: float = 0.01) -> Budget:
     """Return a budget that limits a `Link` without a radio to the share of time that LoRa allows; excess frames wait.
 
     The budget's rate is ``share`` times the bits of a full frame divided by its time on the air. After a long silence,
-    a full frame is sent at once.
+    a full frame is sent immediately.
     """
     airtime = LoRaAirtime(spreading_factor=spreading_factor)
     bits = 8 * (_LORA_MOST[airtime.spreading_factor] + 13)

@@ -17,7 +17,8 @@ from netsim.util import check
 
 __all__ = ["RadioGraph", "from_rssi"]
 
-_BITS = 8 * 50  # The size of the frame that decides who are neighbours, as in `netsim.Deployment`.
+_BITS = 8 * 50  # The size in bits of the frame whose reception probability decides which nodes are neighbours, as in
+# `netsim.Deployment`.
 
 
 class RadioGraph(NamedTuple):
@@ -31,20 +32,20 @@ class RadioGraph(NamedTuple):
 def from_rssi(path: str | Path, *, preset: presets.Preset | None = None, least: float = 0.1) -> RadioGraph:
     """Return the radio network that a csv file of received powers describes.
 
-    The columns are ``sender, receiver, rssi`` (dBm), or the names of other programs (src, dst; tx, rx; mean_rssi,
-    rssi_dbm), and others are ignored. Several rows of a link, as for channels or times, are averaged. A direction
-    without a row is never heard. Two nodes are neighbours if one receives a frame of 50 bytes from the other with
-    probability ``least`` or more without interference; other measured pairs only interfere. An RSSI is the power of
-    received frames, so the mean of a poor link is too high.
+    The columns are ``sender, receiver, rssi`` (dBm), or have the names that other programs use (src, dst; tx, rx;
+    mean_rssi, rssi_dbm). Further columns are ignored. If a link has several rows, for different channels or times, for
+    example, they are averaged. A direction without a row carries no signal. Two nodes are neighbours if one receives a
+    frame of 50 bytes from the other with probability ``least`` or more without interference; other measured pairs only
+    interfere. RSSI is measured on received frames only, so the mean of a poor link is too high.
 
     Parameters
     ----------
     path : path
-        The file, perhaps compressed by gzip.
+        The csv file; it may be compressed by gzip.
     preset : Preset, optional
         Link and radio; default: `netsim.presets.ieee802154`. Its radio has a phy.
     least : float
-        The probability from which on two nodes are neighbours, in (0, 1).
+        The least reception probability between neighbours, in (0, 1).
 
     Raises
     ------

@@ -18,7 +18,7 @@ __all__ = ["LinkSeries"]
 
 Series = Mapping[tuple[Hashable, Hashable], tuple[list[float], list[float]]]
 
-# A rate of 0 or 1 over finitely many frames is no probability of 0 or 1.
+# Limits of reception rates: a measured rate of 0 or 1 over finitely many frames does not mean a probability of 0 or 1.
 _LEAST, _MOST = 1e-4, 1.0 - 1e-4
 
 
@@ -26,15 +26,15 @@ _LEAST, _MOST = 1e-4, 1.0 - 1e-4
 class LinkSeries:
     """The received power of links over time: ``Radio(powers=series.powers, phy=Phy(fading=series))``.
 
-    Before a link's first sample its power is that of this sample, and after the last sample that of the last one. A
-    frame keeps the power at its start.
+    Before a link's first sample, its power is the first sample; after its last sample, its power is the last sample. A
+    frame keeps the power that it has at its start.
 
     Parameters
     ----------
     series : mapping
         {(sender, receiver): (times, powers)}, times in seconds, increasing, and powers in dBm.
     interpolated : bool
-        Whether powers go straight, in dB, from sample to sample; by default each sample lasts until the next.
+        Whether powers are interpolated linearly, in dB, between samples. By default each sample lasts until the next.
 
     Raises
     ------
@@ -64,14 +64,14 @@ class LinkSeries:
     ) -> "LinkSeries":
         """Read the series from a csv file with the columns time (s), src, dst, and rssi_dbm or prr.
 
-        The rows of a link must be in order of time. A name that is a whole number is read as an int. A ``prr``, the
-        share of frames of ``bits`` bits on the air that arrived, is converted to the power at which the ``phy``
-        receives this share without interference.
+        The rows of a link must be in order of time. A name that is a whole number is read as an int. A ``prr`` is the
+        share of frames received, with ``bits`` bits per frame on the air. It is converted to the power at which the
+        ``phy`` receives this share without interference.
 
         Raises
         ------
         BadInput
-            If the file is missing, or a row is no sample; the error names its line.
+            If the file is missing, or a row is not a valid sample; the error then names the row's line.
         """
         phy, bits = Phy() if phy is None else phy, check.integer("bits", bits, low=1)
         found: dict[Any, tuple[list[float], list[float]]] = {}
@@ -100,7 +100,7 @@ class LinkSeries:
 
     @cached_property
     def graph(self) -> "nx.DiGraph[Any]":
-        """The links that have a series; with acknowledgements, both directions need one."""
+        """A graph of the links that have a series; acknowledgements need a series in both directions."""
         return nx.DiGraph(list(self.series))
 
     def power(self, sender: Hashable, receiver: Hashable, time: float) -> float:
@@ -113,6 +113,9 @@ class LinkSeries:
         return powers[after - 1] + share * (powers[after] - powers[after - 1])
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
-        """Return by how many dB a link's power differs from `powers`; 0 without a series, as `Phy.fading`."""
+        """Return the difference (dB) of a link's power from its value in `powers`; 0 for a link without a series.
+
+        `Phy.fading` requires this method.
+        """
         ends = sender, receiver
         return self.power(sender, receiver, time) - self.powers[ends] if ends in self.series else 0.0

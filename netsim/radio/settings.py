@@ -19,23 +19,23 @@ __all__ = ["Airtime", "LoRaAirtime", "Radio"]
 
 Access = Literal["aloha", "slotted_aloha", "csma"]
 
-# Limit of back-off exponents: no standard's back-off lasts as many as 2^20 units.
+# Largest back-off exponent: no standard has back-offs of 2^20 units.
 _MOST_EXPONENT = 20
-# The shortest plausible clear channel assessment, in bit times: a shorter one could not detect a carrier.
+# The shortest plausible clear channel assessment in bit times: a shorter assessment could not detect a carrier.
 _LEAST_OF_A_BIT = 0.1
 # The length of the shortest encoded message in bytes, without the link's header.
 _SMALLEST = 6
 # Limit of counts and of frame lengths in bits, because they are stored as 32-bit integers.
 _MOST_COUNT = 2**31 - 1
-# Limit of preamble symbols, because a LoRa radio (SX1276) counts them in 16 bits.
+# Largest number of preamble symbols: a LoRa radio (SX1276) counts them in 16 bits.
 _MOST_SYMBOLS = 2**16 - 1
 MOST_DBM = 200.0
-"""Limit of received powers, ±200 dBm, far beyond any real power."""
+"""Received powers must be within ±200 dBm, which is far beyond any real power."""
 
 
 @runtime_checkable
 class Airtime(Protocol):
-    """A model of frames' time on the air, for radios on which this time is not the bits divided by the link's rate."""
+    """Protocol of a model of frames' time on the air, if it is not the number of bits divided by the link's rate."""
 
     def seconds(self, bits: int) -> float:
         """Return the time on the air (s, above 0) of a frame or fragment of ``bits`` bits, headers included."""
@@ -115,9 +115,9 @@ class Radio:
     Parameters
     ----------
     access : {"aloha", "slotted_aloha", "csma"} or mapping
-        "aloha": a node sends at once. "slotted_aloha": a node sends at the next multiple of ``slot``. "csma": a node
-        sends when it has found the channel clear, by the unslotted CSMA-CA of IEEE 802.15.4-2020, 6.2.5.1. Or
-        {node: access}; all other nodes use "csma".
+        "aloha": a node sends immediately. "slotted_aloha": a node sends at the next multiple of ``slot``. "csma": a
+        node sends when it has found the channel clear, by the unslotted CSMA-CA of IEEE 802.15.4-2020, 6.2.5.1. A
+        mapping {node: access} sets the access of single nodes; all other nodes then use "csma".
     slot : float, optional
         The length of a slot of slotted ALOHA, in seconds.
     min_be, max_be : int
@@ -132,8 +132,8 @@ class Radio:
         Duration of the clear channel assessment, in seconds.
     turnaround : float
         aTurnaroundTime, the seconds that a radio takes to turn from receiving to sending: before an acknowledgement
-        and, with "csma", before a frame. With a ``phy``, the radio takes as long to turn back, and receives nothing
-        while it turns.
+        and, with "csma", before a frame. With a ``phy``, turning back takes the same time, and the radio receives
+        nothing while it turns.
     lifs, sifs : float
         macLifsPeriod and macSifsPeriod, in seconds. With "csma", a node that has sent a frame waits before its next
         back-off: ``lifs`` after a long frame, ``sifs`` after a short one, counted from the end of the frame or of its
@@ -157,8 +157,8 @@ class Radio:
         graph or, with a ``phy``, no graph, because nodes then sense the received power.
     interference : networkx Graph or DiGraph, optional
         A graph with an edge from each sender to each further node at which the sender interferes. A sender always
-        interferes at its neighbours, with one exception: a neighbour to which the link loses every frame. There, the
-        sender interferes only if this graph has an edge to that neighbour.
+        interferes at its neighbours, with one exception: at a neighbour to which the link loses every frame, the sender
+        interferes only if this graph has an edge to that neighbour.
     phy : Phy, optional
         The physical layer, which decides reception by the ratio of signal to interference and noise. None: overlap in
         time and ``capture`` decide reception.
@@ -169,8 +169,9 @@ class Radio:
         ignored if its power is more than 20 dB below the noise floor. Default: all neighbours, and all edges of
         ``interference``, have the same received power, 60 dB below ``phy.transmit_dbm``.
     power_dbm : mapping
-        With a ``phy``: {node: dBm}, the transmit powers that differ from ``phy.transmit_dbm``, until an agent sets
-        another. The energy of sending follows ``Energy.transmit_at``; ``powers`` hold for them already.
+        With a ``phy``: {node: dBm}, the initial transmit powers of nodes for which it is not ``phy.transmit_dbm``. The
+        energy of sending follows ``Energy.transmit_at``. ``powers`` must be the received powers at these transmit
+        powers.
     capture : float, optional
         A receiver captures a frame, that is, receives it despite overlapping ones, if the frame is at least this many
         dB (0 to 400) stronger than all overlapping frames together. None: no frame is captured.
@@ -180,14 +181,14 @@ class Radio:
         The largest share of time for which a node sends (LoRaWAN: 0.01), or {node: share}; all other nodes send freely.
         After a frame of t seconds the node is silent for t·(1/``transmit_share`` − 1) seconds.
     transmit_bands : sequence
-        Groups of channels, such as ``[{0, 1, 2}, {3}]``, for each of which a node's share counts apart; channels in no
-        group are one more.
+        Groups of channels, such as ``[{0, 1, 2}, {3}]``. ``transmit_share`` applies to each group separately; all
+        channels that are in no group form one further group.
     refuses_silent : bool
-        Whether a frame that would have to wait for ``transmit_share`` ends as ``refused`` instead, as one of several
-        fragments and a retransmission do, too.
+        Whether a frame that would have to wait for ``transmit_share`` is dropped as ``refused`` instead. This also
+        holds for retransmissions and for each of several fragments.
     duty_cycle : DutyCycle or mapping, optional
         The duty cycle of all nodes, or {node: DutyCycle}; the radios of all other nodes are always on. A frame that
-        arrives at a sleeping radio ends as ``asleep``; a sender waits until its own radio is on.
+        arrives at a sleeping radio is dropped as ``asleep``; a sender waits until its own radio is on.
     energy : Energy or mapping, optional
         The energy model of all nodes, or {node: Energy}; the energy of other nodes is not metered.
 
@@ -266,7 +267,7 @@ class Radio:
         check.fields(self, check.integer, "min_be", low=0, high=self.max_be)
         check.fields(self, check.integer, "max_csma_backoffs", "max_frame_retries", low=0, high=_MOST_COUNT)
         check.fields(self, check.integer, "ack_bits", low=1, high=_MOST_COUNT)
-        # A shorter assessment could be lost in the rounding errors of times.
+        # A shorter assessment could vanish in the rounding errors of times.
         check.fields(self, check.finite, "cca", low=1e-7)
         check.fields(self, check.finite, "unit_backoff", above=0)
         check.fields(self, check.finite, "turnaround", "lifs", "sifs", low=0)
@@ -329,8 +330,8 @@ class Radio:
         self._check_nodes(graph)
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
-            # The loop below only checks that both names of a pair are nodes. A `Powers` may have a million pairs, but
-            # few names, so give the loop each name once, paired with itself.
+            # The loop below only checks that both names of each pair are nodes. A `Powers` may have a million pairs but
+            # has few names, so replace its pairs by pairs of each name with itself.
             powers = zip(powers.names, powers.names, strict=True)
         for ends in powers:
             if not (isinstance(ends, tuple) and len(ends) == 2 and ends[0] in graph and ends[1] in graph):
@@ -339,7 +340,7 @@ class Radio:
         self._doubt_times(link)
 
     def _doubt_times(self, link: Link) -> None:
-        """Warn of a rate that is too low for ``cca``, and of a duty cycle whose windows are shorter than any frame."""
+        """Warn if the rate is too low for ``cca``, or if a window of a duty cycle is shorter than any frame."""
         rate = link.rate if self.airtime is None else None
         if isinstance(rate, int | float) and "csma" in self.accesses and rate * self.cca < _LEAST_OF_A_BIT:
             bit = f"a bit takes {1e3 / rate:g} ms, an assessment of the channel (cca) {1e3 * self.cca:g} ms"
@@ -394,16 +395,16 @@ class Radio:
 
     @property
     def band_of(self) -> dict[int, int]:
-        """The number of each channel's group in ``transmit_bands``."""
+        """{channel: index of its group in ``transmit_bands``}."""
         return {channel: number for number, band in enumerate(self.transmit_bands) for channel in band}
 
     def power_dbm_of(self, node: Hashable) -> float:
-        """Return the transmit power (dBm) with which a node begins; 0 without a ``phy``."""
+        """Return a node's initial transmit power (dBm); 0 without a ``phy``."""
         return 0.0 if self.phy is None else self.power_dbm.get(node, self.phy.transmit_dbm)
 
     @property
     def _cycles(self) -> list[DutyCycle]:
-        """The duty cycles that ``duty_cycle`` contains, perhaps none."""
+        """All duty cycles in ``duty_cycle``; an empty list if it is None."""
         if isinstance(self.duty_cycle, Mapping):
             return list(self.duty_cycle.values())
         return [] if self.duty_cycle is None else [self.duty_cycle]
@@ -456,7 +457,8 @@ class Radio:
 
         The ratio is infinite without ``capture``.
         """
-        # Lower the ratio by the rounding tolerance, so that a frame stronger by exactly ``capture`` dB is captured.
+        # Lower the ratio by the rounding tolerance, so that a frame that is stronger by exactly ``capture`` dB is
+        # captured.
         return math.inf if self.capture is None else float(10.0 ** (self.capture / 10.0)) * (1.0 - check.ROUNDING)
 
 
@@ -466,7 +468,7 @@ def _checked_powers(powers: Mapping[Any, Any]) -> Mapping[Any, float]:
         return powers
     found = dict(powers.items())
     for ends, power in found.items():
-        # Call `check.number` only for suspect values: formatting its first argument for a million powers would be slow.
+        # Call `check.number` only for suspect values: formatting its first argument a million times would be slow.
         if type(power) is not float or not -MOST_DBM <= power <= MOST_DBM:
             found[ends] = check.number(f"powers[{ends}]", power, low=-MOST_DBM, high=MOST_DBM)
     return found

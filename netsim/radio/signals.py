@@ -1,8 +1,8 @@
 """Signals, and the receivers that decide which signals are received; a signal is one transmission at one receiver.
 
-A signal is not received if another signal overlaps it in time at the receiver (unless it is captured), or if the
-receiver sends meanwhile. This is the rule of reception without a `Phy`; `netsim.radio.sinr` has the rule with a `Phy`.
-`_mac.pyx` has compiled twins of these classes.
+This module has the rule of reception without a `Phy`; `netsim.radio.sinr` has the rule with a `Phy`. A signal is not
+received if another signal overlaps it in time at the receiver (unless the signal is captured), or if the receiver sends
+meanwhile. `_mac.pyx` has compiled versions of these classes.
 """
 
 import math
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Receiver", "Signal"]
 
-# Drop reasons in order of precedence: if a signal has several reasons, the one that comes first in this list counts,
-# not the one that occurred first. LOST means that the signal never arrives, or ends early.
+# Drop reasons in order of precedence: if a signal has several reasons, the one that is first in this list counts, even
+# if another occurred earlier. LOST means that the signal never arrives, or ends early.
 _FIRST = (RECEIVER_DOWN, LINK_DOWN, LOST, HALF_DUPLEX, ASLEEP)
 
 
@@ -35,11 +35,11 @@ class Signal:
     start: float
     # The time (s) at which the signal's last bit has arrived at the receiver.
     end: float
-    # The received power in mW; 1 for every signal if powers are not given.
+    # The received power in mW; 1 for all signals if powers are not given.
     power: float
     # Whether the link's loss model drops the signal.
     lost: bool = False
-    # The drop reason that is known so far; 0: none.
+    # The drop reason found so far; 0 if there is none.
     cause: int = 0
     # Without a `Phy`: the total power (mW) of overlapping signals. With a `Phy`: the mean interference (mW) over this
     # signal's duration, computed when the signal ends.
@@ -64,13 +64,13 @@ class Signal:
     joined: float = 0.0
 
     def spoil(self, cause: int) -> None:
-        """Record a drop reason, unless a known reason takes precedence."""
+        """Record a drop reason, unless the signal already has one of higher precedence."""
         if not self.cause or _FIRST.index(cause) < _FIRST.index(self.cause):
             self.cause = cause
 
 
 class Receiver:
-    """One node's receiver: the signals that reach it, the carrier that it senses, and its own sending.
+    """One node's receiver: keeps track of arriving signals, of sensed carriers, and of the node's own transmissions.
 
     A frame is captured if its power is at least ``captures_above`` times the sum of the overlapping frames' powers.
     """
@@ -79,14 +79,13 @@ class Receiver:
         self._captures_above = captures_above
         self._signals: list[Signal] = []
         self.channel = 0
-        # `_carrier_start` is the time (s) at which the newest sensed carrier started. `_carrier_until` is the time (s)
-        # at which all sensed carriers have ended. `_earlier_until` is the same time for only those carriers that
-        # started before `_carrier_start`.
+        # Times in s. `_carrier_start`: the start of the newest sensed carrier. `_carrier_until`: when all sensed
+        # carriers have ended. `_earlier_until`: when all carriers that started before `_carrier_start` have ended.
         self._carrier_start = self._earlier_until = self._carrier_until = -1.0
         self.sends_until = -1.0
 
     def hear(self, signal: Signal, now: float, width: float) -> None:
-        """Register a signal at its sending time ``now`` (s); times within ``width`` (s) are one instant."""
+        """Register a signal when it is sent, at ``now`` (s); times up to ``width`` (s) apart count as equal."""
         if self.sends_until > signal.start + width:
             signal.spoil(HALF_DUPLEX)
         signals = self._signals
@@ -132,7 +131,7 @@ class Receiver:
         self.sends_until = now
 
     def deafen(self, now: float, cause: int = RECEIVER_DOWN) -> list[Signal]:
-        """Drop the signals that are arriving at ``now`` (s), for the reason ``cause``, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), with the drop reason ``cause``, and return them."""
         missed = [each for each in self._signals if each.end > now]
         for each in missed:
             each.spoil(cause)
@@ -146,14 +145,14 @@ class Receiver:
         return missed
 
     def sense(self, now: float, end: float, width: float) -> None:
-        """Sense a carrier from ``now`` to ``end`` (s); times within ``width`` (s) are one instant."""
+        """Sense a carrier from ``now`` to ``end`` (s); times up to ``width`` (s) apart count as equal."""
         if now > self._carrier_start + width:
             self._carrier_start, self._earlier_until = now, self._carrier_until
         if end > self._carrier_until:
             self._carrier_until = end
 
     def senses_until(self, end: float) -> None:
-        """After a carrier was cut short or the channel changed, set the time (s) at which all carriers have ended."""
+        """Set the time (s) at which all carriers have ended, after a carrier was cut short or the channel changed."""
         self._carrier_until = end
         self._earlier_until = min(self._earlier_until, end)
 
@@ -164,5 +163,5 @@ class Receiver:
 
     def carrier_until(self, now: float, width: float) -> float:
         """Return the end (s) of the sensed carriers that started before ``now``."""
-        # A carrier that starts at ``now``, when the assessment ends, does not count, even if its event ran first.
+        # A carrier that starts when the assessment ends, at ``now``, does not count, even if its event ran before.
         return self._earlier_until if self._carrier_start >= now - width else self._carrier_until

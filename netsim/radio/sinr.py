@@ -1,8 +1,8 @@
 """Reception by signal to interference and noise: which frame a receiver locks on, and the probability of its success.
 
-This is the rule of reception with a `Phy`; its compiled twin is in `_mac.pyx`. No event runs at the start of a signal.
-Instead, a receiver processes the past starts of signals when it is next queried. By then, all signals that have begun
-are known, because each signal is registered when it is sent. Each query sums the powers anew, so rounding errors do not
+This is the rule of reception with a `Phy`; `_mac.pyx` has a compiled version. No event runs at the start of a signal.
+Instead, a receiver processes the starts of past signals when it is next queried. It then knows all signals that have
+begun, because each signal is registered when it is sent. Each query sums the powers anew, so rounding errors do not
 accumulate.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["SinrReceiver"]
 class SinrReceiver(Receiver):
     """One node's receiver: it receives (RX), sends (TX) or turns between them; in RX it is idle or locked on a frame.
 
-    ``seed`` is the network's seed, ``key`` and ``name`` the node's, for the noise model.
+    The noise model gets ``seed``, the network's seed, and ``key`` and ``name``, which identify the node.
     """
 
     def __init__(self, phy: Phy, radio: "Radio", seed: int, key: int, name: Hashable) -> None:
@@ -74,7 +74,7 @@ class SinrReceiver(Receiver):
             self._unseen -= 1
 
     def _begin(self, signal: Signal, width: float) -> None:
-        """Lock the receiver on a signal that begins, if it can; otherwise set the signal's drop reason ``missed``."""
+        """Lock the receiver on a beginning signal if possible; otherwise set the signal's drop reason ``missed``."""
         begin = signal.start
         if self._locked is not None and self._locked.end <= begin + width:
             self._locked = None
@@ -92,7 +92,7 @@ class SinrReceiver(Receiver):
                     others += each.power
         signal.floor = self._floor if self._phy.noise is None else self._noise_at(begin)
         if self._locked is not None:
-            # If copies of one fragment add up, only one copy counts as received: that of the strongest neighbour.
+            # If copies of one fragment add up, only the strongest neighbour's copy counts as received.
             if self._joins(self._locked, signal) and self._rank(signal) > self._rank(self._locked):
                 self._locked.missed, self._locked = COLLIDED, signal
             else:
@@ -136,7 +136,7 @@ class SinrReceiver(Receiver):
         return LOST if signal.lost else 0
 
     def _success(self, signal: Signal, width: float) -> float:
-        """Return the probability that all bits of a signal are right; store its mean interference in the signal."""
+        """Return the probability that all bits of a signal are correct; also store the signal's mean interference."""
         others = [each for each in self._signals if self._disturbs(each, signal, width)]
         if not others:
             return math.exp(signal.bits * self._phy.log_success(signal.power / signal.floor))
@@ -178,15 +178,15 @@ class SinrReceiver(Receiver):
         self._locked = None
 
     def stop(self, now: float) -> None:
-        """Stop sending at ``now`` (s), and return to RX at once."""
+        """Stop sending at ``now`` (s), and return to RX without a turnaround."""
         self.sends_until = self._deaf_until = now
 
     def deafen(self, now: float, cause: int = RECEIVER_DOWN) -> list[Signal]:
-        """Drop the signals that are arriving at ``now`` (s), for the reason ``cause``, and return them."""
+        """Drop the signals that are arriving at ``now`` (s), with the drop reason ``cause``, and return them."""
         self._see(now - time_tolerance(now))
         self._locked = None
         if cause == RECEIVER_DOWN:
-            # A node that is switched on again is in RX at once.
+            # A node that is switched on again is in RX immediately.
             self._deaf_until = min(self._deaf_until, now)
         return super().deafen(now, cause)
 
@@ -205,9 +205,9 @@ class SinrReceiver(Receiver):
         """Return whether a channel assessment from ``since`` to ``now`` (s) finds the channel busy.
 
         The channel is busy if the radio is not in RX or is locked on a frame, or if the received power reaches
-        `Phy.sense_dbm` (with ``Radio.sensing``: if a carrier is sensed). A signal that begins at ``now`` does not
-        count, a signal that ends at ``now`` counts. The noise of the model `Phy.noise` at ``now`` counts as received
-        power; the constant noise floor does not.
+        `Phy.sense_dbm` (with ``Radio.sensing``: if a carrier is sensed). A signal that ends at ``now`` counts, a signal
+        that begins at ``now`` does not. The noise of the model `Phy.noise` at ``now`` counts as received power; the
+        constant noise floor does not.
         """
         width = time_tolerance(now)
         self._see(now - width)

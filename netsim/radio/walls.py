@@ -22,7 +22,7 @@ __all__ = ["Walls"]
 
 Segment = tuple[float, float, float, float, float]
 
-_FEWER = 0.46  # b: each further floor attenuates less than the one before
+_FEWER = 0.46  # The constant b of the module's docstring: each further floor attenuates less than the floor before it.
 _COLUMNS = ("x1", "y1", "x2", "y2", "loss_db")
 
 
@@ -30,8 +30,8 @@ _COLUMNS = ("x1", "y1", "x2", "y2", "loss_db")
 class Walls:
     """The walls and floors of a building, for `LogDistance`.
 
-    If a straight wall is given as two pieces, a line through the point where they meet crosses exactly one of them, so
-    the wall counts once. A line along a wall does not cross the wall.
+    If a straight wall is given as two pieces, a line through their common end crosses exactly one of them, so the wall
+    counts once. A line along a wall does not cross the wall.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class Walls:
         The ends of each wall in metres, and its attenuation in dB, 0 or more. COST 231 measured 3.4 dB for
         light walls (plasterboard, or concrete thinner than 10 cm) and 6.9 dB for heavy ones, at 1.8 GHz.
     storey : float, optional
-        The height of a storey in metres: there is a floor at each multiple of it. None: there are no floors. Places
-        without a third coordinate are at height 0.
+        The height of a storey in metres: there is a floor at each multiple of this height. None: there are no floors.
+        Positions without a third coordinate are at height 0.
     floor_db : float
         The attenuation of a floor in dB, 0 or more. COST 231 measured 18.3 dB at 1.8 GHz.
 
@@ -67,7 +67,7 @@ class Walls:
     def from_csv(cls, path: str | Path, *, storey: float | None = None, floor_db: float = 18.3) -> "Walls":
         """Read the walls from a csv file with the columns x1, y1, x2, y2 (metres) and loss_db (dB).
 
-        Empty lines and lines that begin with # are left out. For ``storey`` and ``floor_db`` see `Walls`.
+        Empty lines and lines that begin with # are ignored. For ``storey`` and ``floor_db`` see `Walls`.
 
         Raises
         ------

@@ -13,22 +13,24 @@ from PIL import Image, ImageFont
 __all__ = ["Call", "Painter", "svg", "width_of"]
 
 Call = Mapping[str, Any]
-"""A path (``codes`` of matplotlib; ``points`` in pixels from the upper left corner, one after the other), or a ``text``
-(``x``, ``y``, ``size``, ``style``, ``align``; ``most``: the width into which it is squeezed, or 0).
+"""A drawing call: a path or a text.
+
+A path has ``codes`` (those of matplotlib) and ``points`` (x, y, x, y … in pixels from the upper left corner). A text
+has ``text``, ``x``, ``y``, ``size``, ``style``, ``align`` and ``most``, the width into which it is squeezed (0: none).
 
 Both have ``fill`` and ``stroke`` ("" for none), ``alpha``, ``width``, and ``clip`` (left, top, right, bottom; or None).
-A path with a stroke has ``dash``, ``cap`` and ``join``; the stroke may be a gradient (``ends`` and ``stops``)."""
+A path with a stroke has ``dash``, ``cap`` and ``join``; its stroke may be a gradient (``ends`` and ``stops``)."""
 
-# The number of letters of a text that are measured.
+# Only this many letters of a long text are measured.
 _MEASURED = 1000
 
 _BOLD, _ITALIC = 1, 2
 
-# The number of pieces of a line whose colour changes along it.
+# A line whose colour changes along it is drawn in this many pieces.
 _PIECES = 8
 
 _MOVE, _LINE = 1, 2
-# For each path code: SVG's letter, the number of codes that form one command, and its number of points in SVG.
+# {path code: (SVG's letter, number of codes that form one command, number of points of the command in SVG)}
 _LETTERS = {_MOVE: ("M", 1, 1), _LINE: ("L", 1, 1), 3: ("Q", 2, 2), 4: ("C", 3, 3), 79: ("Z", 1, 0)}
 
 
@@ -36,7 +38,7 @@ _LETTERS = {_MOVE: ("M", 1, 1), _LINE: ("L", 1, 1), 3: ("Q", 2, 2), 4: ("C", 3, 
 
 
 def _file_of(style: int) -> str:
-    """Return a font file of matplotlib, so that a picture is the same on every machine."""
+    """Return the path of a font file that matplotlib contains, so that pictures are the same on every machine."""
     import matplotlib
 
     name = ("Bold" if style & _BOLD else "") + ("Oblique" if style & _ITALIC else "")
@@ -51,7 +53,7 @@ def _font(style: int) -> ImageFont.FreeTypeFont:
 def width_of(text: str, style: int) -> float:
     """Return the width of a text, in units of its font size.
 
-    Only the beginning of a text that exceeds any picture is measured; the rest is extrapolated.
+    Of a very long text, only the first `_MEASURED` letters are measured, and the width is extrapolated.
     """
     if len(text) > _MEASURED:
         return width_of(text[:_MEASURED], style) * len(text) / _MEASURED
@@ -72,7 +74,7 @@ def _outline(text: str, style: int) -> tuple[NDArray[np.float64], NDArray[np.uin
 
 
 class Painter:
-    """Paints pictures of one size (pixels) on a ground of one colour, and caches the lower layer."""
+    """Paints pictures of one size (in pixels) on a plain background, and caches the lower layer."""
 
     def __init__(self, width: int, height: int, ground: str) -> None:
         from matplotlib.backends.backend_agg import RendererAgg
@@ -87,7 +89,7 @@ class Painter:
         self._below: tuple[Sequence[Call] | None, NDArray[np.uint8]] = (None, self._pixels)
 
     def paint(self, below: Sequence[Call], above: Sequence[Call]) -> Image.Image:
-        """Return a picture without transparency; ``below`` is painted again only if it is another object."""
+        """Return an opaque picture of both layers; the cached lower layer is reused if ``below`` is the same object."""
         if below is self._below[0]:
             self._pixels[:] = self._below[1]
         else:
@@ -124,7 +126,7 @@ class Painter:
 
 
 def _shapes(call: Call) -> Iterator[tuple[NDArray[np.float64], Any, Call]]:
-    """Yield the points, codes and style of a path; a line whose colour changes along it is split into pieces."""
+    """Yield the points, codes and call of a path; split a line whose colour changes along it into pieces."""
     if not call["codes"]:
         return
     points = np.array(call["points"], dtype=np.float64).reshape(-1, 2)
@@ -142,7 +144,7 @@ def _shapes(call: Call) -> Iterator[tuple[NDArray[np.float64], Any, Call]]:
 
 
 def _letters(call: Call) -> Iterator[tuple[NDArray[np.float64], Any, Call]]:
-    """Yield the outline and style of a text."""
+    """Yield the points, codes and call of a text's outline; nothing if the outline is empty."""
     points, codes = _outline(_shown(call["text"]), call["style"])
     if len(codes):
         wide = width_of(call["text"], call["style"])
@@ -158,7 +160,7 @@ def _rgba(colour: str, alpha: float) -> tuple[float, float, float, float]:
 
 
 def _strength(colour: str) -> float:
-    """Return the share of a colour, ``#rrggbb`` or ``#rrggbbaa``, that is not transparent."""
+    """Return the opacity (0 to 1) of a colour, ``#rrggbb`` or ``#rrggbbaa``."""
     return int(colour[7:9] or "ff", 16) / 255
 
 
@@ -174,10 +176,10 @@ def svg(
     calls: Sequence[Call],
     dark: tuple[str, Sequence[Call]] | None = None,
 ) -> str:
-    """Return a picture as SVG; with ``dark``, the same picture in the colours of the dark theme is included.
+    """Return a picture as SVG; with ``dark``, it also contains the colours of the dark theme.
 
-    ``about`` holds the title and description for screen readers. Colours are written as attributes, which every program
-    reads, and in a style for the dark scheme, which browsers follow.
+    ``about`` holds the title and description for screen readers. The light colours are attributes, which every program
+    reads. The dark colours are a style sheet for the dark colour scheme, which only browsers apply.
     """
     colours, (width, height) = _Colours(), size
     pairs = zip(calls, calls if dark is None else dark[1], strict=True)
@@ -199,14 +201,14 @@ def svg(
 
 
 class _Colours:
-    """Writes colours as attributes, a class where the two themes differ, and definitions."""
+    """Collects the definitions of an SVG, such as gradients, and a class for each colour that differs by theme."""
 
     def __init__(self) -> None:
         self.classes: dict[tuple[str, str, str], str] = {}
         self.definitions: dict[str, str] = {}
 
     def __call__(self, **pairs: tuple[str, str]) -> str:
-        """Return the attributes of fill and stroke, each in both themes."""
+        """Return the SVG attributes for colours given as, for example, ``fill=(light colour, dark colour)``."""
         found, names = "", []
         for what, (light, dark) in pairs.items():
             found += f' {what}="{light or "none"}"' if light or what == "fill" else ""
@@ -215,7 +217,7 @@ class _Colours:
         return found + (f' class="{" ".join(names)}"' if names else "")
 
     def define(self, text: str) -> str:
-        """Return the reference to a definition, whose text contains ``ID``."""
+        """Store a definition, whose text contains ``ID`` as placeholder of its id, and return a reference to it."""
         self.definitions.setdefault(text, f"d{len(self.definitions)}")
         return f"url(#{self.definitions[text]})"
 
@@ -249,13 +251,13 @@ def _word_as_svg(word: Call, how: str) -> str:
     how += ' font-style="italic"' if word["style"] & _ITALIC else ""
     how += {"left": "", "center": ' text-anchor="middle"', "right": ' text-anchor="end"'}[word["align"]]
     how += f' textLength="{_number(word["most"])}" lengthAdjust="spacingAndGlyphs"' if word["most"] else ""
-    # A rim: not read aloud.
+    # A stroked text is the outline drawn behind the same text, so hide it from screen readers.
     how += ' stroke-linejoin="round" aria-hidden="true"' if word["stroke"] else ""
     return f"<text{how}>{_text(word['text'])}</text>"
 
 
 def _gradient(light: Mapping[str, Any], dark: Mapping[str, Any], colours: _Colours) -> str:
-    """Return the address of a gradient."""
+    """Define a gradient and return the reference to it."""
     ends = zip(("x1", "y1", "x2", "y2"), map(_number, light["ends"]), strict=True)
     where = " ".join(f'{name}="{value}"' for name, value in ends)
     stops = []
@@ -278,17 +280,17 @@ def _path(codes: Sequence[int], points: Sequence[float]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with one digit after the point, two if below 1, without trailing zeros."""
+    """Format a number with one decimal, or two if it is below 1, without trailing zeros."""
     text = f"{value:.{1 if abs(value) >= 1 else 2}f}"
     return text.rstrip("0").rstrip(".") if text.strip("-0.") else "0"
 
 
 def _shown(text: str) -> str:
-    """Return text without characters that cannot be shown or encoded."""
+    """Replace or escape the characters of a text that cannot be shown or encoded."""
     plain = "".join(each if each.isprintable() else "\ufffd" for each in text)
     return plain.encode(errors="backslashreplace").decode()
 
 
 def _text(text: str) -> str:
-    """Return text for SVG: with tags escaped, and without characters that XML forbids."""
+    """Escape a text for SVG, and replace the characters that XML forbids."""
     return html.escape(_shown(text), quote=False)

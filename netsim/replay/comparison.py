@@ -23,11 +23,11 @@ def compare(
     Parameters
     ----------
     runs : sequence of netsim.Run
-        Each with its trace (``trace=True`` in `Network.run`).
+        Two or three runs, each of which kept its trace (``trace=True`` in `Network.run`).
     path : str or Path
-        The file; an existing one is replaced once the new one is complete.
+        The file to write. An existing file is replaced when the new one is complete.
     names : sequence of str, optional
-        The names of the runs, such as ``["with the cut", "without"]``; by default run 1, run 2.
+        The names of the runs, such as ``["with the cut", "without"]``. Default: run 1, run 2, …
     title : str
         The title of the page.
 
@@ -45,7 +45,10 @@ def compare(
 
 
 def write_compared(path: str | Path, found: Sequence[_Parts], names: Sequence[str], title: str = "") -> Path:
-    """Write a page with runs from `netsim.replay.render.parts`; errors are those of `compare`."""
+    """Write the page of `compare` for runs given as results of `netsim.replay.render.parts`.
+
+    Raises the same errors as `compare`.
+    """
     if len(names) != len(found) or len(set(names)) < len(names):
         raise check.refuse("names", list(names), f"{len(found)} different names, one of each run")
     metas, packed = zip(*(packed_parts(*each) for each in found), strict=True)

@@ -1,24 +1,26 @@
 """Film time: the pace at which a run is shown, where the film pauses, and its captions.
 
-`film_of` computes the table once for each run; GIF, MP4, pages and live messages read the same table, ``meta["film"]``:
+`film_of` computes a table once for each run. GIF, MP4, pages and live messages all read this table, ``meta["film"]``:
 
 ``time``, ``film`` : list of float
-    Knots, both non-decreasing, of equal length, at least two; between two knots the run's clock (s) advances linearly.
-    The film begins at 0 and ends at ``film[-1]``; at two knots with one ``time`` the film pauses. The film time of a
-    time is interpolated; at a pause it is the pause's start, and beyond the ends it is clipped.
+    The run's time (s) and the film time (s) of each knot, at least two, both non-decreasing. Between two knots the
+    run's time advances linearly. The film begins at 0 and ends at ``film[-1]``. Between two knots with equal ``time``
+    the film pauses. A time is converted to film time by interpolation: a time at which the film pauses gives the start
+    of the pause, and times beyond the ends are clipped.
 ``moments`` : list of dict, in order of time, at most 22
-    ``time`` (s), ``film`` (its film time, s), ``stands`` (the pause, s), ``text`` (the caption), ``kind`` (see
-    `KINDS`), ``agents`` (numbers of the agents concerned), ``weight`` (2 to 9). Moments at one time share one pause.
+    ``time`` (s), ``film`` (its film time, s), ``stands`` (length of the pause, s), ``text`` (the caption), ``kind``
+    (see `KINDS`), ``agents`` (numbers of the agents concerned), ``weight`` (importance, 2 to 9). Moments at the same
+    time share one pause.
 ``held`` : float
-    How long (s of film) a moment's text stays the caption, unless another moment follows. Otherwise the caption names
-    the frames in flight.
+    How long (s of film) a moment's text stays the caption, unless another moment follows sooner. After that, the
+    caption names the frames in flight.
 ``most_film`` : float or None
     The length to which the film was shortened: only flights near moments, or followed flights, keep their full second.
-    None: every flight takes at least half a second.
+    None: the film was not shortened, and every flight takes at least half a second.
 ``routine`` : list of int
     Numbers of the kinds of message whose flights take only half a second.
 ``follow`` : dict or None
-    ``thing`` (its text) and ``rows`` (the frames that carry it, in order of departure), see `followed`.
+    ``thing`` (the text to follow) and ``rows`` (the frames that carry it, in order of departure), see `followed`.
 """
 
 import itertools
@@ -37,31 +39,32 @@ from netsim.util import check
 __all__ = ["KINDS", "MOST_FILM", "Film", "film_of", "followed", "listed"]
 
 KINDS = ("fault", "note", "role", "token", "tree", "parent", "commit", "drop", "loss", "arrival")
-"""What moments are."""
+"""The kinds of moments, in the order in which moments at the same time are listed."""
 
 MOST_FILM = 240.0
-"""The film's length (s) from which on flights far from any moment are shortened."""
+"""A film that would be longer than this (s) is shortened at flights far from any moment."""
 
-# Durations of flights in film (s); thinning a long table shifts an end of a flight by at most _GRAIN, so half a second
-# is left.
+# In seconds of film: the durations of a flight and of a routine flight, and the grain to which a table with more than
+# _MOST_KNOTS knots is thinned. Thinning shifts each end of a flight by at most _GRAIN, so half a second is left.
 _FLIGHT, _ROUTINE, _GRAIN, _MOST_KNOTS = 1.0, 0.55, 0.02, 4000
 
-# A viewer can follow _AT_ONCE flights at once; n flights each take the square root of n / _AT_ONCE times as long. More
-# than _CROWD flights cannot be followed anyway.
+# A viewer can follow _AT_ONCE simultaneous flights. With n flights, each takes √(n / _AT_ONCE) times as long. Beyond
+# _CROWD flights, the film gets no slower, because a viewer cannot follow them anyway.
 _AT_ONCE, _CROWD = 5, 80
 
-# How long (s) the film pauses at a moment, how long at one of little weight, and how long its text stays the caption.
+# In seconds: the film's pause at a moment, its pause at a moment of little weight, and the time for which a moment's
+# text stays the caption.
 _STANDS, _STANDS_BRIEFLY, _HELD = 1.6, 0.8, 4.2
 
-# The largest number of moments; the flights before and after a moment that keep their full second in a shortened film;
-# the share of a second for other flights while one thing is followed.
+# _MOMENTS: the largest number of moments. _BEFORE, _AFTER: how many flights before and after a moment keep their full
+# second in a shortened film. _BESIDE: the largest factor of the length of other flights if one thing is followed.
 _MOMENTS, _BEFORE, _AFTER, _BESIDE = 22, 2, 6, 0.15
 
-# In a film of chosen moments only: the seconds shown before a moment, and those after its pause.
+# For a film of selected moments: how many seconds are shown before a moment, and how many after its pause.
 _LEAD, _TAIL = 1.2, 1.8
 
-# The film's length (s) for a run without frames, and the number of trees examined to find when half or all agents are
-# in one.
+# _WITHOUT_FRAMES: the film's length (s) for a run without frames. _TREES: how many states of a tree are examined to
+# find when half of the agents, or all, are in it.
 _WITHOUT_FRAMES, _TREES = 30.0, 200
 
 Floats = NDArray[np.float64]
@@ -84,15 +87,16 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
     Parameters
     ----------
     run : RunHistory
+        The run.
     follow : str, optional
-        The frames to follow (`followed`). Their flights take a second of film; other flights are shortened.
+        The text whose frames are followed (see `followed`): their flights take a second of film, others are shortened.
     pace : float, optional
-        A constant number of simulated seconds per second of film, without pauses.
+        If given, the film has a constant pace of this many simulated seconds per second of film, without pauses.
 
     Raises
     ------
     BadInput
-        If there are no frames to follow.
+        If no frame carries the text ``follow``.
     """
     moments = _moments(run)
     path = None if follow is None else followed(run, follow)
@@ -122,10 +126,10 @@ def film_of(run: RunHistory, follow: str | None = None, pace: float | None = Non
 
 
 class Film:
-    """The film of a run, from the table of `film_of`: converts film time to the run's time and back.
+    """Converts film time to a run's time and back, by the table of `film_of`.
 
-    ``length`` is in seconds of film, ``moments`` are those of the table; ``path`` lists the rows of the followed
-    frames.
+    ``length`` is the film's length (s), ``moments`` are the table's moments, and ``path`` lists the rows of the
+    followed frames.
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
@@ -134,21 +138,21 @@ class Film:
         self.path: list[int] = (table["follow"] or {"rows": []})["rows"]
 
     def at(self, time: Any) -> Any:
-        """Return the film times (s) of times (s)."""
+        """Convert times of the run (s) to film times (s); a pause gives its start."""
         first = np.minimum(np.searchsorted(self._time, time, side="left"), len(self._time) - 1)
         return np.where(self._time[first] == time, self._film[first], np.interp(time, self._time, self._film))
 
     def leaves(self, time: Any) -> Any:
-        """Return the film times (s) at which the film leaves times (s): later than `at` where it pauses."""
+        """Convert times of the run (s) to film times (s); a pause gives its end, unlike `at`."""
         last = np.maximum(np.searchsorted(self._time, time, side="right") - 1, 0)
         return np.where(self._time[last] == time, self._film[last], np.interp(time, self._time, self._film))
 
     def time(self, film: Any) -> Any:
-        """Return the run's times (s) at film times (s)."""
+        """Convert film times (s) to times of the run (s)."""
         return np.interp(film, self._film, self._time)
 
     def rate(self, film: float) -> float:
-        """Return the run's seconds per second of film; 0 where the film pauses."""
+        """Return the pace at a film time (s), in seconds of the run per second of film; 0 in a pause."""
         place = min(max(int(np.searchsorted(self._film, film, side="right")), 1), len(self._film) - 1)
         wide = self._film[place] - self._film[place - 1]
         return float((self._time[place] - self._time[place - 1]) / wide) if wide > 0 else 0.0
@@ -156,10 +160,10 @@ class Film:
     def chosen(
         self, begin: float, end: float, most: float, flights: Iterable[tuple[float, float]] = ()
     ) -> list[Stretch]:
-        """Return stretches of film (s) between two film times, together at most ``most`` long.
+        """Select stretches of the film between two film times (s), with a total length of at most ``most`` (s).
 
-        If the film is short enough, the whole film; otherwise the followed flights or the most important moments,
-        extended by the time after them up to the limit.
+        If all of it fits, return one stretch. Otherwise select the followed flights or, without them, the most
+        important moments, and extend each stretch at its end until the limit is reached.
         """
         if end - begin <= most:
             return [(begin, end)]
@@ -175,12 +179,12 @@ class Film:
         def longer(by: float) -> list[Stretch]:
             return _together([(first, min(last + by, end)) for first, last in found or [(begin, begin)]])
 
-        # The remaining length is shared among the stretches, after each.
+        # Extend all stretches by the same length, as far as the limit permits.
         return longer(_greatest_that(lambda by: _long(longer(by)) <= most, end - begin))
 
 
 def _greatest_that(fits: Callable[[float], bool], most: float) -> float:
-    """Return the greatest number up to ``most`` that fits, if all smaller ones fit, too."""
+    """Return the greatest number up to ``most`` for which ``fits`` is true; it must be true for all smaller numbers."""
     low, high = 0.0, most
     for _ in range(30):
         middle = (low + high) / 2
@@ -193,7 +197,7 @@ def _long(spans: Sequence[Stretch]) -> float:
 
 
 def _together(spans: Sequence[Stretch]) -> list[Stretch]:
-    """Return spans in order, with overlapping ones merged."""
+    """Sort spans by their starts, and merge overlapping spans."""
     found: list[Stretch] = []
     for first, last in sorted(spans):
         if found and first <= found[-1][1]:
@@ -204,10 +208,10 @@ def _together(spans: Sequence[Stretch]) -> list[Stretch]:
 
 
 def followed(run: RunHistory, thing: str) -> Ints:
-    """Return the frames that carry a thing, in order of departure; raises BadInput if there are none.
+    """Return the rows of the frames that carry ``thing``, in order of departure; raises BadInput if there are none.
 
-    A frame carries the thing if its label is the thing or contains it as a word (separated by spaces, commas, brackets
-    and quotes); if no label does, a frame carries it if it is the frame's kind.
+    A frame carries the thing if its label equals the text ``thing`` or contains it as a word (words are separated by
+    spaces, commas, brackets and quotes). If no label does, the frames whose kind is ``thing`` carry it.
     """
     separators = str.maketrans(dict.fromkeys(",()[]{}'\"", " "))
     carried = [text == thing or thing in text.translate(separators).split() for text in run.labels]
@@ -233,8 +237,8 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
     knots = np.unique(np.concatenate([[0.0, run.last], inner[(inner > 0) & (inner < run.last)]]))
     wide = np.diff(knots)
     busy = _needed(knots, begin, end, need)
-    # An idle stretch takes film in proportion to the logarithm of its length, and more while a timer runs or a mote
-    # moves.
+    # The film time of an idle stretch grows with the logarithm of the stretch's length. It is longer in runs with
+    # drawn timers or moving agents, because something changes even while no frame is in flight.
     is_patient = bool(run.drawn_as("arc") or run.meta["paths"])
     longest, factor = (1.6, 0.8) if is_patient else (0.7, 0.3)
     usual = float(np.median(end - begin)) if len(begin) else run.last / 20
@@ -257,16 +261,16 @@ def _pace(run: RunHistory, stops: dict[float, float], path: Ints | None) -> tupl
         new = cell[1:] > cell[:-1]
         some = np.append(True, new) | np.append(new, True) | (stands > 0)
         knots, reached, stands = knots[some], reached[some], stands[some]
-    # Add a second knot wherever the film pauses.
+    # A pause needs a second knot with the same time.
     came, stopped = reached + np.cumsum(stands) - stands, np.flatnonzero(stands)
     film = np.insert(came, stopped + 1, came[stopped] + stands[stopped])
     return np.insert(knots, stopped + 1, knots[stopped]), film, shortened
 
 
 def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
-    """Return the start and end (s) of each flight, the film time (s) it needs, and its rows.
+    """Return the start and end (s) of each flight, the film time (s) that it needs, and its row.
 
-    On a shared medium the frames of a broadcast are one ring.
+    On a shared medium, the frames of a broadcast form one flight, because they are drawn as one growing ring.
     """
     begin, end = run.columns["depart"], np.minimum(run.until, run.last)
     rows = np.flatnonzero(end > begin)
@@ -280,7 +284,10 @@ def _flights(run: RunHistory) -> tuple[Floats, Floats, Floats, Ints]:
 
 
 def _needed(knots: Floats, begin: Floats, end: Floats, need: Floats) -> Floats:
-    """Return the film time that flights need between knots: that of the longest, and more for many."""
+    """Return the film time (s) that flights need between successive knots.
+
+    The flight that needs most film per second of the run decides; many simultaneous flights need more.
+    """
     first, last = np.searchsorted(knots, begin), np.searchsorted(knots, end)
     count = len(knots)
     many = np.cumsum(np.bincount(first, minlength=count) - np.bincount(last, minlength=count))[:-1]
@@ -289,9 +296,10 @@ def _needed(knots: Floats, begin: Floats, end: Floats, need: Floats) -> Floats:
 
 
 def _greatest(first: Ints, last: Ints, value: Floats, count: int) -> Floats:
-    """Return, for each place, the greatest value of the ranges from ``first`` to before ``last`` that cover it.
+    """For each index below ``count``, return the greatest value of all ranges that contain the index.
 
-    Each range is two overlapping blocks whose size is a power of two; blocks are halved until they are single places.
+    A range goes from ``first`` to before ``last``. It is covered by two overlapping blocks whose size is a power of
+    two. Blocks are halved until they contain a single index each.
     """
     level = np.frexp((last - first).astype(np.float64))[1] - 1
     found = np.zeros(count)
@@ -306,7 +314,7 @@ def _greatest(first: Ints, last: Ints, value: Floats, count: int) -> Floats:
 
 
 def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
-    """Return whether each flight is among the last before a pause or the first after it."""
+    """Return whether each flight is among the `_BEFORE` flights before a pause or the `_AFTER` flights after it."""
     order = np.argsort(begin, kind="stable")
     at = np.searchsorted(begin[order], stops)
     places = (at[:, None] + np.arange(-_BEFORE, _AFTER)).ravel()
@@ -319,19 +327,20 @@ def _near(begin: Floats, stops: list[float]) -> NDArray[np.bool_]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names in a sentence: ``2, 3 and 4``; of more than six their number."""
+    """Join names for a sentence, such as ``2, 3 and 4``; more than six are replaced by their number."""
     if len(names) > 6:
         return f"{len(names)} agents"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
 def _moments(run: RunHistory) -> list[_Moment]:
-    """Return the moments of a run, in order of time: those of most weight; within a kind, earlier ones weigh more.
+    """Return the `_MOMENTS` moments of a run with the largest weights, in order of time.
 
-    Among many of one weight, only the first `_MOMENTS` can be chosen.
+    Repeated moments of one kind and weight lose weight. Functions that find moments of equal weight may therefore stop
+    after the first `_MOMENTS`.
     """
     kinds: list[Callable[[RunHistory], Iterator[_Moment]]] = [_faults, _notes]
-    # If states were thinned, the first occurrence of anything is unknown.
+    # If only some state changes are kept, the first occurrence of an event is unknown.
     kinds += [] if run.meta["states"].get("thinned") else [_roles, _tokens, _trees, _parents, _strips]
     kinds += [] if run.meta.get("omitted") else [_frames]
     by_time: dict[tuple[float, str], list[_Moment]] = defaultdict(list)
@@ -394,7 +403,7 @@ def _tokens(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _trees(run: RunHistory) -> Iterator[_Moment]:
-    """Yield the times at which half of the agents, and all, first have a way to a root, among candidate times."""
+    """Yield the moments at which half of the agents, and all agents, first have a path to a root of a tree."""
     count = len(run.agents)
     for name in run.drawn_as("edge"):
         goals, looked, joined = [(0.5, 4.0), (1.0, 8.0)], 0, 0
@@ -403,7 +412,8 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
                 joined += (run.agent_named(agent, value) >= 0) - (run.agent_named(agent, before) >= 0)
             if not goals or looked > _TREES:
                 break
-            # A root has a child.
+            # Computing the tree is slow, so skip times when too few agents have an edge. A root has none, but at least
+            # one child: so the agents in a tree are at most twice those with an edge.
             if 2 * joined < goals[0][0] * count:
                 continue
             looked += 1
@@ -416,17 +426,17 @@ def _trees(run: RunHistory) -> Iterator[_Moment]:
             if reached is not None:
                 share, weight = reached
                 who = f"All {count} agents" if share == 1.0 else f"{len(depths)} of {count} agents"
-                # Edges with another name need not form a tree.
+                # Edges of a state with another name need not form a tree.
                 what = "are in the tree" if _plain(name) == "parent" else f"have a way to a root by {name}"
                 deep = f", at most {max(depths):g} hops deep" if share == 1.0 else ""
                 yield _Moment(time, "tree", f"{who} {what}{deep}", weight)
 
 
 def _parents(run: RunHistory) -> Iterator[_Moment]:
-    """Yield changes of parents, per second; in a short run per twentieth of its length."""
+    """Yield a moment for the changes of parents in each second or, in a short run, in each twentieth of the run."""
     wide = min(1.0, run.last / 20)
     for name in run.drawn_as("edge"):
-        # By second, and by the parent if it is down.
+        # Keys: the index of the second, and the old parent if it is down (else −1).
         bins: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
         for time, agent, value, before in run.changes(name):
             old, new = run.agent_named(agent, before), run.agent_named(agent, value)
@@ -448,7 +458,7 @@ def _parents(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _strips(run: RunHistory) -> Iterator[_Moment]:
-    """Yield the first commit of each entry of a strip, and entries that are dropped."""
+    """Yield a moment for the first commit of each entry of a strip, and for each drop of entries."""
     for name in run.drawn_as("strip"):
         placed: dict[Any, dict[int, Cell]] = {None: {}}
         for value in dict.fromkeys(run.values[name]):
@@ -472,7 +482,7 @@ def _strips(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _frames(run: RunHistory) -> Iterator[_Moment]:
-    """Yield the first loss and the first arrival of a non-routine kind; in a star, the arrival at its centre."""
+    """Yield the first loss and the first arrival; with a single star, the first non-routine arrival at the star."""
     columns, in_flight = run.columns, run.causes.index("in_flight") if "in_flight" in run.causes else -1
     lost = np.flatnonzero((columns["cause"] > 0) & (columns["cause"] != in_flight))
     arrived = np.flatnonzero(columns["cause"] == 0)
@@ -483,7 +493,7 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
     at = arrived[np.isin(columns["receiver"][arrived], list(stars)) & (columns["kind"][arrived] != routine)]
     is_one = len(stars) == 1 and len(at) > 0
     if is_one:
-        # A source also receives answers: the first frame of the kind is the source's.
+        # The star may be a source that receives answers. Then the first frame of the kind comes from the star itself.
         is_one = int(columns["sender"][np.argmax(columns["kind"] == columns["kind"][at[0]])]) not in stars
     found = [(lost, "loss", 5.0, "The first frame does not arrive: {} from {} to {}, {}")]
     if is_one:
@@ -500,7 +510,7 @@ def _frames(run: RunHistory) -> Iterator[_Moment]:
 
 
 def _plain(name: str) -> str:
-    """Return a state's name as a word, "token" of ``has_token``."""
+    """Return a state's name in words: "token" for ``has_token``."""
     return name.rpartition(".")[2].removeprefix("is_").removeprefix("has_").replace("_", " ")
 
 

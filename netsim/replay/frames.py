@@ -1,4 +1,4 @@
-"""Convert a trace to columns with a row for each frame on each link: all, a selection of a long run, or parts."""
+"""Convert a trace to columns with a row for each frame on each link, for all frames, a selection, or part by part."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from netsim.util import check, draws
 __all__ = ["MOST", "Columns", "Log", "Reader", "frames_of"]
 
 MOST = 500_000
-"""Frames that are shown at most, unless another number is asked for."""
+"""By default, at most this many frames are shown."""
 
 Columns = dict[str, NDArray[Any]]
 Bools = NDArray[np.bool_]
@@ -26,7 +26,8 @@ Ints = NDArray[np.int64]
 # Frames with these causes were never sent, unless the sender crashed while its frame was on the air.
 _NEVER_SENT = [CAUSES.index("refused"), CAUSES.index("queue_full"), CAUSES.index("link_down")]
 
-# The share of the limit for messages with a lost frame; if they exceed it, all messages are drawn alike.
+# Messages with a lost frame are preferred as long as they need at most this share of the limit of frames. If they need
+# more, all messages have the same chance to be selected.
 _ROOM_FOR_LOSSES = 0.8
 
 _BY_START = ("end", "cause", "receiver", "number", "sender", "start")
@@ -34,44 +35,46 @@ _BY_DEPARTURE = ("cause", "receiver", "number", "sender", "start", "depart")
 
 
 Log = Trace | TraceFile
-"""A trace in memory, as also some records of a run are, or one that is read from its file piece by piece."""
+"""A trace in memory, or a trace that is read from its file piece by piece."""
 
 
 def frames_of(log: Log, most: int = MOST) -> "Reader":
-    """Return the frames of a trace, at most ``most`` of them; raises BadInput as `Reader` does."""
+    """Return a `Reader` of at most ``most`` frames of a trace; raises the same BadInput as `Reader`."""
     return Reader(log, check.integer("most", most, low=1))
 
 
 class Reader:
-    """Reads the frames of a trace, all at once or in parts, any number of times.
+    """Reads the frames of a trace, together or in parts, any number of times.
 
-    Beyond ``most`` frames, whole messages are left out with all their frames. Messages with a lost frame are kept if
-    they leave room; among the others a fixed hash of their numbers selects as many as fit.
+    If there are more than ``most`` frames, whole messages are omitted with all their frames. Messages with a lost frame
+    are kept if they leave enough room. Of the other messages, a fixed hash of their numbers selects as many as fit.
 
     Parameters
     ----------
     log : Log
         A trace of this version of netsim.
     most : int, optional
-        Memory is needed for ``most`` frames, by default all, and a few bytes for each transmission of the run.
+        The largest number of frames to read, by default all. The reader needs memory for these frames, and a few bytes
+        for each transmission of the run.
 
     Attributes
     ----------
     causes : list of str
-        How frames end, by number: ``delivered`` first, ``in_flight`` last.
+        The ways in which frames end, indexed by the numbers in the column ``cause``: ``delivered`` first, ``in_flight``
+        last.
     counts : dict
         The number of frames of the whole run with each cause.
     omitted : str
-        One sentence on the frames that are not shown; empty if all are.
+        A sentence about the frames that are not shown; empty if all frames are shown.
     scene : RunMetadata
-        The scene of the trace.
+        The trace's metadata of the run.
     shown : int
         The number of frames that are read.
 
     Raises
     ------
     BadInput
-        If ``most`` is no whole number of at least 1, or the trace is of an earlier version, or not that of a run.
+        If ``most`` is not a whole number of at least 1, or the trace is of an earlier version, or not that of a run.
     """
 
     def __init__(self, log: Log, most: int | None = None) -> None:
@@ -97,23 +100,24 @@ class Reader:
             When the frame was offered, in seconds.
         ``depart``
             When the frame's first bit left: after waiting for budget, queue, back-off and waking. For a frame that
-            never left, its end.
+            never left, this is the same as ``end``.
         ``end``
-            When the frame arrived, or ended otherwise. A frame lost on a link is counted when it is offered, and drawn
-            to end when it leaves; a frame ``in_flight`` ends with the run.
+            When the frame arrived, or ended otherwise. A frame lost on a link is counted when it is offered, but its
+            ``end`` is its departure. A frame ``in_flight`` ends with the run.
         ``sender``, ``receiver``
             Numbers of the agents, in the order of the graph.
         ``kind``, ``cause``
-            Numbers of the kind of message and of the cause; 0 is ``delivered``, the last ``in_flight``.
+            Numbers of the kind of message and of the cause. Cause 0 is ``delivered``, the last one is ``in_flight``.
         ``round``
             The round in which the frame was sent; 0: outside rounds.
         ``bits``
-            Bits on the wire, including headers and fragments; 0 if the frame never left. On a `netsim.Radio` they count
-            once, however often the frame was repeated.
+            Bits on the wire, including the headers of all fragments; 0 if the frame never left. On a `netsim.Radio`,
+            retransmissions do not count.
         ``reply``
             1 if the frame answers a request.
         ``number``
-            How many messages its sender had sent before; the frames of a broadcast share it, as does a second copy.
+            How many messages the sender had sent before this one. All frames of a broadcast have the same number, and
+            so has the second copy of a duplicated frame.
         ``label``
             Index of the frame's label in the trace's ``texts``; -1 for none.
         """
@@ -121,10 +125,10 @@ class Reader:
             return _sorted(self._columns(self._chosen), _BY_START)
 
     def parts(self, size: int = MOST) -> Iterator[Columns]:
-        """Yield the frames in order of ``depart``, then ``start``, so that a long run takes little memory.
+        """Yield the frames in order of ``depart``, then ``start``, part by part, to save memory for long runs.
 
-        About ``size`` frames are in memory at a time, plus queued ones, and a few bytes for each transmission of the
-        run.
+        About ``size`` frames are in memory at a time, plus frames that wait for their departure, and a few bytes for
+        each transmission of the run.
         """
         check.integer("size", size, low=1)
         with _fitting():
@@ -141,7 +145,7 @@ class Reader:
                 new = self._columns(which)
             both = {name: np.concatenate([waiting[name], new[name]]) if waiting else new[name] for name in new}
             both = _sorted(both, _BY_DEPARTURE)
-            # A frame offered later cannot leave before then.
+            # A frame of a later part cannot leave before it is offered, so all departures before that are complete.
             later = starts[last] if last < len(starts) else np.inf
             ready = int(np.searchsorted(both["depart"], later, side="left"))
             yield {name: column[:ready] for name, column in both.items()}
@@ -152,7 +156,7 @@ class Reader:
     # --- messages: each agent's transmissions by one number, the agents one after another -----------------------------
 
     def _number_messages(self) -> None:
-        """Find the first number of each agent, and the original of each duplicate."""
+        """Number the messages of all agents: find each agent's first number, and the original of each duplicate."""
         log, numbers = self._log, np.zeros(len(self._log.agents), dtype=np.int64)
         for sent in log.chunks("sent"):
             np.maximum.at(numbers, sent["sender"], sent["number"] + 1)
@@ -163,7 +167,7 @@ class Reader:
             np.maximum.at(numbers, sender, number + 1)
             copy = number != left["number"]
             copies.append((sender[copy], number[copy], left["number"][copy]))
-        # Agents number their messages and duplicates consecutively.
+        # Agents number their messages and duplicates consecutively, so a gap shows that records are missing.
         if numbers.sum() > 2 * (log.count("sent") + log.count("left")) or (numbers < 0).any():
             raise ValueError("messages are missing")
         self._firsts = np.concatenate([[0], np.cumsum(numbers)])
@@ -173,7 +177,7 @@ class Reader:
         self._originals = (self._firsts[sender] + original)[order]
 
     def _messages(self, keys: Ints) -> Ints:
-        """Return the messages of link messages."""
+        """Return the number of the message of each frame, given by its ledger key; a duplicate gets its original's."""
         numbers: Ints = self._firsts[self._senders[keys >> self._shift]] + (keys & ((1 << self._shift) - 1))
         if len(self._copies):
             place = np.minimum(np.searchsorted(self._copies, numbers), len(self._copies) - 1)
@@ -182,7 +186,7 @@ class Reader:
         return numbers
 
     def _weights(self) -> tuple[NDArray[np.int32], Bools]:
-        """Return the number of frames of each message, and whether one of them did not arrive."""
+        """Return the number of frames of each message, and whether any of these frames did not arrive."""
         count = int(self._firsts[-1])
         frames, failed = np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.bool_)
         for exits in self._log.chunks("exits"):
@@ -194,7 +198,7 @@ class Reader:
         return frames, failed
 
     def _starts(self) -> NDArray[np.float64]:
-        """Return when each chosen message was offered (s); infinity for the others."""
+        """Return when each selected message was offered (s); infinity for all other messages."""
         starts = np.full(int(self._firsts[-1]), np.inf)
         for sent in self._log.chunks("sent"):
             starts[self._firsts[sent["sender"]] + sent["number"]] = sent["time"]
@@ -206,13 +210,13 @@ class Reader:
         for exits in self._log.chunks("exits"):
             ends += np.bincount(exits["cause"], minlength=len(ends))
         usual = CAUSES if self.scene.medium != "shared" else CAUSES + RADIO_CAUSES
-        # The other causes occur only between processes.
+        # All other causes occur only in runs over several processes.
         causes = usual if not ends[len(usual) :].any() else ALL_CAUSES
         counts = dict(zip(causes, ends[: len(causes)].tolist(), strict=True))
         return counts | {"in_flight": self._log.count("in_flight")}
 
     def _choose(self, most: int | None) -> None:
-        """Choose the messages to show."""
+        """Select the messages to show, and describe the selection in `omitted`."""
         total = sum(self.counts.values())
         self._chosen, self.shown, self.omitted = np.ones(int(self._firsts[-1]), dtype=np.bool_), total, ""
         if most is None or total <= most:
@@ -235,7 +239,7 @@ class Reader:
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _columns(self, which: Bools) -> Columns:
-        """Return the frames of some messages, with the columns of `columns`, in the order of their ends."""
+        """Return the frames of the messages ``which`` in order of their ends, as columns (see `columns`)."""
         sent = self._sent(which)
         keys, kinds, causes, times = self._ends(which)
         messages = self._messages(keys)
@@ -254,7 +258,7 @@ class Reader:
         return {
             "start": start,
             "depart": depart,
-            # A lost frame is counted at its offer, but ends at its departure.
+            # A lost frame is counted when it is offered, but is shown until it departs.
             "end": np.maximum(times, depart),
             "sender": self._senders[link].astype(np.int32),
             "receiver": self._receivers[link].astype(np.int32),
@@ -268,7 +272,7 @@ class Reader:
         }
 
     def _labels(self, messages: Ints) -> NDArray[np.int32]:
-        """Return the index of each message's label; -1 for none."""
+        """Return the index of each message's label in the trace's ``texts``; -1 for none."""
         found = np.full(len(messages), -1, dtype=np.int32)
         for labels in self._log.chunks("labels"):
             labelled = self._firsts[labels["sender"]] + labels["number"]
@@ -279,7 +283,7 @@ class Reader:
         return found
 
     def _sent(self, which: Bools) -> Columns:
-        """Return some messages in order of their numbers."""
+        """Return the messages ``which`` in order of their numbers."""
         parts: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 5]
         for sent, detail in zip(self._log.chunks("sent"), self._log.chunks("details"), strict=True):
             message = self._firsts[sent["sender"]] + sent["number"]
@@ -291,24 +295,24 @@ class Reader:
         return _sorted(dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True)), ["message"])
 
     def _ends(self, which: Bools) -> tuple[Ints, Ints, Ints, NDArray[np.float64]]:
-        """Return keys, kinds, causes and times (s) of the ends of some messages' frames."""
+        """Return the key, kind, cause and end time (s) of each frame of the messages ``which``."""
         exits, under_way = self._records("exits", which), self._records("in_flight", which)
         keys, kinds = (np.concatenate([exits[name], under_way[name]]).astype(np.int64) for name in ("key", "kind"))
         causes = np.append(exits["cause"].astype(np.int64), np.full(len(under_way), self.causes.index("in_flight")))
         return keys, kinds, causes, np.append(exits["time"], np.full(len(under_way), self.scene.ended_at))
 
     def _records(self, stream: str, which: Bools) -> NDArray[np.void]:
-        """Return the records of one type that belong to some messages."""
+        """Return the records of a stream of the trace that belong to the messages ``which``."""
         parts = (part[which[self._messages(part["key"])]] for part in self._log.chunks(stream))
         return np.concatenate([np.empty(0, STREAMS[stream]), *parts])
 
     def _departures(self, which: Bools, keys: Ints) -> tuple[NDArray[np.float64], Ints]:
-        """Return when frames left (s) and their bits; NaN and 0 where that was not kept."""
+        """Return when frames left (s) and their numbers of bits; NaN and 0 for frames without a record of that."""
         depart, bits = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=np.int64)
         left = self._records("left", which)
         if len(left):
             left = left[np.argsort(left["key"], kind="stable")]
-            # The last record counts, because a waiting frame's departure changes with the link's rate.
+            # Use a frame's last record: while the frame waits, its departure changes with the link's rate.
             place = np.maximum(np.searchsorted(left["key"], keys, side="right") - 1, 0)
             found = left["key"][place] == keys
             depart[found], bits[found] = left["time"][place[found]], left["bits"][place[found]]
@@ -317,7 +321,7 @@ class Reader:
 
 @contextmanager
 def _fitting() -> Iterator[None]:
-    """Raise BadInput where the events of a trace turn out not to fit together."""
+    """Convert errors caused by inconsistent events of a trace to BadInput."""
     try:
         yield
     except (IndexError, ValueError) as error:
@@ -327,13 +331,13 @@ def _fitting() -> Iterator[None]:
 
 
 def _sorted(columns: Columns, by: Any) -> Columns:
-    """Return columns sorted by several of them, of which the last is the primary key."""
+    """Sort the rows of columns by the columns named in ``by``, the last of which is the primary key."""
     order = np.lexsort([columns[name] for name in by])
     return {name: column[order] for name, column in columns.items()}
 
 
 def _drawn(among: Bools, frames: NDArray[np.int32], room: int) -> Bools:
-    """Return the messages with the smallest hashes, as many as have at most ``room`` frames together."""
+    """Select messages of ``among`` with the smallest hashes, such that they have at most ``room`` frames together."""
     hashes = draws.mix_words(np.arange(len(among), dtype=np.uint64))
     share = room / max(int(frames[among].sum()), 1)
     while True:

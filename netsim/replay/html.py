@@ -30,17 +30,17 @@ COLUMNS: dict[str, type] = {
     "number": np.int64,
     "label": np.int32,
 }
-"""The columns of the events, and their types."""
+"""The columns of frames that a page needs, and their types."""
 
 _INDEX_OF = {"sender": "agents", "receiver": "agents", "kind": "kinds", "cause": "causes"}
 
-# Concatenated in this order they form one program.
+# The page's scripts; concatenated in this order, they form one program.
 _SCRIPTS = (
     *("unpack", "events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip"),
     *("curves", "inspector", "panels", "player", "live", "framed", "page"),
 )
 
-# Bits kept of a state's mantissa: seven digits, for a number that is shown with five and as a colour.
+# The number of bits to which a state's mantissa is rounded: seven decimal digits, of which a page shows five.
 _STATE_BITS = 24
 
 
@@ -50,10 +50,10 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
     Parameters
     ----------
     meta : mapping
-        ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each), ``has_positions``
-        (False: they are a layout), ``medium``, ``draw`` (how states are drawn: `netsim.draw.resolved`),
-        ``film`` (its pace and moments: `netsim.replay.film`; by default they are found here),
-        ``paths`` (by the number of an agent that moves, as text: lists of s, x, y),
+        ``title``, ``command``, ``versions``, ``agents`` (names), ``positions`` (x, y of each agent), ``has_positions``
+        (False: the positions are a layout), ``medium``, ``draw`` (how states are drawn: `netsim.draw.resolved`),
+        ``film`` (pace and moments: `netsim.replay.film`; computed here if missing),
+        ``paths`` ({number of a moving agent, as text: list of (s, x, y)}),
         ``links`` (pairs of indices), ``round_period`` and ``ended_at`` (s), ``kinds``, ``causes`` (the first is
         "delivered"), ``counts`` (by cause, from the ledger), ``total``, ``shown`` and ``omitted``, ``states`` (changes
         in order of time: ``times`` in s, ``agents`` by number, ``sent``, and ``values`` by name, NaN for none),
@@ -78,7 +78,7 @@ def html(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, asks: 
 def packed_parts(
     meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, object]]:
-    """Return the page's metadata, and all columns packed; arguments and errors are those of `html`."""
+    """Return the page's metadata, and all columns packed; arguments and errors are the same as for `html`."""
     page, events = page_parts(meta, columns)
     return page, pack(events)
 
@@ -86,7 +86,7 @@ def packed_parts(
 def page_parts(
     meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the page's metadata, and all columns by the page's names; otherwise as `html`."""
+    """Return the page's metadata, and all columns by the names that the page uses; for the arguments see `html`."""
     meta = meta if "draw" in meta else {**meta, "draw": resolved(meta["states"], meta["agents"], {})}
     events = _checked(meta, columns)
     meta = meta if "film" in meta else {**meta, "film": film_of(RunHistory(meta, events))}
@@ -106,11 +106,11 @@ def page_parts(
 
 
 def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, style: str = "", script: str = "") -> str:
-    """Return the page with the result of `packed_parts`; ``style`` and ``script`` are appended to its own.
+    """Return the page for the result of `packed_parts`; ``style`` and ``script`` are appended to the page's own.
 
-    Without ``packed`` it starts nothing: ``script`` calls ``start`` once a run is available.
+    If ``packed`` is None, the page starts nothing by itself: ``script`` must call ``start`` when a run is available.
     """
-    # Escape lone surrogates, which have no encoding.
+    # Escape lone surrogates, which cannot be encoded in UTF-8.
     title = str(meta["title"]).encode(errors="backslashreplace").decode()
     parts = {
         "connect": "connect-src 'self'; " if asks else "",
@@ -122,14 +122,14 @@ def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, styl
         "script": program_of(_SCRIPTS) + "\n" + script,
     }
     page = _file("page.html")
-    # Split at all marks before filling any in, because a part may contain text that looks like a mark.
+    # Split the page at all placeholders first, because a part that is filled in may contain text like a placeholder.
     pieces = page.split("{{")
     filled = [part.partition("}}") for part in pieces[1:]]
     return pieces[0] + "".join(parts[name.strip()] + rest for name, _, rest in filled)
 
 
 def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the columns in their types."""
+    """Validate the columns of frames, and return them with the types of `COLUMNS`; raises BadInput."""
     events: dict[str, NDArray[Any]] = {}
     columns = {"label": np.full(np.shape(columns.get("start", ())), -1, dtype=np.int32), **columns}
     for name, dtype in COLUMNS.items():
@@ -145,7 +145,7 @@ def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> di
     start, depart, end = (check.finite_array(f"columns[{name!r}]", events[name]) for name in ("start", "depart", "end"))
     if np.any(np.diff(start) < 0) or np.any(start < 0) or np.any(depart < start) or np.any(end < depart):
         raise BadInput("columns: must be sorted by start >= 0, with start <= depart <= end")
-    # Bits of -0.0 would sort as a huge number.
+    # Adding 0.0 turns -0.0 into 0.0, because columns are packed as integers, and the bits of -0.0 are a huge one.
     return events | {"start": start + 0.0, "depart": depart + 0.0, "end": end + 0.0}
 
 
@@ -156,7 +156,7 @@ def tokens() -> dict[str, Any]:
 
 
 def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the colours of both themes as CSS properties: of the chosen theme, or else of the system's."""
+    """Return CSS with the colours of both themes: the theme chosen on the page applies, or else the system's."""
     light, dark = (
         f"color-scheme: {name}; " + " ".join(f"--{token}: {colour};" for token, colour in themes[name].items())
         for name in ("light", "dark")
@@ -166,7 +166,7 @@ def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values with `_STATE_BITS` bits of the mantissa; the zeros after them compress well."""
+    """Round the mantissas of values to `_STATE_BITS` bits, because the zeros after these bits compress well."""
     with np.errstate(invalid="ignore"):
         mantissa, exponent = np.frexp(values)
         short: NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _STATE_BITS)), exponent - _STATE_BITS)
@@ -174,7 +174,7 @@ def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def program_of(scripts: Iterable[str]) -> str:
-    """Return some scripts of the page as one, after the colours that they read."""
+    """Concatenate scripts of the page, after a definition of the design tokens that they read."""
     return "\n".join([f"const TOKENS = {as_json(tokens())};", *(_file(f"{name}.js") for name in scripts)])
 
 
@@ -188,7 +188,7 @@ def as_json(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with Python's numbers for numpy's, and None for numbers that JSON lacks."""
+    """Convert numpy's numbers in a value to Python's, and NaN and infinity to None, because JSON lacks them."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

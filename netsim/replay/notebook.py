@@ -1,4 +1,4 @@
-"""The page of a replay as a widget of a notebook (anywidget): the same page, in a frame."""
+"""The page of a replay as a notebook widget (anywidget), which shows the page in a frame."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -12,31 +12,31 @@ from netsim.replay.html import html
 __all__ = ["Replay"]
 
 LOWEST = 200
-"""The least height in pixels."""
+"""The smallest height of the widget in pixels."""
 
 
 class Replay(anywidget.AnyWidget):
-    """The page of a run.
+    """A widget that shows the page of a run.
 
     Parameters
     ----------
     meta, columns : mapping
-        As for `netsim.replay.html.html`.
+        The run, as for `netsim.replay.html.html`.
     height : int
-        In pixels, at least 200.
+        The widget's height in pixels, at least 200.
 
     Attributes
     ----------
     time : float
-        The simulated time that is shown, in seconds; set it to go there.
+        The simulated time that is shown, in seconds. Setting it moves the film there.
     playing : bool
-        Whether it plays.
+        Whether the film is playing.
     speed : float or None
-        The speed of the film, in which a flight takes at least half a second; None until the page is loaded.
+        The speed of the film; at speed 1 a flight takes at least half a second. None until the page is loaded.
     agent : int or None
         The number of the agent that is inspected, in the order of the graph.
     height : int
-        As given.
+        The widget's height in pixels.
     """
 
     _esm = (files("netsim.replay") / "page" / "widget.mjs").read_text(encoding="utf-8")

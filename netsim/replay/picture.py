@@ -27,27 +27,27 @@ from netsim.util.files import write_pieces
 __all__ = ["FORMATS", "VIEWS", "Wanted", "format_of", "size_of", "write_picture"]
 
 FORMATS = ("gif", "mp4", "svg", "png")
-"""The formats, which are also the endings of files."""
+"""The supported formats, which are also the suffixes of files."""
 
 VIEWS = ("map", "spacetime")
-"""The views; ``sequence`` is another name of the second."""
+"""The supported views. The name ``sequence`` is accepted for ``spacetime``, too."""
 
 Report = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
-# The number of frames in a diagram of a long run: _EACH per agent, within bounds. A run with up to _WHOLE times as many
-# is shown whole.
+# A diagram of a long run shows _EACH frames per agent, but at least _FEW and at most _MANY. A run with up to _WHOLE
+# times as many frames is shown completely.
 _EACH, _FEW, _MANY, _WHOLE = 30, 80, 300, 1.34
 
-# For films: pictures per second, largest length (s), and duration (s) of the last picture.
+# For films: pictures per second, the largest length (s), and the duration (s) of the last picture.
 _FPS, _MOST, _LAST = 12, 24.0, 1.0
 
-# For GIFs: the number of pictures that determine the palette, and the number of colours.
+# For GIFs: the palette is computed from _SAMPLES pictures, and has _COLOURS colours.
 _SAMPLES, _COLOURS = 8, 128
 
 # Pillow does not distinguish colours at a smaller distance (red, green and blue up to 255).
 _ALIKE = 12.0
 
-# Sizes in pixels, and the bytes per pixel needed to make a picture.
+# _SMALLEST (width and height) and _LARGEST (each side) limit sizes in pixels. _BYTES is the memory needed per pixel.
 _SMALLEST, _LARGEST, _BYTES = (240, 160), 10_000, 16 + 4 * _SAMPLES
 
 
@@ -60,21 +60,21 @@ class Wanted:
     view : str, optional
         "map" or "spacetime"; by default a film shows the map, and a still picture the space–time diagram.
     begin, end : float, optional
-        In seconds. A map in a still picture is that of ``begin`` (by default the end of the run). A film of the map
-        shows all between them if that takes at most 24 s of film (`netsim.replay.film`), otherwise the most important
-        moments. A diagram shows by default all of a run with at most 400 frames (with few agents 100), else its
-        beginning.
+        The first and last simulated time (s) to show. A map as a still picture shows the time ``begin`` (by default the
+        end of the run). A film of the map shows everything between both times if that takes at most 24 s of film
+        (`netsim.replay.film`), otherwise the most important moments. A diagram shows by default the whole run if it has
+        at most 400 frames (with few agents 100), else its beginning.
     theme : str, optional
         "light" or "dark"; by default a picture is light, and an SVG follows the reader's colour scheme.
     size : (int, int), optional
         Width and height in pixels.
     fps : int, optional
-        Pictures in a second of a film, from 1 to 50; by default 12.
+        Pictures per second of a film, from 1 to 50; by default 12.
 
     Raises
     ------
     BadInput
-        If an argument is none of these.
+        If an argument has none of these values.
     """
 
     view: str | None = None
@@ -102,7 +102,7 @@ class Wanted:
 
 
 def size_of(text: str) -> tuple[int, int]:
-    """Return a size that is written as WIDTHxHEIGHT; raises BadInput for another text."""
+    """Parse a size written as WIDTHxHEIGHT; raises BadInput for any other text."""
     width, _, height = text.lower().partition("x")
     if not (width.isdecimal() and height.isdecimal() and len(text) < 20):
         raise check.refuse("size", text, "WIDTHxHEIGHT in pixels, such as 1200x800")
@@ -110,7 +110,7 @@ def size_of(text: str) -> tuple[int, int]:
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format of a file by its suffix; raises BadInput for an unknown one, or mp4 without ffmpeg."""
+    """Return the format of a file by its suffix; raises BadInput if it is unknown, or mp4 without ffmpeg."""
     ending = Path(path).suffix[1:].lower()
     if ending not in FORMATS:
         raise check.refuse("path", str(path), f"a name that ends in {', '.join(f'.{each}' for each in FORMATS)}")
@@ -138,7 +138,8 @@ def write_picture(
         Ends in .gif, .mp4, .svg or .png.
     wanted : Wanted
     report : callable, optional
-        Takes a label and a total to a context manager, which yields a function to call with the number done.
+        Called with a label and a total. Returns a context manager that yields a function, which is called with the
+        number of pictures done.
 
     Raises
     ------
@@ -166,21 +167,21 @@ def write_picture(
     if film:
         fps = wanted.fps or _FPS
         return _write_film(path, one, size, _times(run, clock, begin, end, fps), fps, report)
-    # A map is that of the first time; of a diagram there is no cursor.
+    # A map shows the time ``begin``, by default the end of the run. A diagram has no cursor, so its time is None.
     at = None if view != "map" else float(clock.at(end if wanted.begin is None else wanted.begin))
     below, above = one.at(at)
     if ending == "svg":
         dark = None if wanted.theme else still("dark")
         other = None if dark is None else (dark.ground, [*itertools.chain(*dark.at(at))])
         return write_pieces(path, [svg(size, one.about, one.ground, [*below, *above], other).encode()])
-    # 256 colours take a third of the bytes, and look the same.
+    # With a palette of 256 colours the file has a third of the size, and looks the same.
     painted = Painter(*size, one.ground).paint(below, above)
     image = painted.quantize(palette=_palette([painted], 256), dither=Image.Dither.NONE)
     return write_pieces(path, _saved(image, format="png", optimize=True))
 
 
 def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[float, float]:
-    """Return the first and the last time to show."""
+    """Return the first and the last time (s) to show; raises BadInput if the wanted times are outside the run."""
     last = run.ended_at or 1.0
     for name, value in (("from", wanted.begin), ("to", wanted.end)):
         if value is not None and value > last:
@@ -198,7 +199,7 @@ def _stretch(run: RunHistory, wanted: Wanted, view: str, film: bool) -> tuple[fl
 
 
 def _usual_end(run: RunHistory, begin: float, last: float) -> float:
-    """Return the end of the stretch from a given time that a readable diagram shows."""
+    """Return the time (s) at which a diagram that begins at ``begin`` should end, so that it is readable."""
     departs = run.columns["depart"]
     departures: list[float] = np.sort(departs[departs >= begin]).tolist()
     period, rounds = float(run.meta["round_period"]), int(run.meta["rounds"])
@@ -212,7 +213,7 @@ def _usual_end(run: RunHistory, begin: float, last: float) -> float:
 
 
 def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
-    """Return the size of a still picture: that of a diagram grows with the number of agents."""
+    """Return the default size of a still picture; the height of a diagram grows with the number of agents."""
     count = len(run.agents)
     return (1000, 700) if view == "map" else (1200, max(420, min(1200, 150 + (90 if count <= 8 else 34) * count)))
 
@@ -221,7 +222,7 @@ def _usual_size(view: str, run: RunHistory) -> tuple[int, int]:
 
 
 def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> list[float]:
-    """Return the film times (s) of the pictures of a stretch of the run (s)."""
+    """Return the film times (s) of all pictures of a film that shows the run from ``begin`` to ``end`` (s)."""
     columns = run.columns["depart"], run.until
     flights = zip(*(film.at(times[film.path]).tolist() for times in columns), strict=True)
     spans = film.chosen(float(film.at(begin)), float(film.leaves(end)), _MOST, flights)
@@ -231,7 +232,7 @@ def _times(run: RunHistory, film: Film, begin: float, end: float, fps: int) -> l
 def _write_film(
     path: str | Path, still: Still, size: tuple[int, int], times: list[float], fps: int, report: Report | None
 ) -> Path:
-    """Write the pictures at film times (s) as a film with a given rate."""
+    """Write a film of the pictures at the film times ``times`` (s), with ``fps`` pictures per second."""
     ending, painter = format_of(path), Painter(*size, still.ground)
     shows = nullcontext(lambda number: None) if report is None else report(f"{ending}, pictures", len(times))
     with shows as done:
@@ -251,7 +252,7 @@ def _write_film(
 
 def _write_gif(path: str | Path, images: Iterator[Image.Image], count: int, fps: int) -> Path:
     times = [1000 / fps] * (count - 1) + [1000 * _LAST]
-    # A GIF counts hundredths of a second.
+    # Round the ends of pictures, not their durations, to the hundredths of a second of GIFs: errors do not add up.
     ends = [round(sum(times[: number + 1]) / 10) * 10 for number in range(count)]
     durations = [end - begin for begin, end in itertools.pairwise([0, *ends])]
     first = next(images)
@@ -260,7 +261,7 @@ def _write_gif(path: str | Path, images: Iterator[Image.Image], count: int, fps:
 
 
 def _palette(images: Sequence[Image.Image], count: int) -> Image.Image:
-    """Return a palette for images of one size: their commonest colours exactly, and others for the rest."""
+    """Return a palette for images of one size: half of it their most frequent colours, the rest from quantization."""
     width, height = images[0].size
     board = Image.new("RGB", (width, len(images) * height))
     for place, image in enumerate(images):
@@ -281,18 +282,18 @@ def _write_mp4(path: str | Path, size: tuple[int, int], images: Iterator[Image.I
     with tempfile.TemporaryDirectory(prefix="netsim-") as folder, tempfile.TemporaryFile() as errors:
         made = Path(folder) / "film.mp4"
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{size[0]}x{size[1]}", "-r", str(fps), "-i", "-"]
-        # Every player supports even sides and this pixel format; the file contains no time of day.
+        # Even sides and this pixel format work in every player. Without metadata, equal runs give equal files.
         target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-threads", "1"]
         target += ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
         command = ["ffmpeg", "-v", "error", "-nostdin", "-y", *source, *target, str(made)]
-        # The pipe breaks if ffmpeg fails; its reason is reported below.
+        # A broken pipe means that ffmpeg failed, which is reported below with ffmpeg's message.
         with (
             suppress(BrokenPipeError),
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors) as process,
         ):
             assert process.stdin is not None
             for number, image in enumerate(images):
-                # The last picture stays.
+                # Repeat the last picture, so that it is shown for _LAST seconds.
                 process.stdin.write(image.tobytes() * (round(_LAST * fps) if number == count - 1 else 1))
         errors.seek(0)
         said = " ".join(errors.read().decode(errors="replace").split())
@@ -302,7 +303,7 @@ def _write_mp4(path: str | Path, size: tuple[int, int], images: Iterator[Image.I
 
 
 def _saved(image: Image.Image, **how: Any) -> Iterator[bytes]:
-    """Yield an image's whole file."""
+    """Yield the bytes of an image file as a single piece, for `write_pieces`."""
     file = io.BytesIO()
     image.save(file, **how)
     yield file.getvalue()

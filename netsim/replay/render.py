@@ -1,4 +1,4 @@
-"""Write the page of a run: its title, curves, states and notes besides the frames; in one atomic write."""
+"""Write the page of a run atomically: frames, title, curves, states and notes."""
 
 import dataclasses
 import math
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 2000
-"""Rows of the curves that a page holds at most."""
+"""The largest number of rows of curves in a page."""
 
 MOST_CHANGES = 200_000
-"""Changes of agents' states that a page holds at most, unless there are more agents."""
+"""The largest number of state changes in a page, which always has the first and the last change of each agent."""
 
-# Columns of rounds that every run has.
+# The columns of rounds.csv that every run has.
 _EVERY_RUN = frozenset(totals_of(ALL_CAUSES))
 
-# Limits of the number of agents for slow layouts: by distances, then by springs; larger graphs get a circle.
+# The largest numbers of agents for the two slow layouts, by distances and by springs. Larger graphs become a circle.
 _BY_DISTANCE, _BY_SPRINGS = 150, 1000
 
 
 @dataclass(frozen=True)
 class About:
-    """Information on a page besides the run's trace.
+    """Information for a page that the run's trace does not contain.
 
-    A title, the command that made the run, versions, notes, and the study's question in one sentence.
+    It consists of a title, the command that made the run, versions, notes, and the study's question in one sentence.
     """
 
     title: str = ""
@@ -59,7 +59,7 @@ class About:
 
 
 def parts_of(run: Any, **how: Any) -> tuple[dict[str, Any], Columns]:
-    """Return the `parts` of a `netsim.Run`, with its rounds and states; BadInput if the run kept no trace."""
+    """Return the `parts` of a `netsim.Run`, with its rounds and states; raises BadInput if it kept no trace."""
     return parts(run.trace, rounds=run.rounds, states=None if run.watch is None else run.watch.table(), **how)
 
 
@@ -76,9 +76,9 @@ def parts(
 ) -> tuple[dict[str, Any], Columns]:
     """Return the arguments of `netsim.replay.html.html` for a trace, with at most ``most`` frames.
 
-    ``title`` replaces that of ``about``; ``rounds`` and ``states`` are those of `Run.rounds` and `Run.states`. ``draw``
-    declares drawings of states, which precede the run's own; ``follow`` is what the film follows
-    (`netsim.replay.film.followed`).
+    ``title`` replaces the title in ``about``. ``rounds`` and ``states`` are tables as in `Run.rounds` and `Run.states`.
+    ``draw`` declares how states are drawn, and overrides the run's declarations. ``follow`` is the text that the film
+    follows (`netsim.replay.film.followed`).
     """
     found = frames_of(log, most)
     about = about or About()
@@ -95,7 +95,7 @@ def describe(
     states: "pd.DataFrame | None" = None,
     draw: Draw | None = None,
 ) -> dict[str, Any]:
-    """Return the page's text, positions and curves as JSON data: no NaN, no infinity, names as text."""
+    """Return a page's metadata (text, positions, curves) as JSON data: without NaN and infinity, and names as text."""
     scene = log.scene
     assert scene is not None
     notes = [*about.notes, *remarks(log.kinds, scene)]
@@ -168,12 +168,12 @@ def paths_of(scene: RunMetadata) -> dict[str, list[list[float]]]:
 
 
 def texts(names: Iterable[Any]) -> list[str]:
-    """Return names as text that has an encoding."""
+    """Convert names to text that can be encoded in UTF-8."""
     return [str(name).encode(errors="backslashreplace").decode() for name in as_column(names)]
 
 
 def _places(scene: RunMetadata, agents: int, links: list[list[int]]) -> list[list[float]]:
-    """Return a position (x, y) for each agent: its own, or one from a reproducible layout."""
+    """Return the position (x, y) of each agent; if the trace has none, compute a reproducible layout."""
     if scene.positions is not None:
         return [list(place) for place in scene.positions]
     graph: nx.Graph[int] = nx.Graph()
@@ -185,19 +185,19 @@ def _places(scene: RunMetadata, agents: int, links: list[list[int]]) -> list[lis
         places = nx.spring_layout(graph, seed=0)
     else:
         places = nx.circular_layout(graph)
-    # Round a layout, because its last digits depend on the machine; the difference is invisible.
+    # Round the layout, because its last digits depend on the machine.
     return [np.round(np.asarray(places[number], dtype=np.float64), 6).tolist() for number in range(agents)]
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
-    """Return numbers as JSON data: None for those that are not finite."""
+    """Convert numbers to JSON data, with None for NaN and infinity."""
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
     """Return the columns of rounds.csv that can be drawn, against their times: ``x`` (s) and ``columns``."""
     table = rounds.drop(columns=["round", "algorithm"], errors="ignore").select_dtypes("number")
-    # Take all rows, or evenly spaced ones including the last.
+    # Select all rows or, if there are too many, evenly spaced rows including the last.
     some = np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_ROWS)).round().astype(np.int64)
     table = table.dropna(axis=1, how="all").iloc[some]
     # Put the study's own columns first, before those of every run.
@@ -207,21 +207,21 @@ def curves_of(rounds: "pd.DataFrame") -> dict[str, Any]:
 
 
 def no_changes(names: Iterable[str] = ()) -> dict[str, Any]:
-    """Return empty states with these names."""
+    """Return the data of `states_of` for states with these names but without any change."""
     return {"times": [], "agents": [], "sent": [], "values": {name: [] for name in names}}
 
 
 def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[str] = ()) -> dict[str, Any]:
-    """Return the state changes that a page shows: times, numbers of agents, sent, and values.
+    """Return the state changes that a page shows, as JSON data: times, numbers of agents, sent, and values.
 
-    ``strips`` are the names of states that are lists. Raises BadInput if the changes belong to other agents.
+    ``strips`` are the names of states that are lists. Raises BadInput if an agent of the table is not in ``names``.
     """
     import pandas as pd
 
     codes, unique = pd.factorize(states["agent"])
     numbers, found = {name: i for i, name in enumerate(names)}, list(unique)
     if not numbers.keys() >= set(found):
-        # Names read from a file are text, or parsed as numbers.
+        # In a table read from a file, names are text or parsed numbers, so compare them as text.
         numbers, found = {text: i for i, text in enumerate(texts(names))}, texts(found)
     if len(numbers) < len(names) or not numbers.keys() >= set(found):
         raise BadInput("states: must be of the agents of the trace, each with a name of its own, as netsim writes them")
@@ -238,7 +238,7 @@ def states_of(states: "pd.DataFrame", names: Sequence[Any], strips: Collection[s
 
 
 def _values(column: "pd.Series[Any]", is_strip: bool = False) -> Any:
-    """Return a state's values as JSON data: numbers, or indices of texts with the texts."""
+    """Return a state's values as JSON data: a list of numbers, or ``words`` and the index of each value in them."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
@@ -260,14 +260,15 @@ def marks_of(log: Log) -> dict[str, Any]:
 
 
 def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDArray[np.int64]:
-    """Return which changes to show: at most ``room``, including the first and the last of each of ``count`` agents.
+    """Select at most ``room`` state changes to show, including the first and the last change of each agent.
 
-    ``agents`` has the agent of each change. Of an agent with many changes, evenly spaced ones are shown.
+    ``agents`` has the agent of each change, and ``count`` is the number of agents. If an agent has many changes, evenly
+    spaced changes are selected.
     """
     if len(agents) <= room:
         return np.arange(len(agents))
     each = np.bincount(agents, minlength=count)
-    # Give each agent an equal share of the room; agents with fewer changes leave room to the others.
+    # Give each agent an equal share of the room; agents with fewer changes leave the rest of their share to others.
     most = 2
     for left, many in zip(range(count, 0, -1), np.sort(each).tolist(), strict=True):
         if many * left > room:
@@ -278,7 +279,7 @@ def few_changes(agents: NDArray[np.integer[Any]], count: int, room: int) -> NDAr
     place = np.arange(len(agents)) - np.repeat(np.cumsum(each) - each, each)
     steps = np.maximum(np.repeat(each, each) - 1, 1)
     kept = np.minimum(np.repeat(each, each), most) - 1
-    # Keep a change where the accumulated share passes a whole number.
+    # Of n changes, keep change i if i · kept / (n − 1) has passed a whole number since change i − 1.
     chosen = (place * kept) // steps > ((place - 1) * kept) // steps
     return np.sort(order[chosen | (place == 0)])
 

@@ -1,4 +1,4 @@
-"""A run as its film needs it: the visible ends of frames, and each agent's states, faults and notes."""
+"""A run in the form that films need: the visible ends of frames, and each agent's states, faults and notes."""
 
 import math
 from bisect import bisect_right
@@ -21,7 +21,7 @@ _DOWN = ("Crash", "Leave", "Join", "Empty")
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of the run: its class, text, times (s; the run's end if it did not end), agents, links."""
+    """A fault of the run: its class, text, times (s), agents and links; ``end`` is the run's end if it did not end."""
 
     what: str
     text: str
@@ -34,7 +34,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Cell:
-    """An entry of a strip, its term, and whether it is committed."""
+    """An entry of a strip (a state drawn as a list, such as a log): its term, its text, and whether it is committed."""
 
     term: str
     text: str
@@ -52,7 +52,7 @@ class RunHistory:
         self.kinds: list[str] = list(meta["kinds"])
         self.causes: list[str] = list(meta["causes"])
         self.labels: list[str] = list(meta.get("labels", ()))
-        # Count events at the run's end as part of the run.
+        # If a frame ends after the recorded end of the run, the run ends with this frame.
         self.ended_at = max(float(meta["ended_at"]), *(float(columns["end"].max(initial=0.0)), 0.0))
         self.faults = [_fault(each, self.ended_at) for each in meta.get("faults", ())]
         self.second: str | None = next(iter(self.drawn_as("badge")), None)
@@ -61,9 +61,10 @@ class RunHistory:
 
     @cached_property
     def until(self) -> NDArray[np.float64]:
-        """The times (s) until which frames are drawn on the map: in a round, a frame without delay stays until its end.
+        """The times (s) until which frames are drawn on the map.
 
-        This does not hold where agents reply, because a reply would leave before its request arrives.
+        A frame without delay is drawn until the end of its round. Kinds of message with replies are excepted, because
+        a reply would leave before its request arrives.
         """
         columns, period = self.columns, float(self.meta["round_period"])
         end: NDArray[np.float64] = columns["end"]
@@ -77,19 +78,19 @@ class RunHistory:
 
     @cached_property
     def last(self) -> float:
-        """The last time (s) shown: of the run, of its last frame on the map, or of its curves."""
+        """The last time (s) that is shown: the end of the run, of its last frame on the map, or of its curves."""
         curves = [each for each in self.meta.get("curves", {}).get("x", ()) if each is not None]
         return max(self.ended_at, float(self.until.max(initial=0.0)), *curves[-1:]) or 1.0
 
     # --- states -------------------------------------------------------------------------------------------------------
 
     def drawn_as(self, kind: str) -> list[str]:
-        """Return the states that are drawn in a given way (`netsim.draw`)."""
+        """Return the names of the states that are drawn as ``kind``, such as "edge" (see `netsim.draw`)."""
         return [name for name, each in self.draw.items() if each["as"] == kind]
 
     @cached_property
     def values(self) -> dict[str, list[Any]]:
-        """The values of each state, one for each change: words, numbers, or None."""
+        """{name of a state: its value after each change, a word, a number or None}."""
         return {name: values_of(column) for name, column in self.meta["states"]["values"].items()}
 
     def value(self, name: str, agent: int, time: float) -> Any:
@@ -100,7 +101,7 @@ class RunHistory:
 
     @cached_property
     def _of_agents(self) -> tuple[list[list[float]], list[list[int]]]:
-        """The times of each agent's changes, and their places among all changes."""
+        """For each agent, the times (s) of its state changes, and the indices of these changes among all changes."""
         rows: list[list[int]] = [[] for _ in self.agents]
         for place, agent in enumerate(self.meta["states"]["agents"]):
             rows[agent].append(place)
@@ -108,9 +109,9 @@ class RunHistory:
         return [[times[place] for place in listed] for listed in rows], rows
 
     def changes(self, name: str, first: bool = False) -> Iterator[tuple[float, int, Any, Any]]:
-        """Yield time, agent, value and previous value of a state's changes; with ``first``, also the initial values.
+        """Yield (time, agent, value, previous value) of each change of a state; with ``first``, also initial values.
 
-        Of several changes of an agent at one instant the last counts.
+        If a state of an agent changes several times at one instant, only the last value counts.
         """
         states = self.meta["states"]
         last = {
@@ -124,12 +125,12 @@ class RunHistory:
             before[agent] = value
 
     def agent_named(self, agent: int, value: Any) -> int:
-        """Return the agent that an edge of an agent points to; -1 if there is none."""
+        """Return the number of the agent named ``value``, to which an edge of ``agent`` points; -1 if there is none."""
         found = self._numbers.get(f"{value:g}" if isinstance(value, float) else value, -1)
         return -1 if found == agent else found
 
     def tree_at(self, name: str, time: float) -> tuple[list[int], list[float]]:
-        """Return each agent's edge at a time, to a parent (-1: none), and its depth (NaN: no way to a root)."""
+        """Return each agent's parent at a time (-1: none), and its depth in the tree (NaN: no path to a root)."""
         count = len(self.agents)
         parents = [self.agent_named(agent, self.value(name, agent, time)) for agent in range(count)]
         flags = self.drawn_as("star")
@@ -145,7 +146,7 @@ class RunHistory:
         return parents, depths
 
     def usual(self, name: str) -> str | None:
-        """Return a role's usual word: the declared one, or the commonest initial one; None without words."""
+        """Return the usual value of a role: the declared one, or else the most frequent initial value, if any."""
         found = self.meta["states"]["values"][name]
         begin: dict[int, Any] = {}
         for _, agent, value, _ in self.changes(name, first=True):
@@ -157,25 +158,25 @@ class RunHistory:
 
     @cached_property
     def routine(self) -> str | None:
-        """Return the routine kind, that of most frames, if there are several kinds."""
+        """The kind of message with most frames, which is shown as routine; None if there is only one kind."""
         counts = np.bincount(self.columns["kind"], minlength=len(self.kinds))
         return self.kinds[int(counts.argmax())] if len(self.kinds) > 1 else None
 
     # --- faults and notes ---------------------------------------------------------------------------------------------
 
     def down_at(self, agent: int, time: float) -> Fault | None:
-        """Return the fault because of which an agent is down at a time."""
+        """Return the fault that keeps an agent down at a time (s); None if the agent is up."""
         downs = (each for each in self.faults if each.what in _DOWN and agent in each.agents)
         return next((each for each in downs if each.begin <= time and (time < each.end or not each.ends)), None)
 
     def notes(self) -> Iterator[tuple[float, int, str]]:
-        """Yield the agents' notes: times (s), agents, texts."""
+        """Yield (time in s, agent's number, text) of each note."""
         marks = self.meta.get("marks") or {"times": (), "agents": (), "texts": ()}
         yield from zip(marks["times"], marks["agents"], marks["texts"], strict=True)
 
 
 def cells_of(value: Any) -> tuple[int, list[Cell]]:
-    """Return the number of a strip's entries before the shown ones, and the shown ones."""
+    """Parse the value of a strip: return the number of entries before the shown ones, and the shown entries."""
     words = value.split(" ") if isinstance(value, str) and value != "-" else []
     first = int(words.pop(0)[1:]) if words and words[0].startswith("+") else 0
     parts = [word.removeprefix("!").partition("|") for word in words]
@@ -185,7 +186,7 @@ def cells_of(value: Any) -> tuple[int, list[Cell]]:
 def _fault(found: Mapping[str, Any], ended_at: float) -> Fault:
     begin, end = found["begin"], found["end"]
     if found["what"] == "Join":
-        # Before an agent joined it was absent.
+        # An agent that joins is absent until then, so its fault lasts from 0 to the join.
         begin, end = 0.0, begin if end is None else end
     until, links = ended_at if end is None else float(end), tuple((one, other) for one, other in found["links"])
     return Fault(found["what"], found["text"], float(begin), until, end is not None, tuple(found["agents"]), links)

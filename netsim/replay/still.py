@@ -14,7 +14,7 @@ from netsim.replay.html import as_json, page_parts, program_of, tokens
 
 __all__ = ["Still", "program", "told"]
 
-# Concatenated in this order they form one program.
+# The scripts that draw pictures; concatenated in this order, they form one program.
 _SCRIPTS = (
     *("events", "look", "run", "states", "drawn", "stage", "causality", "sheet", "spacetime", "strip", "player"),
     *("still/recorder", "still/still", "still/begin"),
@@ -22,7 +22,7 @@ _SCRIPTS = (
 
 
 class Still:
-    """The pictures of a run.
+    """Draws pictures of a run, at any film time.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class Still:
     size : (int, int)
         Width and height in pixels.
     k : float
-        How large text is; 1 is 12 pixels.
+        The scale of text; 1 means 12 pixels.
     begin, end : float
-        The stretch of time (s) that a diagram shows, and that a legend explains.
+        The times (s) from which to which a diagram goes, and for which a legend explains what is drawn.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Still:
     Raises
     ------
     BadInput
-        If there is no engine of JavaScript.
+        If no JavaScript engine is installed.
     """
 
     def __init__(
@@ -72,9 +72,10 @@ class Still:
         self.ground: str = tokens()["themes"][theme]["paper"]
 
     def at(self, film: float | None) -> tuple[list[Call], list[Call]]:
-        """Return the lower and upper layers at a film time (s), or None for a diagram without a cursor.
+        """Return the drawing calls of the lower and upper layers at a film time (s).
 
-        The lower layer is the same object as in the previous picture if it is unchanged.
+        With None, a diagram gets no cursor. If the lower layer is unchanged since the last call, the same object is
+        returned.
         """
         found = json.loads(self._picture(-1.0 if film is None else film))
         self._below = self._below if found["below"] is None else found["below"]
@@ -82,24 +83,24 @@ class Still:
 
 
 def told(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], how: Mapping[str, Any]) -> str:
-    """Return the argument of ``begin`` in still/begin.js: the run, and how to draw it."""
+    """Return the JSON argument of the function ``begin`` in still/begin.js: the run, and how to draw it."""
     page, events = page_parts(meta, columns)
     return as_json({"meta": page, "columns": {name: _packed(each) for name, each in events.items()}, **how})
 
 
 def program() -> str:
-    """Return the drawing scripts, which require a function ``widthOf`` of a text and its style."""
+    """Return the drawing scripts as one program, which calls a function ``widthOf`` of a text and its style."""
     return program_of(_SCRIPTS)
 
 
 def _packed(column: NDArray[Any]) -> tuple[str, str]:
-    """Return a column's type and bytes in base64; JavaScript has 64-bit floats and shorter integers."""
+    """Return a column's type and its bytes in base64; 64-bit integers become floats, because JavaScript lacks them."""
     plain = column.astype("<f8") if column.dtype.itemsize == 8 else column.astype(column.dtype.newbyteorder("<"))
     return plain.dtype.str[1:], base64.b64encode(plain.tobytes()).decode()
 
 
 def _functions() -> tuple[Callable[[str], str], Callable[[float], str]]:
-    """Return the functions of still/begin.js in a new engine; in a browser (Pyodide) in the browser's engine."""
+    """Load still/begin.js in a new JavaScript engine (with Pyodide, the browser's), and return its two functions."""
     if sys.platform == "emscripten":
         from pyodide.code import run_js
         from pyodide.ffi import create_proxy

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True
-"""The compiled classes that carry a frame over a link: budget, fragments, queue and rate; loss, latency and copies.
+"""Compiled classes that carry a frame over a link: budget, fragments, queue and rate; loss, latency and copies.
 
-The Python twin of each class defines and documents it (`netsim.transport.stages` names the modules). Tests compare the
-twins: random draws, times, causes and counts are equal. Bernoulli and Gilbert-Elliott losses and constant and uniform
-delays are compiled; other models, and varying rates, are called in Python.
+The Python twin of each class defines and documents its behaviour (`netsim.transport.stages` names the modules). Tests
+check that random draws, times, causes and counts of both are equal. Bernoulli and Gilbert-Elliott losses and constant
+and uniform delays are compiled. For other models, and for varying rates, Python code is called.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -31,7 +31,7 @@ cdef int C_CORRUPTED = CORRUPTED, C_LINK_DOWN = LINK_DOWN, C_LOST = LOST
 cdef int C_QUEUE_FULL = QUEUE_FULL, C_REFUSED = REFUSED, ACCEPTED = 0
 cdef int64_t ALL_LINKS = TO_ALL, LAST_SLOT = _LAST_SLOT
 
-# The name that `Transmitter.accept` returns for each cause of rejection.
+# {cause of rejection: the name that `Transmitter.accept` returns for it}
 _NAMES = {ACCEPTED: "", QUEUE_FULL: "queue_full", REFUSED: "refused"}
 
 
@@ -41,9 +41,8 @@ cdef struct Fragment:
 
 
 cdef struct Departure:
-    # The fields have the meaning that they have in `netsim.transport.transmitter.Departure`. The array `fragments` has
-    # `room` elements, of which `count` are used.
-    # `number` is the number of the transmission.
+    # The fields mean the same as in `netsim.transport.transmitter.Departure`. The array `fragments` has `room`
+    # elements, of which `count` are used. `number` is the number of the transmission.
     int cause
     double start
     int64_t bits, count, room, number
@@ -51,7 +50,7 @@ cdef struct Departure:
 
 
 cdef int reserve(Departure* sent, int64_t count) except -1:
-    """Set the number of fragments, and grow their array if needed."""
+    """Set the number of fragments, and enlarge their array if necessary."""
     cdef Fragment* grown
     if count > sent.room:
         grown = <Fragment*>PyMem_Realloc(sent.fragments, count * sizeof(Fragment))
@@ -69,7 +68,7 @@ cdef inline double tolerance(double now) noexcept nogil:
 
 
 cdef inline bint exceeds(int64_t bits, double most) noexcept nogil:
-    """Return whether ``bits`` exceed a limit. Compare integers above 2**53, because a double would be rounded."""
+    """Return whether ``bits`` exceed a limit; above 2**53 compare integers, because doubles would be rounded."""
     if bits <= <int64_t>1 << 53:
         return <double>bits > most
     return most < 9e18 and bits > <int64_t>floor(most)
@@ -92,19 +91,19 @@ cdef enum:
 cdef class Transmitter:
     """Queue and transmitter of a link or of a radio; see `netsim.transport.transmitter.Transmitter`."""
 
-    # The function of a varying rate (`Rate.on_port`), or None.
+    # For a varying rate: the function from `Rate.on_port`; else None.
     cdef object leave, link
     # The rate in bits per second, if it is constant; 0 if sending takes no time.
     cdef double rate
     cdef int64_t queue, queue_bits, mtu
     cdef readonly int64_t header_bits
     cdef double busy_until
-    # `held`: a ring buffer of the frames that have not left. `first`: the index of its first frame. `count`: the number
-    # of its frames. `room`: its capacity, a power of 2. `held_bits`: the bits of all its frames.
+    # `held`: a ring buffer of the frames that have not left. `first`: the index of its oldest frame. `count`: its
+    # number of frames. `room`: its capacity, a power of 2. `held_bits`: the total bits of its frames.
     cdef Waiting* held
     cdef int64_t first, count, room, held_bits
-    # The settings and state of the budget: a token bucket, with `tokens` at the time `then` (s), or a budget per round,
-    # with `used` bits in the round `window`.
+    # Settings and state of the budget. A budget per second is a token bucket, which held `tokens` at the time `then`
+    # (s). Of a budget per round, `used` bits were used in the round `window`.
     cdef int budget
     cdef bint refuses
     cdef double bits, most, size, tokens, then, period, offset, window
@@ -180,21 +179,21 @@ cdef class Transmitter:
         return opening if opening > now else now
 
     def fragments(self, int64_t size):
-        """Return the bits of each fragment, header included, of a frame of ``size`` bytes."""
+        """Return the number of bits, header included, of each fragment of a frame of ``size`` bytes."""
         return [self.fragment(size, i) for i in range(self.fragment_count(size))]
 
     cdef int64_t fragment_count(self, int64_t size) noexcept:
         return 1 if size <= self.mtu else (size + self.mtu - 1) // self.mtu
 
     cdef int64_t fragment(self, int64_t size, int64_t index) noexcept:
-        """Return the bits of one fragment, header included."""
+        """Return the number of bits of one fragment, header included."""
         cdef int64_t rest = size if index == 0 else size - index * self.mtu
         return 8 * (rest if rest < self.mtu else self.mtu) + self.header_bits
 
     def change(self, link, double now):
-        """Take another rate and other limits of the queue; return the frames that now leave at other times."""
+        """Set a new rate and new limits of the queue; return the frames whose departures change."""
         cdef double before = self.rate, scale, left, last = now
-        # The rate is constant here: `netsim.engine.link_changes` does not replace varying rates.
+        # Only constant rates occur here, because `netsim.engine.link_changes` refuses to change varying rates.
         cdef double rate = link.rate if isinstance(link.rate, (float, int)) else 0.0
         cdef Waiting* each
         cdef int64_t i
@@ -214,7 +213,7 @@ cdef class Transmitter:
         return shifts
 
     def clear(self, double now):
-        """Drop all frames that have not left at ``now`` (s); what they have used of a budget stays used."""
+        """Drop all frames that have not left at ``now`` (s); the budget that they used is not returned."""
         self.first = self.count = self.held_bits = 0
         if self.busy_until > now:
             self.busy_until = now
@@ -222,7 +221,10 @@ cdef class Transmitter:
             self.leave = self.link.rate.on_port()
 
     def accept(self, double now, list fragments, int64_t number=0):
-        """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s)."""
+        """Offer a frame, given by the bits of its fragments.
+
+        Return the cause of rejection ("" if accepted), the start time and the end time of each fragment (s).
+        """
         cdef Departure sent
         cdef int64_t i
         sent.fragments, sent.room, sent.number = NULL, 0, number
@@ -236,7 +238,7 @@ cdef class Transmitter:
             PyMem_Free(sent.fragments)
 
     cdef int transmit(self, double now, int64_t size, Departure* sent) except -1:
-        """Offer a frame of ``size`` bytes, after dividing it into fragments."""
+        """Divide a frame of ``size`` bytes into fragments, and offer them (see `depart`)."""
         cdef int64_t i
         reserve(sent, self.fragment_count(size))
         for i in range(sent.count):
@@ -244,7 +246,7 @@ cdef class Transmitter:
         return self.depart(now, sent)
 
     cdef int depart(self, double now, Departure* sent) except -1:
-        """Offer the fragments of a frame; set the times at which they have been sent, or the cause of rejection."""
+        """Offer the fragments in ``sent``; set their end times there, or the cause of rejection."""
         cdef double end, present = now + tolerance(now)
         cdef int64_t i
         sent.start, sent.bits = now, 0
@@ -304,10 +306,9 @@ cdef struct Copy:
 
 
 cdef enum:
-    # How a path decides losses and delays.
-    # Losses: NEVER, no fragment is lost; ALONE, fragments are lost independently; IN_BURSTS, by a Gilbert-Elliott model
-    # that takes a step with each fragment; IN_SLOTS, by a Gilbert-Elliott model that takes a step with each time slot.
-    # Delays: CONSTANT, UNIFORM. Both: ASKED, a model in Python decides.
+    # How a path decides losses and delays. Losses: NEVER (no fragment is lost), ALONE (fragments are lost
+    # independently), IN_BURSTS (a Gilbert-Elliott model makes a step for each fragment) or IN_SLOTS (a Gilbert-Elliott
+    # model makes a step for each time slot). Delays: CONSTANT or UNIFORM. Either: ASKED (a model in Python decides).
     NEVER = 0
     ASKED = 1
     ALONE = 2
@@ -318,12 +319,12 @@ cdef enum:
 
 
 cdef struct Numbers:
-    # `key` selects a random stream (`netsim.util.draws`); `drawn` counts the numbers drawn from it.
+    # State of a random stream: `key` selects the stream (`netsim.util.draws`), `drawn` counts the numbers drawn so far.
     uint64_t key
     uint64_t drawn
 
 
-# Cache this key: all links share it, because it depends on seed and purpose only.
+# Cached, because the key depends only on seed and purpose, so all links use the same keys.
 _name_key = lru_cache(maxsize=64, typed=True)(lambda seed, purpose: draws.name_key((seed, purpose)))
 
 
@@ -346,20 +347,20 @@ cdef class Path:
     cdef str purpose
     cdef int loss_kind, latency_kind
     cdef bint draws_losses, is_clocked, is_bad, is_certain, is_fifo
-    # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of a change to the bad state; `stays`
-    # is the probability of staying in the bad state. `bad` and `good` are the probabilities of a loss in these states;
-    # `is_certain` is whether they are 1 and 0.
-    # Delays (s): `low` is the constant or the least uniform delay; uniform delays lie in [low, low + width).
+    # Losses: `comes` is the probability of a loss or, in a Gilbert-Elliott model, of the step from the good to the bad
+    # state. `stays` is the probability of staying in the bad state. `bad` and `good` are the loss probabilities in the
+    # two states; `is_certain` means that they are 1 and 0.
+    # Delays (s): constant delays equal `low`; uniform delays lie in [low, low + width).
     cdef double comes, stays, bad, good, low, width, duplicate, corrupt
     cdef public double last
     # The length (s) of a time slot of a Gilbert-Elliott model.
     cdef double slot
     # `loss_bits`: the length in bits to which the loss probability refers, or 0 if it holds for fragments of any
-    # length. `lengths`: `loss_bits` divided by the length of the present fragment, or 0 if it is not used.
+    # length. `lengths`: `loss_bits` divided by the length of the current fragment, or 0 if that does not matter.
     cdef int64_t loss_bits
     cdef double lengths
-    # `slots`: the key of the random stream that has a uniform number for each time slot. `slot_number`: the number of
-    # the time slot whose state `is_bad` holds.
+    # `slots`: the key of the random stream that has a uniform number for each time slot. `is_bad` is the state in the
+    # time slot `slot_number`.
     cdef uint64_t slots
     cdef int64_t slot_number
     cdef Numbers loss_numbers, latency_numbers, duplicate_numbers, corrupt_numbers
@@ -371,7 +372,7 @@ cdef class Path:
         self.set_rest(link)
 
     def change(self, link, last=None):
-        """Take other settings, as if the link had always had them: fragment n has the uniform number n."""
+        """Apply new settings as if the link had always had them: fragment n uses uniform number n of its stream."""
         if link.latency_model is not self.link.latency_model:
             if self.latency_kind == ASKED:
                 self.latency_numbers.drawn = self.delays.drawn
@@ -408,7 +409,7 @@ cdef class Path:
             self.corrupt_numbers.key = self.stream("corrupt")
 
     cdef catch_up(self, model):
-        """Let a loss model with memory decide on all earlier fragments, as `netsim.transport.path.catch_up` does."""
+        """Replay all earlier fragments in a loss model with memory, as `netsim.transport.path.catch_up` does."""
         cdef uint64_t i
         if self.loss_kind == IN_BURSTS:
             for i in range(self.loss_numbers.drawn):
@@ -505,7 +506,7 @@ cdef class Path:
         return self.delays.next()
 
     cdef int carry_sent(self, const Departure* sent, Copy* copies) except -1:
-        """Set the arrivals of a frame's copies; return how many arrive."""
+        """Compute the arrivals of the copies of a transmitted frame; return the number of copies (0 if it is lost)."""
         cdef bint lost = False
         cdef double arrival = 0.0, time
         cdef int64_t i
@@ -527,7 +528,7 @@ cdef class Path:
         return arrive
 
     cdef void hand_over(self, Copy* copy) noexcept:
-        """On a ``fifo`` link, delay a copy so that it overtakes no earlier frame; decide whether it is corrupted."""
+        """Decide whether a copy is corrupted; on a ``fifo`` link, delay it so that it overtakes no earlier frame."""
         if self.is_fifo:
             if self.last > copy.time:
                 copy.time = self.last
@@ -585,7 +586,7 @@ cdef class LinkStages:
     cdef Tally tally
     cdef object wiring, agents, kinds, bursts
     cdef set down
-    # For each link: its transmitter (None if it needs none), its path (None until its first frame), and its settings.
+    # One item per link: its transmitter (None if it needs none), its path (None before its first frame), its settings.
     cdef list transmitters, paths
     cdef Settings* settings
     cdef int64_t first, degree
@@ -617,7 +618,7 @@ cdef class LinkStages:
         PyMem_Free(self.sent.fragments)
 
     def change(self, int64_t index, link, double now, last):
-        """Give a link other settings, from ``now`` (s) on; return the frames that leave at other times."""
+        """Change a link's settings from ``now`` (s) on; return the frames whose departures change."""
         self.settings[index].is_simple = self.wiring.draws_together(index)
         if self.paths[index] is not None or last is not None:
             self.path(index).change(link, last)
@@ -630,16 +631,16 @@ cdef class LinkStages:
         return []
 
     def clear(self, int64_t index, double now):
-        """Drop the frames that wait to leave on a link of wires."""
+        """Drop the frames that wait to leave on a wired link."""
         if not self.on_radio and self.transmitters[index] is not None:
             (<Transmitter>self.transmitters[index]).clear(now)
 
     def set_last(self, int64_t index, double last):
-        """Set the latest arrival (s) on a ``fifo`` link, whose frames in flight now arrive at other times."""
+        """Set the latest arrival (s) on a ``fifo`` link after the arrivals of its frames in flight changed."""
         self.path(index).last = last
 
     def offer(self, int32_t kind_id, Frame frame, payload, bint raw_data, int64_t link, double deadline):
-        """Offer a frame to one link, or to all, and count it; return how many links accepted it."""
+        """Offer a frame to one link or to all links, and count it; return how many links accepted it."""
         cdef BroadcastPath path = self.broadcast_path
         cdef bint to_all = link == ALL_LINKS
         cdef int64_t number = path.sent, taken = 0, wire = 0, index
@@ -673,7 +674,7 @@ cdef class LinkStages:
         return PySet_GET_SIZE(self.down) != 0 and PySet_Contains(self.down, index)
 
     cdef int any_up(self, int64_t start, int64_t end) except -1:
-        """Return whether any link in a range of indices is not cut."""
+        """Return whether at least one link in a range of indices is not cut."""
         cdef int64_t index
         for index in range(start, end):
             if not self.is_down(index):
@@ -720,8 +721,8 @@ cdef class LinkStages:
         path = self.paths[index]
         if path is None:
             wiring = self.wiring
-            # The broadcasts over a simple link take their numbers from the random streams "loss" and "latency"
-            # (`LinkDraws`). A path must not draw the same numbers, so the names of its streams get a prefix.
+            # Broadcasts over a simple link use the random streams "loss" and "latency" (`LinkDraws`). The path must not
+            # draw the same numbers again, so the names of its streams get a prefix.
             purpose = "one by one " if wiring.began_simple(index) else ""
             path = self.paths[index] = Path(wiring.links[index], wiring.keys[index : index + 1], wiring.seed, purpose)
         return <Path>path
@@ -735,7 +736,7 @@ cdef class LinkStages:
 
     cdef int arrive(self, int32_t kind_id, Frame frame, int64_t number, int64_t index, const Copy* copies, int count,
                     double deadline) except -1:
-        """Put a frame's copies into the neighbour's queue, or count the cause of their drop."""
+        """Put a frame's copies into the neighbour's queue, or count why they are dropped."""
         cdef ArrivalQueue arrivals = <ArrivalQueue>self.broadcast_path.receivers[index]
         cdef int64_t key = self.key(index, number)
         cdef int copy

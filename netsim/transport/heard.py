@@ -1,6 +1,6 @@
 """The frames that an agent received in a round, as a list and as arrays.
 
-On the path agent → outbox → link → inbox → agent, this list is what the receiving agent gets.
+On the path agent → outbox → link → inbox → agent, the receiving agent gets this list.
 """
 
 from collections.abc import Hashable, Mapping
@@ -31,12 +31,12 @@ class Heard(list[Frame]):
         return Heard(frame for frame in self if frame.kind == kind)
 
     def stack(self, kind: str | None = None) -> NDArray[np.float64]:
-        """Return the payloads as rows, shape (frames, D) for vectors of D elements; only those of ``kind`` if given.
+        """Return the payloads, or only those of ``kind``, as rows: shape (frames, D) for vectors of D elements.
 
         Raises
         ------
         AgentError
-            If the payloads are not arrays (or coded arrays) of one shape.
+            If the payloads are not arrays (or coded arrays) of equal shape.
         """
         return rows(self if kind is None else self.of(kind))
 
@@ -48,7 +48,7 @@ class Heard(list[Frame]):
         kind : str, optional
             Add only frames of this kind.
         weights : mapping, optional
-            A weight for each sender, by which its payload is multiplied before the addition.
+                {sender: weight by which its payload is multiplied before the addition}.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Heard(list[Frame]):
 
 
 def rows(frames: "list[Frame]") -> NDArray[np.float64]:
-    """Return the frames' payloads as rows; raises AgentError if they are not arrays of one shape."""
+    """Return the frames' payloads as rows; raises AgentError if they are not arrays of equal shape."""
     at_once = stacked(frames)
     if at_once is not None:
         return at_once

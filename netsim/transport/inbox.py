@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Inbox", "PartInbox", "RemoteEndpoint", "withdraw"]
 
-# An ended agent never reads its frames. To free memory, they are dropped as soon as more than this many are queued.
+# An ended agent never reads its frames. To free memory, they are dropped when more than _MAX_UNSETTLED are queued.
 _MAX_UNSETTLED = 1000
 
 
@@ -44,8 +44,8 @@ class Inbox:
     arrivals: ArrivalQueue = field(init=False)
     replies: dict[int, asyncio.Future[Frame]] = field(default_factory=dict)
     iterating: int = 0
-    # For each link to this inbox, two elements of the list: the dict ``subscribers`` of the sender's outbox, and
-    # the key of this inbox in that dict, which is the link's index. A flat list saves memory.
+    # Two elements for each incoming link: the dict ``subscribers`` of the sender's outbox, and the key of this inbox in
+    # that dict, which is the link's index. A flat list saves memory.
     watchers: list[Any] = field(default_factory=list)
     _loop: Loop = field(init=False)
     _tally: Tally = field(init=False)
@@ -62,15 +62,15 @@ class Inbox:
     _drop_late_until: float = 0
     _watched: bool = False
     _abandoned: bool = False
-    # The frames that have arrived over each link on hold, by the link's index; None as long as no link was on hold.
+    # {index of a link on hold: frames that have arrived over it}; None if no link has ever been on hold.
     _held: dict[int, list[Entry]] | None = None
-    # Whether `_due` must filter the frames that are due.
+    # Whether `_due` must filter or reorder the frames that are due, because of links on hold or a chooser.
     _sifts: bool = False
-    # Puts arrivals of equal times into the order of the run's `Order`; None: they are in the order of their links.
+    # Orders simultaneous arrivals by the run's `Order`; None: they keep the order of their links.
     _chooser: "Chooser | None" = None
-    # The context of the timer; None: that of the agent that sends or waits.
+    # The context in which the timer runs; None: the context of the agent that sends or waits.
     _context: Context | None = None
-    # Called with the frames that the agent receives; None: not needed.
+    # Called with the frames that the agent receives, if not None.
     _note_heard: Callable[[Iterable[Frame]], None] | None = None
 
     def __post_init__(self, limit: int | None) -> None:
@@ -79,11 +79,11 @@ class Inbox:
         self.arrivals = ArrivalQueue(self._tally)
 
     def follow(self, chooser: "Chooser", context: Context) -> None:
-        """Let a chooser put arrivals of equal times in order, and set timers in the context of this inbox's agent."""
+        """Let a chooser order simultaneous arrivals, and run timers in the context of this inbox's agent."""
         self._chooser, self._context, self._sifts = chooser, context, True
 
     def hold(self, link: int, on: bool) -> None:
-        """Hold frames that arrive over a link, or release them: they then arrive in the order of sending."""
+        """Hold the frames that arrive over a link, or release them: they then arrive now, in the order of sending."""
         self.settle_now()
         held = self._held = {} if self._held is None else self._held
         if on:
@@ -107,7 +107,7 @@ class Inbox:
         return found
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the key and the kind's number of each frame that has no outcome yet."""
+        """Yield (ledger key, kind id) of each frame that has no outcome yet."""
         yield from self.arrivals.under_way()
         for entries in (self._held or {}).values():
             for _, key, kind, _ in entries:
@@ -120,7 +120,7 @@ class Inbox:
     def __len__(self) -> int:
         """Return the number of frames that can be read without waiting.
 
-        Frames that arrive at the present time are counted here, but stay in the queue, because more may still arrive.
+        Frames that arrive exactly now are counted here, but stay in the queue, because more may still arrive now.
         """
         now = self._loop.now()
         self.settle(self._shared.rounds.before(now))
@@ -177,7 +177,7 @@ class Inbox:
         return frames
 
     def take_into(self, copies: Copies, until: float, add: bool) -> None:
-        """Do ``copies.take_in(self.take_true(until))``, if possible without building the list of frames."""
+        """Do the same as ``copies.take_in(self.take_true(until))``, if possible without building a list of frames."""
         arrivals = self.arrivals
         is_fast = not (self._ready or arrivals.careful or self._sifts or self._note_heard)
         if is_fast and arrivals.up and self._limit == math.inf:
@@ -226,7 +226,7 @@ class Inbox:
         return due if self._chooser is None or len(due) < 2 else self._chooser.arrange(due)
 
     def _keeps(self, entry: Entry) -> bool:
-        """Return whether a frame that is due must wait, because its link is on hold; if so, keep it."""
+        """If the link of a due frame is on hold, keep the frame and return True; else return False."""
         assert self._held is not None
         waiting = self._held.get(entry[1] >> self._tally.shift)
         if waiting is None:
@@ -237,7 +237,7 @@ class Inbox:
     def drop_late_frames(self, until: float) -> None:
         """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
         if until != self._drop_late_until:
-            # The former ``until`` still applies to frames that have already arrived, so settle these first.
+            # The previous ``until`` still applies to frames that have already arrived, so settle these first.
             self.settle(self._shared.rounds.before(self._loop.now()))
             self._drop_late_until = until
 
@@ -267,7 +267,7 @@ class Inbox:
         return len(self._ready)
 
     def _drop_cause(self, entry: Entry) -> int | None:
-        """Return the cause for which a frame is dropped on arrival, or None; a full inbox is tested elsewhere."""
+        """Return the reason to drop a frame on arrival, or None; `_settle_one` checks for a full inbox."""
         time, _, _, frame = entry
         if not self.arrivals.up:
             return RECEIVER_DOWN
@@ -291,16 +291,17 @@ class Inbox:
         return not is_consumed and self._drop_cause(entry) is None
 
     def _settle_one(self, entry: Entry) -> None:
-        """Count a frame, and pass it to the agent, to the task that waits for its reply, or to the reliable outbox.
+        """Count a frame, and pass it to the agent, to the task that waits for this reply, or to the reliable outbox.
 
-        With routing, content for other nodes is forwarded first, and content for this agent replaces the frame.
+        With routing, a message for other nodes is forwarded first, and a message for this agent replaces the frame that
+        carried it.
         """
         time, key, kind, frame = entry
         cause = self._drop_cause(entry)
         left: Frame | None = frame
         if cause is None and self._on_numbered is not None and frame.sequence:
             if frame.kind not in (ACK, NACK) and len(self._ready) >= self._limit and not self._abandoned:
-                cause = INBOX_FULL  # the frame is not acknowledged, so the sender repeats it
+                cause = INBOX_FULL  # without an acknowledgement, the sender repeats the frame
             else:
                 left = self._on_numbered(frame)
         if cause is None and left is not None and self._router is not None and type(left.payload) is Routed:
@@ -314,7 +315,7 @@ class Inbox:
             self._tally.ended(time, key, kind, cause)
 
     def _hand_over(self, time: float, key: int, frame: Frame) -> int | None:
-        """Pass a frame to the agent, or to the task that waits for its reply; return the cause if it is dropped."""
+        """Pass a frame to the agent, or to the task that waits for this reply; return the reason if it is dropped."""
         if frame.is_reply:
             waiting = self.replies.get(frame.request or 0)
             if waiting is None or waiting.done():
@@ -335,7 +336,7 @@ class Inbox:
         return None
 
     def _put_all(self, entries: list[tuple[float, int, Frame]]) -> None:
-        """Add readable frames; sort all readable frames by time and key, unless the new frames come last anyway."""
+        """Add readable frames; sort all readable frames by time and key, if the new frames do not come last anyway."""
         ready = self._ready = self._ready or deque()
         if self._chooser is None:
             in_order = not ready or ready[-1][:2] <= entries[0][:2]
@@ -348,7 +349,7 @@ class Inbox:
             ready.extend(ordered)
 
     def _place(self, entry: tuple[float, int, Frame]) -> tuple[float, int]:
-        """Return the time and the key of a readable frame; only the time, if an `Order` moved frames of this time."""
+        """Return the sort key of a readable frame: (time, key), or the time alone if an `Order` arranged the frames."""
         time, key, _ = entry
         return time, 0 if self._chooser is not None and time in self._chooser.moved else key
 
@@ -356,7 +357,7 @@ class Inbox:
 
     @property
     def wait_description(self) -> str:
-        """The end of the sentence "the task waits for …", if a task waits at this inbox; else empty."""
+        """The object of the sentence "the task waits for …" if a task waits at this inbox; else an empty text."""
         return "the reply to a request" if self.replies else "a frame in its inbox" if self._blocked else ""
 
     def set_request_handler(self, on_request: Callable[[Frame], None]) -> None:
@@ -416,7 +417,7 @@ class Inbox:
         self.watch()
 
     def _wake(self) -> None:
-        """Wake as many waiting tasks as there are frames to read."""
+        """Wake one waiting task for each frame that can be read."""
         for future in itertools.islice(self._blocked, len(self._ready)):
             if not future.done():
                 future.set_result(True)
@@ -429,8 +430,8 @@ class Inbox:
         try:
             woken = await future
         except asyncio.CancelledError:
-            # This cancelled task may have been woken for a frame, which it will not read: wake the next task that
-            # waits.
+            # This task was cancelled, perhaps after it had been woken for a frame, which it will not read: wake the
+            # next waiting task.
             self._blocked.remove(future)
             self._wake()
             raise
@@ -496,11 +497,11 @@ class PartInbox:
 
     @property
     def wait_description(self) -> str:
-        """The end of the sentence "the part waits for …", if a task of it waits at this inbox; else empty."""
+        """The object of the sentence "the part waits for …" if a task of the part waits here; else an empty text."""
         return "the reply to a request" if self._whole.replies else "a frame in its inbox" if self._blocked else ""
 
     def end_iteration(self) -> None:
-        """End every ``async for`` that waits for a frame, because none can arrive any more."""
+        """End every ``async for`` that waits for a frame, because no frame can arrive any more."""
         for future in self._blocked:
             if not future.done():
                 future.set_result(False)
@@ -511,18 +512,18 @@ class PartInbox:
                 future.set_result(True)
 
     async def _block(self) -> bool:
-        """Wait until there may be a frame to read (True) or none can arrive any more (False)."""
+        """Wait until there may be a frame to read (True) or no frame can arrive any more (False)."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._blocked.append(future)
         try:
             return await future
         finally:
             self._blocked.remove(future)
-            # This task was cancelled when it was woken, so the next task gets the frame.
+            # This task may have been cancelled after it was woken for a frame: wake the next task for this frame.
             self._wake()
 
     def drop_late_frames(self, until: float) -> None:
-        """Refuse rounds, whose frames this inbox does not sort."""
+        """Raise AgentError: parts of a mote cannot use rounds, because this inbox does not check for late frames."""
         raise AgentError(f"part {self._part!r}: a part of a mote has no rounds; use asyncio.sleep")
 
     async def wait_for_reply(self, request: int, timeout: float | None) -> Frame:
@@ -531,7 +532,7 @@ class PartInbox:
 
 
 class RemoteEndpoint:
-    """Replaces the inbox of an agent in another process: links put frames into it, and `watch` sends them on."""
+    """Replaces the inbox of an agent in another process: links put frames here, and `watch` sends them there."""
 
     def __init__(self, name: Hashable, tally: Tally, send: Callable[[Hashable, list[Any]], None]) -> None:
         self.arrivals = ArrivalQueue(tally)
@@ -540,7 +541,7 @@ class RemoteEndpoint:
         self._send = send
 
     def listen(self) -> None:
-        """Add this endpoint to its senders' `subscribers`: a sender then calls `watch` after each frame to it."""
+        """Add this endpoint to the `subscribers` of its senders: they then call `watch` after each frame."""
         for watched, index in zip(self.watchers[::2], self.watchers[1::2], strict=True):
             watched[index] = self
 

@@ -1,7 +1,7 @@
 """Carry an agent's frames over its links, one link at a time: transmitter, loss and latency, arrival in an inbox.
 
-On the path agent → outbox → link → inbox → agent, this module is the link. Broadcasts over links that only lose and
-delay frames take the faster `netsim.core.BroadcastPath` instead.
+On the path agent → outbox → link → inbox → agent, this module is the link. For broadcasts over links that only lose and
+delay frames, the faster `netsim.core.BroadcastPath` is used instead.
 """
 
 from collections.abc import Hashable, Sequence
@@ -25,8 +25,10 @@ _CAUSES = {"refused": REFUSED, "queue_full": QUEUE_FULL}
 _ACCEPTED = 0
 
 Leg = tuple[int, int, int, Frame, float, float | None]
-"""A frame's way over one link: the link's index, the numbers of the transmission and of its kind, the frame, the time
-(s) from which it may be late, and its delay (s) if a broadcast of one fragment over a simple link (negative: lost).
+"""A frame on its way over one link: the link's index, the number of the transmission, the kind id, the frame, the time
+(s) from which it may be late, and its delay.
+
+The delay (s) is given only for a broadcast of one fragment over a simple link; a negative delay means that it is lost.
 """
 
 
@@ -37,11 +39,11 @@ class LinkStages:
     Parameters
     ----------
     path : BroadcastPath
-        The agent's fast path. Its random draws, its counter of transmissions and its tally are used here, too.
+        The agent's fast path, with which this object shares random draws, the counter of transmissions, and the tally.
     wiring : Wiring
         The agent's links.
     agents : sequence
-        All agents' names, by number.
+        The names of all agents, indexed by number.
     down : set of int
         The indices of the links that are cut.
     bursts : Bursts
@@ -64,7 +66,7 @@ class LinkStages:
     def change(self, link_index: int, link: Link, now: float, last: float | None) -> list[Shift]:
         """Change a link's settings from ``now`` (s) on; return the frames whose departures change.
 
-        ``last`` is the latest arrival (s) of its frames in flight, if frames of a broadcast are among them.
+        ``last`` is the latest arrival (s) of the link's frames in flight, if some of them are broadcasts.
         """
         if link_index in self._paths or last is not None:
             self._path(link_index).change(link, last)
@@ -77,18 +79,18 @@ class LinkStages:
         return []
 
     def clear(self, link_index: int, now: float) -> None:
-        """Drop the frames that wait to leave on a link of wires."""
+        """Drop the frames that wait to leave on a wired link."""
         if self._wiring.radio is None and link_index in self._transmitters:
             self._transmitters[link_index].clear(now)
 
     def set_last(self, link_index: int, last: float) -> None:
-        """Set the latest arrival (s) on a ``fifo`` link, whose frames in flight now arrive at other times."""
+        """Set the latest arrival (s) on a ``fifo`` link after the arrivals of its frames in flight changed."""
         self._path(link_index).last = last
 
     def offer(self, kind_id: int, frame: Frame, payload: object, raw_data: bool, link: int, deadline: float) -> int:
-        """Offer a frame to one link, or to all (`TO_ALL`), and count it; return how many links accepted it.
+        """Offer a frame to one link or to all links (`TO_ALL`), and count it; return how many links accepted it.
 
-        Only frames that arrive at or after ``deadline`` (s) can be late, so only these take a slower check.
+        Only a frame that arrives at or after ``deadline`` (s) can be late and needs a check, which is slower.
         """
         path, wiring, to_all = self._broadcast_path, self._wiring, link == TO_ALL
         number = path.sent
@@ -107,7 +109,7 @@ class LinkStages:
         wiring, tally, size, now = self._wiring, self._tally, frame.size(), frame.sent_at
         on_radio = wiring.radio is not None
         delays = self._broadcast_path.delays() if to_all else ()
-        # A radio transmits a frame once for all links. It does not transmit if all of them are cut.
+        # A radio transmits a frame once for all links, or not at all if all links are cut.
         once = self._transmit(now, None, size, number) if on_radio and not self._down.issuperset(link_indices) else None
         taken = wire = 0
         for link_index in link_indices:
@@ -148,7 +150,7 @@ class LinkStages:
         return Departure(_ACCEPTED, start, ends if ends_known else (), sum(fragments))
 
     def _depart(self, leg: Leg, sent: Departure, now: float) -> None:
-        """Carry a frame that has left; it may count as lost, at the time ``now`` (s)."""
+        """Carry a frame that has left over its link; a lost frame is counted at the time ``now`` (s)."""
         link_index, *_, delay = leg
         if delay is not None and len(sent.ends) == 1:
             copies = [(sent.ends[0] + delay, False)] if delay >= 0.0 else []
@@ -158,7 +160,7 @@ class LinkStages:
         self._arrive(leg, copies, sent, now)
 
     def _arrive(self, leg: Leg, copies: Copies, sent: Departure, now: float) -> None:
-        """Put a frame's copies into the neighbour's inbox, or count the cause of their drop."""
+        """Put a frame's copies into the neighbour's inbox, or count why they are dropped."""
         link_index, number, kind, frame, deadline, _ = leg
         wiring, tally, path = self._wiring, self._tally, self._broadcast_path
         key = self._frame_key(link_index, number)
@@ -166,8 +168,8 @@ class LinkStages:
             tally.ended(now, key, kind, LOST)
         for copy, (time, corrupted) in enumerate(copies):
             if copy:
-                # A second copy gets its own transmission number, because both copies may arrive at the same time, and
-                # keys must differ.
+                # A second copy gets a new transmission number: both copies may arrive at the same time, and their keys
+                # must differ.
                 key = self._frame_key(link_index, path.sent)
                 path.sent += 1
                 tally.duplicate(wiring.first + link_index, kind)
@@ -193,8 +195,8 @@ class LinkStages:
         if path is None:
             wiring = self._wiring
             link = wiring.links[link_index]
-            # The broadcasts over a simple link take their numbers from the random streams "loss" and "latency"
-            # (`LinkDraws`). A path must not draw the same numbers, so the names of its streams get a prefix.
+            # Broadcasts over a simple link use the random streams "loss" and "latency" (`LinkDraws`). The path must not
+            # draw the same numbers again, so the names of its streams get a prefix.
             purpose = "one by one " if wiring.began_simple(link_index) else ""
             path = self._paths[link_index] = Path(link, wiring.keys[link_index : link_index + 1], wiring.seed, purpose)
         return path

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SENDS_PER_INSTANT", "Outbox", "Wiring"]
 
 MAX_SENDS_PER_INSTANT = 100_000
-"""An agent that sends more messages than this at one simulated time counts as one that never lets time pass."""
+"""An agent that sends more messages than this at one simulated time is stopped: it probably never lets time pass."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Wiring:
     receivers : sequence of int
         The neighbours' indices among all agents.
     first : int
-        Index of the agent's first link among all links of the network.
+        The index of the agent's first link in the network-wide order of links.
     keys : uint64 array, shape (links,)
         The key of each link, which selects the link's random streams.
     block : int
@@ -54,8 +54,8 @@ class Wiring:
     radio : Link or None
         On a radio, the settings of the agent's single transmitter.
     changed : dict or None
-        For each link whose settings have changed: whether it was simple (`Link.is_simple`) as the run began, and
-        whether its frames must now be kept in order one by one. None: no link has changed.
+        For each link whose settings have changed: whether it was simple (`Link.is_simple`) when the run began, and
+        whether its frames must be kept in order since then. None: no link has changed.
     """
 
     links: list[Link]
@@ -70,14 +70,14 @@ class Wiring:
     changed: dict[int, tuple[bool, bool]] | None = None
 
     def began_simple(self, index: int) -> bool:
-        """Return whether a link was simple (`Link.is_simple`) as the run began."""
+        """Return whether a link was simple (`Link.is_simple`) when the run began."""
         return self.links[index].is_simple if not self.changed or index not in self.changed else self.changed[index][0]
 
     def draws_together(self, index: int) -> bool:
         """Return whether `LinkDraws` draws the losses and delays of a link's broadcasts.
 
-        This holds for simple links. A link that became simple later keeps its own streams, whose numbers would
-        otherwise be drawn again.
+        This holds for links that were simple from the beginning. A link that became simple later keeps its separate
+        streams: otherwise it would draw numbers for the second time.
         """
         if not self.changed or index not in self.changed:
             return self.links[index].is_simple
@@ -90,7 +90,7 @@ class Wiring:
         if self.changed is None:
             self.changed = {}
         began_simple, keeps_order = self.changed.get(index, (before.is_simple, False))
-        # A shorter latency must not let frames overtake those that are in flight.
+        # With a shorter latency, new frames must not overtake frames in flight.
         keeps_order = keeps_order or (link.fifo and link.latency_model is not before.latency_model)
         self.changed[index], self.links[index] = (began_simple, keeps_order), link
 
@@ -102,11 +102,11 @@ class Outbox:
     Parameters
     ----------
     number : int
-        The agent's number, its address on the wire.
+        The agent's number, which is its address on the wire.
     name : Hashable
         The agent's name.
     agents : sequence
-        All agents' names, by number.
+        The names of all agents, indexed by number.
     take : callable, optional
         On a `netsim.Radio`, the method `Mac.take` of the agent's node, which accepts or rejects each frame.
 
@@ -119,7 +119,7 @@ class Outbox:
     down : set of int
         The indices of the links that are cut.
     subscribers : dict
-        By link index, the inboxes whose `Inbox.watch` is to be called after each frame sent to them.
+        {link index: inbox whose `Inbox.watch` must be called after each frame sent to it}.
     """
 
     _shared: Shared
@@ -136,11 +136,11 @@ class Outbox:
     _sends_this_instant: int = 0
     _last_send_time: float = -1.0
     _rounds_differ: bool = False
-    # None until a frame cannot take the fast path, `_broadcast_path`.
+    # Created for the first frame that cannot take the fast path `_broadcast_path`; None before.
     _stages: LinkStages | SharedStages | None = None
     _link_index_of: dict[Hashable, int] | None = None
     _broadcast_path: BroadcastPath = field(init=False)
-    # Whether a link has an end with a capacity.
+    # Whether any of the links has an end with a capacity.
     _shares: bool = field(init=False)
     _fast_path_allowed: bool = field(init=False)
     _uses_fast_path: bool = field(init=False)
@@ -168,14 +168,14 @@ class Outbox:
             inbox.watchers += (self.subscribers, link_index)
 
     def _transmitting(self) -> Sequence[Link]:
-        """Return the different settings of the links' transmitters, or those of the radio."""
+        """Return the settings of all transmitters: of the radio, or of the links, but only once if all are equal."""
         links, radio = self._wiring.links, self._wiring.radio
         return (links if len(set(map(id, links))) > 1 else links[:1]) if radio is None else [radio]
 
     def _can_use_fast_path(self) -> bool:
         """Return whether the fast path can carry broadcasts as long as no link is cut.
 
-        It can on a MAC layer, and on links that only lose and delay frames and add headers of one length.
+        It can on a MAC layer, and on links that only lose and delay frames and add headers of equal length.
         """
         wiring, transmitters = self._wiring, self._transmitting()
         links = range(len(wiring.links) if wiring.changed or len(set(map(id, wiring.links))) > 1 else 1)
@@ -212,7 +212,7 @@ class Outbox:
             taken = self._offer(kind_id, frame, payload, raw_data, deadline=deadline)
         else:
             taken = 0
-        # A MAC layer has receivers watch when a frame arrives.
+        # A MAC layer calls `watch` itself when a frame arrives.
         if self._take is None and self.subscribers:
             for link_index in sorted(self.subscribers):
                 self.subscribers[link_index].watch()
@@ -254,7 +254,7 @@ class Outbox:
     ) -> None:
         """Send a message over a `netsim.Radio`, to one neighbour or, with None, to all; see `send`.
 
-        ``event`` is a moment (s) by the agent's own clock, whose age travels with the frame.
+        ``event`` is the time (s) of an event by the agent's own clock; the frame carries the event's age.
         """
         link_index = TO_ALL if to is None else self.link_index_of[to]
         now, kind_id, round_number, deadline = self._begin(kind, round_number)
@@ -262,7 +262,7 @@ class Outbox:
         self._offer(kind_id, frame, payload, raw_data, link_index, deadline, outcome, event)
 
     def _begin(self, kind: str, round_number: int) -> tuple[float, int, int, float]:
-        """Count a message; return the time (s), the kind's number, the message's round, and that round's end (s)."""
+        """Count a message; return the current time (s), the kind id, the message's round, and the end of it (s)."""
         rounds, now = self._shared.rounds, self._shared.loop.now()
         self._check_and_count_send(kind, now)
         deadline = rounds.deadline(round_number)
@@ -273,8 +273,8 @@ class Outbox:
 
     @property
     def link_index_of(self) -> dict[Hashable, int]:
-        """Each neighbour's index among the links."""
-        # Created on first use, because an agent that only broadcasts never needs the dictionary.
+        """{neighbour: index of the link to it}."""
+        # Created on first use, because an agent that only broadcasts does not need it.
         if self._link_index_of is None:
             self._link_index_of = {neighbor: index for index, neighbor in enumerate(self._wiring.neighbors)}
         return self._link_index_of
@@ -298,7 +298,7 @@ class Outbox:
         return self._wiring.links[self.link_index_of[to]]
 
     def draws_together(self, to: Hashable) -> bool:
-        """Return whether the broadcasts on the link to a neighbour are drawn with those on other links."""
+        """Return whether `LinkDraws` draws the losses and delays of broadcasts on the link to a neighbour."""
         return self._wiring.draws_together(self.link_index_of[to])
 
     def arrivals_at(self, to: Hashable) -> ArrivalQueue:
@@ -306,14 +306,15 @@ class Outbox:
         return self._wiring.inboxes[self.link_index_of[to]].arrivals
 
     def change_link(self, to: Hashable, link: Link, last: float | None) -> list[Shift]:
-        """Give the link to a neighbour other settings; return the frames that now leave it at other times.
+        """Change the settings of the link to a neighbour; return the frames whose departures change.
 
         ``last`` is the latest arrival (s) of the link's frames in flight, if later frames must not overtake them.
         """
         index = self.link_index_of[to]
         self._wiring.change(index, link)
         self._broadcast_path.links_changed()
-        # Frames take the stages as soon as there is one that the fast path lacks; those may have a state to change.
+        # Frames may have passed the stages of the link before, so their state must follow the change, even if the fast
+        # path is used.
         shifts = self._stages_of_links().change(index, link, self._shared.loop.now(), last)
         self._fast_path_allowed = self._can_use_fast_path()
         self._choose_path()
@@ -325,7 +326,7 @@ class Outbox:
             self._stages.clear(self.link_index_of[to], self._shared.loop.now())
 
     def reset_order(self, to: Hashable, last: float) -> None:
-        """Set the latest arrival (s) on the ``fifo`` link to a neighbour, whose frames now arrive at other times."""
+        """Set the latest arrival (s) on the ``fifo`` link to a neighbour after the arrivals of its frames changed."""
         index = self.link_index_of[to]
         self._stages_of_links().set_last(index, last)
         self.bursts.reset_latest(index, last)
@@ -342,9 +343,9 @@ class Outbox:
     def begin_jitter(self, link_index: int, number: int, most: float, at: float) -> None:
         """Begin a burst of jitter (up to ``most`` s) on a link.
 
-        ``number`` is the fault's index in the script of faults. The random delays do not depend on ``number``:
-        otherwise a fault added to the script for another link would change them. They depend on the time ``at`` (s),
-        and on how many bursts have already begun on this link at this time.
+        ``number`` is the fault's index in the script of faults. The random delays do not depend on it, because a fault
+        for another link, added to the script, would then change them. They depend on the time ``at`` (s), and on how
+        many bursts have already begun on this link at this time.
         """
         wiring = self._wiring
         purpose = f"jitter {at!r} {self.bursts.count(link_index, at)}"
@@ -405,7 +406,7 @@ class Outbox:
         sequence: int = 0,
         is_stamped: bool = False,
     ) -> Frame:
-        """Return the frame of a message; ``is_stamped`` says whether the age of an event travels with it."""
+        """Return the frame of a message; ``is_stamped`` means that the frame carries the age of an event."""
         stack = self._shared.stack
         if stack is None:
             return self._broadcast_path.frame(now, kind, round_number, payload, request, is_reply, sequence)
@@ -424,9 +425,9 @@ class Outbox:
     ) -> int:
         """Offer a frame to links, or to the MAC layer, and count it; return how many links accepted it.
 
-        Only frames that arrive at or after ``deadline`` (s) can be late, so only these take a slower check.
+        Only a frame that arrives at or after ``deadline`` (s) can be late and needs a check, which is slower.
         """
-        # Receivers with other rounds than this agent may close a round earlier, so any frame may be late for them.
+        # If receivers' rounds differ from this agent's, a receiver may close a round earlier: any frame may be late.
         deadline = -math.inf if self._rounds_differ else deadline
         path = self._broadcast_path
         if self._take is not None:
@@ -434,7 +435,7 @@ class Outbox:
         return self._stages_of_links().offer(kind_id, frame, payload, raw_data, link_index, deadline)
 
     def _stages_of_links(self) -> LinkStages | SharedStages:
-        """Return the stages of the agent's links, made on first use."""
+        """Return the stages of the agent's links; they are created on first use."""
         if self._stages is None:
             common = self._broadcast_path, self._wiring, self._shared, self._agents, self.down, self.bursts
             self._stages = SharedStages(*common, subscribers=self.subscribers) if self._shares else LinkStages(*common)

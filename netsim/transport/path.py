@@ -1,8 +1,8 @@
 """The effects of a link on a frame that has left its sender: loss, latency, duplication, corruption, faults.
 
 On the path agent → outbox → link → inbox → agent, this module is the link. `netsim.core.link_draws.LinkDraws` draws the
-delays and losses of an agent's broadcasts over all its simple links at once. `Path` carries single frames: those to one
-neighbour, and those over links that are not simple (`Link.is_simple`).
+delays and losses of an agent's broadcasts over all its simple links together. `Path` carries single frames: frames to
+one neighbour, and frames over links that are not simple (`Link.is_simple`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from netsim.util.draws import Keys, Stream, stream_keys, uniforms
 
 __all__ = ["Bursts", "Copies", "Delays", "Path", "catch_up"]
 
-# How many uniform numbers a model with memory catches up on at a time.
+# A loss model with memory replays this many uniform numbers at a time.
 _CATCH_UP = 1 << 12
 
 Copies = list[tuple[float, bool]]
-"""For each copy of a frame, its arrival time (s) and whether it is corrupted."""
+"""(arrival time in s, whether it is corrupted) for each copy of a frame."""
 
 
 class Delays:
@@ -72,20 +72,20 @@ class Path:
 
     def __init__(self, link: Link, key: Keys, seed: int, purpose: str = "") -> None:
         self._key, self._seed, self._purpose = key, seed, purpose
-        # The number of the next fragment, also if the present model needs no uniform number for it.
+        # The number of the next fragment; fragments count even if the loss model needs no uniform number.
         self._fragments = 0
         self._duplicates: Stream | None = None
         self._corrupts: Stream | None = None
         self._delays = Delays(link.latency_model, self._stream_key("latency"))
-        # The latest arrival (s) of a frame.
+        # The latest arrival (s) of any frame so far.
         self.last = 0.0
         self._set(link)
 
     def change(self, link: Link, last: float | None = None) -> None:
-        """Take other settings, as if the link had always had them: fragment n has the uniform number n of its stream.
+        """Apply new settings as if the link had always had them: fragment n uses uniform number n of its stream.
 
-        A loss model with memory, and the delays, go on as if they had decided on all earlier fragments. ``last`` is the
-        latest arrival (s) of a frame in flight, if this path has not carried all of them.
+        A loss model with memory, and the delays, continue as if they had decided on all earlier fragments. ``last`` is
+        the latest arrival (s) of a frame in flight; it is given if this path has not carried all frames in flight.
         """
         if link.latency_model is not self._link.latency_model:
             self._delays = Delays(link.latency_model, self._stream_key("latency"), self._delays.drawn)
@@ -100,14 +100,14 @@ class Path:
         return Stream(int(self._stream_key(name)[0]), first)
 
     def _set(self, link: Link) -> None:
-        """Set the loss model, and the streams that the settings need."""
+        """Store new settings: create the loss model if it changed, and the random streams that are needed."""
         model, known = link.loss_model, getattr(self, "_link", None)
         self._link, self._loss_bits = link, link.loss_bits
         if known is None or model is not known.loss_model:
             self._losses = self._stream("loss", self._fragments) if model.mean else None
             state = self._stream("loss state").uniform() if self._losses is not None else 0.0
             self._lost: Callable[[float], bool] = model.on_link(state)
-            # The loss model, if its decisions depend on time, else None. Set its ``time`` before each decision.
+            # The loss model if its decisions depend on time, else None. Its ``time`` must be set before each decision.
             self._clocked = self._lost if isinstance(self._lost, Clocked) else None
             if self._losses is not None:
                 catch_up(model, self._lost, self._stream_key("loss"), self._fragments)
@@ -142,7 +142,10 @@ class Path:
         return end + self._delays.next(), lost
 
     def _scaled(self, uniform: float, bits: int) -> float:
-        """Transform a uniform number so that it is below p with probability 1 − (1 − p)^(bits/loss_bits), for any p."""
+        """Transform a uniform number for a fragment's length: for any p, it is below p with the scaled probability.
+
+        If p is the loss probability for ``loss_bits`` bits, the scaled probability is 1 − (1 − p)^(bits/loss_bits).
+        """
         return uniform if self._loss_bits is None else 1.0 - (1.0 - uniform) ** (self._loss_bits / bits)
 
     def arrive(self, time: float) -> tuple[float, bool]:
@@ -161,9 +164,9 @@ class Path:
 
 
 def catch_up(model: Loss, lost: Callable[[float], bool], key: Keys, count: int) -> None:
-    """Let a loss model with memory decide on the first ``count`` fragments of a link.
+    """Replay the first ``count`` fragments of a link in a loss model with memory.
 
-    Without memory there is nothing to catch up on; a model that moves with time needs no numbers of earlier fragments.
+    Models without memory, and models whose state depends only on time, need no replay.
     """
     if isinstance(model, Bernoulli) or isinstance(lost, Clocked):
         return
@@ -181,17 +184,16 @@ class Bursts:
     __slots__ = ("_active", "_begun", "_latest", "_to_lose", "matter")
 
     def __init__(self) -> None:
-        # The active bursts, by link index and by fault number: of each, the maximum delay (s), and the random stream
-        # from which delays are drawn.
+        # {link index: {fault number: (maximum delay in s, random stream of the delays)}} of the active bursts.
         self._active: dict[int, dict[int, tuple[float, Stream]]] = {}
-        # The number of bursts that have begun on a link at a time (s), by (link index, time).
+        # {(link index, time in s): number of bursts that have begun on the link at this time}.
         self._begun: dict[tuple[int, float], int] = {}
-        # The latest arrival (s) by link index, for links with ``fifo`` on which a burst of jitter has begun.
+        # {link index: latest arrival (s)} for ``fifo`` links on which a burst of jitter has begun.
         self._latest: dict[int, float] = {}
-        # How many of the next frames are to be lost, by link index.
+        # {link index: number of next frames that the link must lose}.
         self._to_lose: dict[int, int] = {}
-        # Whether frames must pass `delayed` and `loses`. After a burst on a ``fifo`` link, this stays True for the rest
-        # of the run, because later frames must not overtake the frames that the burst delayed.
+        # Whether `delayed` and `loses` must be called for each frame. After a burst on a ``fifo`` link this remains
+        # True for the rest of the run, because later frames must not overtake the frames that the burst delayed.
         self.matter = False
 
     def count(self, link_index: int, at: float) -> int:
@@ -201,7 +203,7 @@ class Bursts:
         return before
 
     def begin(self, link_index: int, number: int, most: float, stream: Stream, fifo: bool) -> None:
-        """Begin a burst: delay a link's frames by up to ``most`` more seconds, drawn from ``stream``."""
+        """Begin a burst: delay a link's frames by up to ``most`` additional seconds, drawn from ``stream``."""
         self._active.setdefault(link_index, {})[number] = most, stream
         if fifo:
             self._latest.setdefault(link_index, 0.0)
@@ -215,12 +217,12 @@ class Bursts:
         self._update_matter()
 
     def lose(self, link_index: int) -> None:
-        """Lose the next frame of a link, in addition to those already to be lost."""
+        """Lose one more of the next frames of a link."""
         self._to_lose[link_index] = self._to_lose.get(link_index, 0) + 1
         self.matter = True
 
     def loses(self, link_index: int) -> bool:
-        """Return whether the link loses the frame that it carries now; if so, one frame fewer remains to be lost."""
+        """Return whether the link loses its current frame; if so, decrease the number of frames still to lose."""
         if link_index not in self._to_lose:
             return False
         self._to_lose[link_index] -= 1
@@ -230,7 +232,7 @@ class Bursts:
         return True
 
     def reset_latest(self, link_index: int, latest: float) -> None:
-        """Set the latest arrival (s) on a ``fifo`` link, whose frames in flight now arrive at other times."""
+        """Set the latest arrival (s) on a ``fifo`` link after the arrivals of its frames in flight changed."""
         if link_index in self._latest:
             self._latest[link_index] = latest
 

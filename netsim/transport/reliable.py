@@ -1,9 +1,9 @@
-"""An outbox that numbers its frames, and repeats those that are not acknowledged or that a receiver requests.
+"""An outbox that numbers its frames, and repeats frames that are not acknowledged or that a receiver requests.
 
 On the path agent → outbox → link → inbox → agent, this module is the outbox. It also processes the numbered frames that
-arrive in the inbox. A frame's number is its `Frame.sequence`: even numbers count broadcasts, odd numbers count frames
-to one neighbour. Control frames refer to a frame by its number: ``ack``, ``nack`` (with a list of numbers), and
-``resent`` (with the bytes of the original frame).
+arrive in the inbox. A frame's number is its `Frame.sequence`: even numbers are for broadcasts, odd numbers for frames
+to one neighbour. Control frames refer to frames by their numbers: ``ack`` acknowledges a frame, ``nack`` requests
+several frames, and ``resent`` contains the bytes of the original frame.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ __all__ = ["ReliableOutbox"]
 
 @dataclass
 class _Sent:
-    """A numbered frame that may have to be sent again."""
+    """A sent frame with a sequence number, kept because it may have to be repeated."""
 
     data: bytes
     raw_data: bool
@@ -35,7 +35,7 @@ class _Sent:
 
 
 class _Stream:
-    """The sequence numbers received from one neighbour, for its broadcasts or for its frames to this agent."""
+    """The sequence numbers received from one neighbour, either of its broadcasts or of its frames to this agent."""
 
     def __init__(self) -> None:
         self.top = 0
@@ -44,7 +44,7 @@ class _Stream:
     def take(self, number: int, window: int) -> bool:
         """Record a sequence number, and which of the ``window`` numbers before it are missing.
 
-        Returns whether the sequence number is new.
+        Return whether the sequence number is new.
         """
         if number > self.top:
             for gap in range(max(self.top + 1, number - window), number):
@@ -57,7 +57,7 @@ class _Stream:
 
 
 class ReliableOutbox(Outbox):
-    """Outbox that numbers and repeats its agent's frames, and acknowledges or requests the neighbours' frames."""
+    """Outbox that numbers and repeats its agent's frames, and acknowledges or requests frames of neighbours."""
 
     __slots__ = ("_after", "_broadcasts", "_heard", "_kept", "_settings", "_to_one")
 
@@ -136,7 +136,7 @@ class ReliableOutbox(Outbox):
     ) -> None:
         """Keep a sent frame until all receivers in ``waiting`` have acknowledged it.
 
-        In the mode in which receivers request missing frames, there are no acknowledgements: keep the latest frames.
+        If receivers request missing frames instead of acknowledging frames, keep only the latest frames.
         """
         if not waiting:
             return
@@ -157,8 +157,8 @@ class ReliableOutbox(Outbox):
         if sent is None or shared.over:
             return
         sent.tries += 1
-        # Repeat the frame only if it will arrive before its round closes. The latency is assumed to be a third of the
-        # waiting time ``after``; with the default of ``after``, that is half a round trip.
+        # Repeat the frame only if it will probably arrive before its round closes. Assume a latency of a third of the
+        # waiting time ``after``: with the default of ``after``, this is half a round trip.
         in_time = shared.loop.now() + self._after / 3.0 < shared.rounds.deadline(sent.round)
         if sent.tries > self._settings.attempts or not in_time:
             del self._kept[key]
@@ -179,7 +179,7 @@ class ReliableOutbox(Outbox):
                 del self._kept[key]
 
     def _requested(self, frame: Frame) -> None:
-        """Send again those frames that a neighbour requested and that are still kept."""
+        """Repeat the frames that a neighbour requested, as far as they are still kept."""
         wanted = frame.payload if isinstance(frame.payload, list) else []
         for number in [each for each in wanted if type(each) is int][: self._settings.window]:
             sent = self._kept.get(((frame.sender if number % 2 else None), number))
@@ -189,7 +189,7 @@ class ReliableOutbox(Outbox):
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def _data(self, frame: Frame, number: int) -> Frame | None:
-        """Acknowledge a frame, or request frames missing before it; return the frame if it is new, else None."""
+        """Acknowledge a frame, or request the frames that are missing before it; return the frame if it is new."""
         if frame.kind == RESENT:
             original = self._original(frame)
             if original is None:
@@ -206,7 +206,7 @@ class ReliableOutbox(Outbox):
             super().send(frame.sender, NACK, missing, 0, False, sequence=number)
         if not is_new:
             return None
-        # The number belongs to the link layer, so the agent gets a frame without it.
+        # The sequence number is internal to the link layer, so the agent gets a frame without it.
         return new_frame(frame.kind, frame.sender, frame.round, frame.sent_at, frame.data, frame.payload)
 
     def _original(self, frame: Frame) -> Frame | None:

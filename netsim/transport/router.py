@@ -1,7 +1,7 @@
 """Carry messages over several links: wrap messages to distant nodes, and forward the messages of other nodes.
 
-On the path agent → outbox → link → inbox → agent, a message to a distant node takes this path once for each link of its
-route. At each intermediate node, the router moves the message from the inbox to the outbox, without the node's agent.
+A message to a distant node takes the path agent → outbox → link → inbox → agent once for each link of its route. At
+each intermediate node, the router passes the message from the inbox to the outbox, without involving the node's agent.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["Router"]
 
 
 class Router:
-    """Sends one agent's messages to nodes that are no neighbours, and forwards those of others.
+    """Sends one agent's messages to nodes that are not neighbours, and forwards messages of other agents.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class Router:
     name : Hashable
         The agent's name.
     names : sequence
-        All agents' names, by number.
+        The names of all agents, indexed by number.
     numbers : mapping
-        All agents' numbers, by name.
+        {name of an agent: its number}.
     outbox : Outbox
         The agent's outbox, which sends each message to the next hop.
     """
@@ -53,11 +53,11 @@ class Router:
         self._names, self._numbers, self.outbox = names, numbers, outbox
 
     def reaches(self, to: Hashable) -> bool:
-        """Return whether a route leads from this agent to another node."""
+        """Return whether there is a route from this agent to the node ``to``."""
         return to in self._numbers and to != self._name and self._routes.next_hop(self._name, to) is not None
 
     def hears(self, to: Hashable) -> bool:
-        """Return whether a route leads from a node to this agent."""
+        """Return whether there is a route from the node ``to`` to this agent."""
         return bool(self._routes.route(to, self._name))
 
     def send(
@@ -76,7 +76,7 @@ class Router:
         return self._pass_on(self._routes.next_hop(self._name, to), kind, routed)
 
     def broadcast(self, kind: str, payload: Any, round_number: int, raw_data: bool) -> int:
-        """Send a message to all nodes, along the tree of routes; return how many of this agent's links accepted it."""
+        """Send a message to all nodes along the tree of routes; return how many links of this agent accepted it."""
         self._routes.refuse_one_way()
         tree = self._routes.tree(self._name)
         if len(tree) < len(self._names):
@@ -87,7 +87,10 @@ class Router:
         return sum(self._pass_on(child, kind, routed) for child in tree[self._name])
 
     def heard(self, frame: Frame) -> tuple[Frame | None, int]:
-        """Forward a routed message; return its inner frame if this agent is a destination, and the drop cause or 0."""
+        """Forward a routed message, if it has further to go.
+
+        Return the inner frame if this agent is a destination (else None), and the drop reason (0: not dropped).
+        """
         routed = frame.payload
         inner = self.inner(frame)
         if inner is None:
@@ -100,7 +103,7 @@ class Router:
         else:
             hops = [self._routes.next_hop(self._name, self._names[routed.destination])]
             if None in hops:
-                # Every hop of a valid route knows the next one, so a bit must have flipped in the destination.
+                # On a valid route, every hop has a next hop, so the destination must have been corrupted on the way.
                 return None, CORRUPTED
             if not routed.hops:
                 return None, HOP_LIMIT
@@ -119,7 +122,7 @@ class Router:
         return inner if routed.destination < len(self._names) else None
 
     def is_for_agent(self, frame: Frame) -> bool:
-        """Return whether a routed frame carries a message for this agent's inbox, rather than a reply or another's."""
+        """Return whether a routed frame carries a message to this agent that is not a reply."""
         destination = frame.payload.destination
         inner = self.inner(frame)
         is_mine = destination == EVERYONE or (inner is not None and self._names[destination] == self._name)
@@ -136,5 +139,5 @@ class Router:
         return shared.encoder.encode(kind, number, round_number, payload, request, is_reply)
 
     def _pass_on(self, hop: Hashable | None, kind: str, routed: Routed) -> bool:
-        # Send without a round (0): the destination, not each hop, decides whether the message is late for its round.
+        # Send outside rounds (0): only the destination decides whether the message is late for its round.
         return self.outbox.send(hop, kind, routed, 0, routed.raw_data)

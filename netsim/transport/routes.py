@@ -14,7 +14,7 @@ from netsim.util import check
 
 __all__ = ["Routes", "Routing"]
 
-# The remaining hops travel with each message, in a field of 32 bits.
+# Each message carries its number of remaining hops in a field of 32 bits.
 _MOST_HOPS = 2**32 - 1
 
 Routing = str | Mapping[Any, Mapping[Any, Any]]
@@ -36,13 +36,13 @@ class Routes:
 
     def __init__(self, graph: "nx.Graph[Any]", routing: Routing, hop_limit: int) -> None:
         self._graph, self._routing, self.hop_limit = graph, routing, hop_limit
-        # {destination: {node: next hop}}; the user's tables are nested the other way, {node: {destination: next hop}}.
+        # {destination: {node: next hop}}. The user's tables are nested the other way: {node: {destination: next hop}}.
         self._next: dict[Hashable, dict[Hashable, Hashable]] = {}
         self._trees: dict[Hashable, dict[Hashable, list[Hashable]]] = {}
 
     @classmethod
     def of(cls, graph: "nx.Graph[Any]", routing: Routing | None, hop_limit: int | None) -> "Routes | None":
-        """Return the routes for a network's arguments, None without routing; raises BadInput for invalid arguments."""
+        """Return the routes for the arguments of a network, or None without routing; raises BadInput."""
         if routing is None:
             if hop_limit is not None:
                 raise check.refuse("hop_limit", hop_limit, "left out without routing")
@@ -71,13 +71,13 @@ class Routes:
         return self._next[to].get(node)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
-        """Return the nodes on the route of a message, with ``sender`` and ``receiver``; [] if no message arrives.
+        """Return the nodes on a message's route, including ``sender`` and ``receiver``; [] if it would not arrive.
 
-        No message arrives if the route has more links than the hop limit, or if routing tables lead it in a cycle.
+        A message does not arrive if its route has more links than the hop limit, or if routing tables form a cycle.
         """
         if sender == receiver:
             return [sender]
-        # A neighbour is reached over its link, whatever the weights.
+        # A message to a neighbour takes the direct link, even if a route over other nodes has a smaller weight.
         first = receiver if self._graph.has_edge(sender, receiver) else self.next_hop(sender, receiver)
         route = [sender]
         while first is not None and len(route) <= self.hop_limit:
@@ -88,7 +88,7 @@ class Routes:
         return []
 
     def tree(self, root: Hashable) -> dict[Hashable, list[Hashable]]:
-        """Return each node's children in the tree of all routes to ``root``; a broadcast follows it from the root.
+        """Return each node's children in the tree of all routes to ``root``, along which ``root`` broadcasts.
 
         Only nodes with a route to the root are in the tree.
         """
@@ -105,19 +105,19 @@ class Routes:
         return self._trees[root]
 
     def refuse_one_way(self) -> None:
-        """Raise BadInput if a link has no reverse link: broadcasts follow the tree of routes in reverse direction."""
+        """Raise BadInput if a link has no reverse link: broadcasts use the links of routes in reverse direction."""
         if (link := one_way_link(self._graph)) is not None:
             raise BadInput(
                 f"everyone = True: must go with a graph with links in both directions; link {link!r} has none back"
             )
 
     def _towards(self, to: Hashable) -> dict[Hashable, Hashable]:
-        """Return each node's next hop to ``to``; among equally good hops, the first in the graph's order of nodes."""
+        """Return each node's next hop to ``to``; of equally good hops, the one that is first in the graph's order."""
         graph = self._graph.reverse(copy=False) if isinstance(self._graph, nx.DiGraph) else self._graph
         weight = self._routing if isinstance(self._routing, str) and self._routing != "shortest" else _one
         before, distances = nx.dijkstra_predecessor_and_distance(graph, to, weight=weight)
-        # ``distances`` has the nodes in the order in which Dijkstra settled them. A next hop must be settled
-        # earlier than its node: otherwise weights that are zero, or lost in rounding, could create a cycle.
+        # ``distances`` lists the nodes in the order in which Dijkstra's algorithm settled them. Require that a next hop
+        # was settled before its node: otherwise weights that are zero, or vanish in rounding, could create a cycle.
         settled = {node: number for number, node in enumerate(distances)}
         order = {node: number for number, node in enumerate(self._graph)}
         found = {}
@@ -141,7 +141,7 @@ def _check_weights(graph: "nx.Graph[Any]", name: str) -> None:
 
 
 def _checked_tables(graph: "nx.Graph[Any]", tables: Mapping[Any, Any]) -> dict[Hashable, dict[Hashable, Hashable]]:
-    """Return a copy of the tables; raises BadInput if a next hop is no neighbour or lacks a next hop itself."""
+    """Return a copy of the tables; raises BadInput if a next hop is not a neighbour, or has no next hop itself."""
     for node, table in tables.items():
         if node not in graph:
             raise BadInput(f"routing: must have nodes of the graph as keys; {node!r} is none")

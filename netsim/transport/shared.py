@@ -23,11 +23,11 @@ class Shared:
     Attributes
     ----------
     clock : LocalClock or None
-        The agent's own clock, if it has one; such an agent has its own `Shared`.
+        The clock of an agent with a clock of its own. Such an agent has a separate `Shared`.
     encoder : FrameEncoder
         Encodes the frames of all agents.
     begun : bool
-        Whether the run has begun. From then on its agents may have changed.
+        Whether the run has begun, so that the states of its agents may have changed.
     over : bool
         Whether the run has ended, so that no agent can send any more.
     overrun : bool
@@ -37,11 +37,11 @@ class Shared:
     on_send : callable or None
         Called with an agent's name before each of its messages.
     looks : bool
-        Whether ``over`` or ``on_send`` is set, so that senders need to test only one flag.
+        Whether ``over`` or ``on_send`` is set: senders then need to test one flag only.
     stack : IPv6Stack or None
-        Makes the frames in place of the encoder, if the network has a stack.
+        If the network has a protocol stack: it makes the frames instead of the encoder.
     sharing : Sharing or None
-        The transfers between nodes with capacities, if the network has such nodes.
+        If the network has nodes with capacities: the transfers between them.
     """
 
     loop: Loop

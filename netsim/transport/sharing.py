@@ -1,7 +1,7 @@
-"""Carry frames over links between nodes with capacities: a frame leaves when the transfers that share them let it.
+"""Carry frames over links between nodes with capacities, which simultaneous transfers share.
 
-On the path agent → outbox → link → inbox → agent, this module is the link. Other links' frames have known departures as
-soon as they are offered. Here later frames of other agents may delay them, so timers follow the transfers.
+On the path agent → outbox → link → inbox → agent, this module is the link. On other links, the departure of a frame is
+known as soon as it is offered. Here, later frames of other agents may delay it, so a timer follows the transfers.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ __all__ = ["SharedStages", "Sharing"]
 
 
 class Sharing:
-    """The transfers of one run, and the timer of the next event among them.
+    """The transfers of one run, and a timer for their next event.
 
     Parameters
     ----------
     fluid : Fluid
-        The transfers.
+        Computes the progress of the transfers.
     shared : Shared
         The state that the run's agents share.
     context : Context
-        The context of the timers, which belong to no agent.
+        The context in which the timer runs, because it runs for no single agent.
 
     Attributes
     ----------
     limited : bool array, shape (links,)
-        Whether a link has an end with a capacity.
+        For each link, whether at least one of its ends has a capacity.
     """
 
     def __init__(self, fluid: Fluid, shared: "Shared", context: Context) -> None:
@@ -67,7 +67,7 @@ class Sharing:
         self._plan()
 
     def drop(self, link: int, now: float) -> list[Transfer]:
-        """Remove and return all transfers of a link; a trace records ``now`` as the start of those not begun."""
+        """Remove and return all transfers of a link; a trace records ``now`` as the start of waiting transfers."""
         self._advance(now)
         dropped = self._fluid.drop(link, now)
         for transfer in dropped if self._tally.keeps else ():
@@ -76,7 +76,7 @@ class Sharing:
         return dropped
 
     def stop(self) -> None:
-        """Stop all transfers at the run's end; a trace records the present time as the start of those not begun."""
+        """Stop all transfers at the run's end; a trace records this time as the start of waiting transfers."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -84,11 +84,12 @@ class Sharing:
             self._note(transfer, transfer.start if transfer.has_begun else self._loop.now())
 
     def under_way(self) -> Iterator[tuple[int, int]]:
-        """Yield the key and the kind's number of each frame that has not left."""
+        """Yield (ledger key, kind id) of each frame that has not left."""
         return ((transfer.key, transfer.kind) for transfer in self._fluid.under_way())
 
     def _advance(self, now: float) -> None:
-        # `Fluid.advance` updates all transfers before any frame leaves, because an arrival may make an agent send.
+        # `Fluid.advance` updates all transfers before it reports departures: a frame that leaves may wake an agent,
+        # which may send.
         for transfer, time in self._fluid.advance(now):
             if self._tally.keeps:
                 self._note(transfer, transfer.start)
@@ -98,7 +99,7 @@ class Sharing:
         self._tally.left(time, transfer.key, transfer.number, transfer.bits)
 
     def _plan(self) -> None:
-        """Set the timer at the end of this instant, so that all frames of the instant cost one computation."""
+        """Set the timer at the end of this instant, so that all frames of this instant need only one computation."""
         if not self._is_planned:
             self._is_planned = True
             self._loop.clock.at_instant_end(self._set_timer)
@@ -109,7 +110,7 @@ class Sharing:
             return
         if self._timer is not None:
             self._timer.cancel()
-        # Run before all other events of its time, because frames that arrive then must already be in the inboxes.
+        # Run the timer before all other events at its time, so that frames that arrive then are already in the inboxes.
         self._timer = self._loop.call_first_at(self._fluid.next(), self._on_timer, self._context)
 
     def _on_timer(self) -> None:
@@ -119,9 +120,9 @@ class Sharing:
 
 @dataclass(eq=False, repr=False)
 class SharedStages(LinkStages):
-    """Carries an agent's frames over its links, some of which share capacities with other agents' links.
+    """Carries an agent's frames over its links, some of which share capacities with the links of other agents.
 
-    Its parameters are those of `LinkStages` and the ``subscribers`` of the agent's outbox.
+    The parameters are those of `LinkStages`, and the ``subscribers`` of the agent's outbox.
     """
 
     subscribers: "dict[int, Inbox | RemoteEndpoint]" = field(default_factory=dict)
@@ -149,7 +150,7 @@ class SharedStages(LinkStages):
         return []
 
     def clear(self, link_index: int, now: float) -> None:
-        """Drop the frames that have not left a link, and count those that are transfers."""
+        """Drop the frames that have not left a link; count them as lost if the link shares capacities."""
         if link_index not in self._ports:
             super().clear(link_index, now)
             return

@@ -1,7 +1,7 @@
 """The classes that carry a frame over a link: `Transmitter`, then `Path`; `LinkStages` runs both for an agent's links.
 
-Each class is defined in a Python module beside this one. If `_links.pyx` was built, this module exports the compiled
-twins instead (`netsim.util.compiled`).
+Each class is defined in a Python module of this package. If `_links.pyx` was built, this module exports the compiled
+versions instead (`netsim.util.compiled`).
 """
 
 from netsim.transport.link_stages import LinkStages

@@ -14,7 +14,7 @@ from netsim.util.check import ROUNDING
 
 __all__ = ["Departure", "Shift", "Transmitter", "bit_limit", "time_tolerance", "transmitters_of"]
 
-# The least tolerance (s) for comparing times: times are rounded sums, so a timer may run this much too early.
+# The smallest tolerance (s) for comparing times: times are rounded sums, so a timer may run slightly too early.
 _EARLY = 1e-9
 
 
@@ -24,16 +24,16 @@ def time_tolerance(now: float) -> float:
 
 
 Shift = tuple[int, float, float, int]
-"""A frame whose departure a new rate moves: the number of its transmission, by how much (s), when its first bit now
-leaves (s; −∞: it has left), and its bits.
+"""A frame whose departure changes because of a new rate: the number of its transmission, the change of the departure
+(s), the new time at which its first bit leaves (s; −∞: it has left), and the frame's bits.
 """
 
 Release = Callable[[float, int], float]
-"""Maps (now, bits) to the earliest time (s) at which a frame may be sent, or to infinity if it is refused."""
+"""A function of (now, bits): the earliest time (s) at which a frame may be sent; infinity if it is refused."""
 
 
 def bit_limit(bits: float) -> float:
-    """Return ``bits`` plus a tolerance for rounding: 0.29 * 800 is below 232 as a float, but must allow 232 bits."""
+    """Add a rounding tolerance to a limit in bits: as a float, 0.29 * 800 is below 232, but must permit 232 bits."""
     return bits if bits.is_integer() else bits * (1 + ROUNDING)
 
 
@@ -60,7 +60,7 @@ def _bucket(budget: Budget) -> Release:
 
 
 def _per_round(budget: Budget, period: float, offset: float) -> Release:
-    """Return the `Release` of a budget per round, renewed at ``offset`` (s) and every ``period`` (s) after it."""
+    """Return the `Release` of a budget per round, which is renewed at ``offset`` (s) and then every ``period`` (s)."""
     window, used = -math.inf, 0
     most = bit_limit(budget.bits)
 
@@ -68,7 +68,7 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         nonlocal window, used
         if bits > most:
             return math.inf
-        # Because of rounding, a round may open slightly before or after the exact multiple of the period.
+        # Because of rounding errors, a round may open slightly before or after the exact multiple of the period.
         since = now - offset
         present = math.floor(max(since / period + 1e-9, (since + 4 * math.ulp(now)) / period))
         if present > window:
@@ -76,8 +76,8 @@ def _per_round(budget: Budget, period: float, offset: float) -> Release:
         if used + bits > most:
             if budget.over == "refuse":
                 return math.inf
-            # ``window`` is the last round whose budget was used: use the budget of the round after it. Queued frames
-            # may have used the budgets of rounds to come, so ``window`` may be later than the present round.
+            # ``window`` is the last round of which budget was used: continue with the round after it. Queued frames may
+            # have used the budgets of future rounds, so ``window`` may be later than the current round.
             window, used = window + 1, 0
         used += bits
         return max(now, offset + window * period)
@@ -108,7 +108,7 @@ class Departure:
 
 
 class Transmitter:
-    """Budget, queue and rate of a wired link or of an agent's radio; the first round starts at ``offset`` (s)."""
+    """The sending side of a wired link or of an agent's radio; the first round starts at ``offset`` (s)."""
 
     __slots__ = (
         "_busy_until",
@@ -126,7 +126,7 @@ class Transmitter:
 
     def __init__(self, link: Link, round_period: float, offset: float = 0.0) -> None:
         self._link = link
-        # Not isinstance(…, Rate): checking a runtime protocol is slower than the rest of this method.
+        # Not isinstance(…, Rate): checking a runtime protocol would take longer than the rest of this method.
         self._rate = link.rate if isinstance(link.rate, float | int) else None
         self._leave = None if link.rate is None or isinstance(link.rate, float | int) else link.rate.on_port()
         self._queue = math.inf if link.queue is None else link.queue
@@ -144,7 +144,7 @@ class Transmitter:
         self._held_bits = 0
 
     def fragments(self, size: int) -> list[int]:
-        """Return the bits of each fragment, header included, of a frame of ``size`` bytes."""
+        """Return the number of bits, header included, of each fragment of a frame of ``size`` bytes."""
         if self._mtu is None or size <= self._mtu:
             return [8 * size + self.header_bits]
         whole, rest = divmod(size, self._mtu)
@@ -152,9 +152,10 @@ class Transmitter:
         return [8 * part + self.header_bits for part in parts]
 
     def accept(self, now: float, fragments: list[int], number: int = 0) -> tuple[str, float, list[float]]:
-        """Offer a frame; return the rejection cause ("" if none), the start time and fragments' end times (s).
+        """Offer a frame, given by the bits of its fragments.
 
-        ``number`` is the transmission number, by which `change` identifies a waiting frame.
+        Return the cause of rejection ("" if accepted), the start time and the end time of each fragment (s). ``number``
+        is the transmission number, by which `change` identifies a waiting frame.
         """
         bits = sum(fragments)
         held = self._queued
@@ -182,11 +183,12 @@ class Transmitter:
         return "", start, ends
 
     def change(self, link: Link, now: float) -> "list[Shift]":
-        """Change the constant rate and the queue limits; return the frames that now leave at other times.
+        """Change the constant rate and the queue limits; return the frames whose departures change.
 
-        Without a budget, waiting frames are sent back to back, so all remaining times scale by one factor.
+        A link whose rate changes has no budget. So its waiting frames are sent back to back, and the same factor scales
+        all remaining times.
         """
-        # A varying rate cannot change here: `netsim.engine.link_changes` refuses such a change.
+        # Only constant rates occur here, because `netsim.engine.link_changes` refuses to change varying rates.
         before, rate = self._rate, link.rate if isinstance(link.rate, float | int) else None
         self._queue = math.inf if link.queue is None else link.queue
         self._queue_bits = math.inf if link.queue_bits is None else link.queue_bits
@@ -219,7 +221,7 @@ def transmitters_of(
     offset: float,
     make: Callable[[Link, float, float], Transmitter] = Transmitter,
 ) -> dict[int, Transmitter]:
-    """Return, by link index, the transmitters of the links that need one; all links of a radio share one."""
+    """Return {link index: transmitter} for the links that need a transmitter; all links of a radio share one."""
     if radio is not None:
         return dict.fromkeys(range(len(links)), make(radio, round_period, offset)) if radio.has_port else {}
     return {index: make(link, round_period, offset) for index, link in enumerate(links) if link.has_port}

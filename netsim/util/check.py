@@ -1,7 +1,7 @@
 """Argument checks: each returns the value as a built-in Python type or raises BadInput with a one-line message.
 
-Use the returned value. A check also accepts numpy scalars and converts them, because they may overflow, stay in single
-precision or slow down later computations.
+Callers should use the returned value: checks also accept numpy scalars, but convert them, because numpy scalars may
+overflow, stay in single precision or slow down later computations.
 """
 
 import difflib
@@ -29,9 +29,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 ROUNDING = 1e-12
 """Tolerated relative rounding error of a computed argument: 3 * 0.1 counts as 0.3."""
 
-# A computed probability may lie below 0 or above 1 by this much.
+# A computed probability may be below 0 or above 1 by this rounding error.
 _PROBABILITY_ERROR = 4 * 2.0**-52
-# Bytes of memory that every machine has: `fits` accepts a smaller object without reading the memory limits.
+# `fits` accepts an object of fewer bytes without reading the memory limits, because every machine has that much memory.
 _SMALL = 2**26
 
 
@@ -40,14 +40,14 @@ def refuse(name: str, value: object, allowed: str) -> BadInput:
     try:
         shown = " ".join(reprlib.repr(value).split())
     except ValueError:
-        # Python refuses to convert integers of thousands of digits to text.
+        # Python refuses to convert integers with thousands of digits to text.
         shown = f"<{type(value).__name__}>"
     return BadInput(f"{name} = {shown}: must be {allowed}")
 
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Put ``where`` before the message of a BadInput that the block raises."""
+    """Context manager that puts ``where`` before the message of any BadInput raised in its block."""
     try:
         yield
     except BadInput as error:
@@ -62,7 +62,10 @@ def installed(name: str, package: str, extra: str) -> None:
 
 
 def instance(name: str, value: object, kind: Any, allowed: str, *, optional: bool = False) -> None:
-    """Raise BadInput unless ``value`` is of a class, which the message calls ``allowed``; ``optional`` allows None."""
+    """Raise BadInput unless ``value`` is an instance of ``kind``; the message calls this kind ``allowed``.
+
+    ``optional`` also allows None.
+    """
     if not isinstance(value, kind) and not (optional and value is None):
         raise refuse(name, value, allowed)
 
@@ -192,8 +195,8 @@ def fits(name: str, value: Any, size: float, what: str) -> None:
     """Raise BadInput if an object that is about to be created would not fit in memory.
 
     ``size`` is a lower bound in bytes of the object's size; ``what`` names the object in the message. The limit is the
-    smallest of the physical memory, the process's limits (``ulimit -v``, ``-d``) and its cgroup's limit. On Windows
-    every size is accepted. The limit does not take into account how much memory is already in use.
+    smallest of the physical memory, the process's limits (``ulimit -v``, ``-d``) and its cgroup's limit. Memory already
+    in use is not subtracted. On Windows every size is accepted.
     """
     if size <= _SMALL:
         return
@@ -222,7 +225,7 @@ def _memory() -> Iterator[int]:
         room = Path("/sys/fs/cgroup")
         for each in (room / group, *(room / group).parents, room / "memory"):
             for file in ("memory.max", "memory.limit_in_bytes"):
-                # For a group without a limit, the file is missing or contains "max".
+                # If the cgroup has no limit, the file is missing or contains "max".
                 with suppress(OSError, ValueError):
                     yield int((each / file).read_text())
 
@@ -251,7 +254,7 @@ def mapping(name: str, value: Any) -> dict[Any, Any]:
 
 
 def pair(name: str, value: Any, of: str) -> tuple[Any, Any]:
-    """Return ``value`` as a tuple of two elements; the error message describes it by ``of``, such as "(from, to)"."""
+    """Return ``value`` as a tuple of two elements; error messages describe the pair as ``of``, e.g. "(from, to)"."""
     try:
         one, other = value
     except (TypeError, ValueError):
@@ -328,7 +331,7 @@ def as_float(value: Any) -> float:
 def fields(
     frozen: object, checked: Callable[..., object], *names: str, optional: bool = False, **limits: object
 ) -> None:
-    """Replace each named field of a frozen dataclass by what ``checked`` returns for it; ``optional`` allows None."""
+    """Replace each named field of a frozen dataclass by the result of ``checked``; ``optional`` allows None."""
     for name in names:
         value = getattr(frozen, name)
         if value is not None or not optional:

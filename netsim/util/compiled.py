@@ -1,6 +1,6 @@
 """Import netsim's compiled modules, if they were built and are not disabled.
 
-Each compiled module has a twin in Python, with the same results.
+For each compiled module there is Python code with the same results, its Python twin.
 """
 
 import importlib
@@ -32,7 +32,10 @@ def compiled(name: str) -> ModuleType | None:
 
 
 def is_built(name: str) -> bool:
-    """Return whether `compiled` would return a module; if NETSIM_CORE is empty, only look for the module's file."""
+    """Return whether `compiled` would return a module.
+
+    If NETSIM_CORE is empty, only look for the module's file, which is faster than importing it.
+    """
     if _wanted():
         return compiled(name) is not None
     folder, _, module = name.rpartition(".")

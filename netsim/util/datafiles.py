@@ -1,4 +1,4 @@
-"""The folders of data sets, and a record of the files read."""
+"""Find the folders of data sets, and record which files are read."""
 
 import difflib
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 FOLDER = "NETSIM_DATA"
 """The environment variable that names the folder of data sets."""
 CACHE = "NETSIM_CACHE"
-"""The environment variable that names the folder of data sets that netsim fetched."""
+"""The environment variable that names the folder of data sets that netsim downloaded."""
 _recorded: ContextVar[dict[str, str] | None] = ContextVar("read", default=None)
 
 
@@ -28,14 +28,14 @@ def _data_folder() -> Path | None:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of fetched data sets: NETSIM_CACHE, else the user's cache folder; None without pooch."""
+    """Return the folder of downloaded data sets: NETSIM_CACHE, else the user's cache folder; None without pooch."""
     value = os.environ.get(CACHE)
     return Path(value) if value else _user_cache()
 
 
 @lru_cache(maxsize=1)
 def _user_cache() -> Path | None:
-    # pooch determines the cache folder; without pooch, no data set can have been fetched.
+    # pooch determines the cache folder; without pooch, no data set can have been downloaded.
     if importlib.util.find_spec("pooch") is None:
         return None
     import pooch
@@ -44,7 +44,7 @@ def _user_cache() -> Path | None:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a hint at the name most similar to ``name``, or "" if none is similar."""
+    """Return a hint for error messages at the name most similar to ``name``, or "" if no name is similar."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
@@ -56,8 +56,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def recording() -> Iterator[dict[str, str]]:
     """Yield a dict to which `used` adds the SHA-256 of each file, under the file's name.
 
-    The name is the file's path. If the file was located by the name of a data set, in the folder NETSIM_DATA or in the
-    cache, the name is ``$NETSIM_DATA/…`` or ``$NETSIM_CACHE/…``, because these folders may move.
+    The name is the file's path. For a file found by the name of a data set, in the folder NETSIM_DATA or in the cache,
+    the name is ``$NETSIM_DATA/…`` or ``$NETSIM_CACHE/…`` instead, because these folders may move.
     """
     found: dict[str, str] = {}
     token = _recorded.set(found)
@@ -76,7 +76,7 @@ def record(files: Mapping[str, str]) -> None:
 def used(path: Path, *, by_name: bool = False) -> Path:
     """Add a file to the enclosing `recording`, if there is one, and return ``path``.
 
-    ``by_name`` says whether the file may have been located by the name of a data set.
+    ``by_name`` means that the file may have been found by the name of a data set.
     """
     found = _recorded.get()
     if found is not None and (digest := digest_of(path)):
@@ -88,15 +88,15 @@ def _name_of(path: Path) -> str:
     value = os.environ.get(FOLDER)
     if value and path.parent == Path(value):
         return f"${FOLDER}/{path.name}"
-    # Only fetched files have these names, so import pooch (in `cache_folder`) only for them.
+    # Downloaded files have these suffixes. For other files, do not call `cache_folder`, which imports pooch.
     fetched = path.name.endswith((".csv.gz", ".npz")) and path.parent == cache_folder()
     return f"${CACHE}/{path.name}" if fetched else str(path)
 
 
 def path_of(name: str) -> Path:
-    """Return the path of a file recorded under ``name``; $NETSIM_DATA and $NETSIM_CACHE are the present folders.
+    """Return the path of a file recorded under ``name``, with the current folders NETSIM_DATA and NETSIM_CACHE.
 
-    A data set may have moved from one of these folders to the other; the caller compares its SHA-256.
+    A data set may have moved from one of these folders to the other. The caller must compare its SHA-256.
     """
     variable, _, file = name.partition("/")
     if variable not in (f"${FOLDER}", f"${CACHE}"):
@@ -107,7 +107,7 @@ def path_of(name: str) -> Path:
 
 
 def digest_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file, or "" if it is missing; cached while the file's dates and size are unchanged."""
+    """Return the SHA-256 of a file, or "" if it is missing; it is cached until the file's dates or size change."""
     try:
         if not os.path.isfile(path):
             return ""

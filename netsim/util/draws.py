@@ -1,11 +1,11 @@
 """Random numbers as a pure function of (seed, name, purpose, number).
 
-The name is that of an agent or a link. The purpose is a text, such as "minibatch": each purpose has a stream of random
-numbers. A generator object per link would take more memory than the link itself; with a generator for all
-links, a frame on one link would change the draws for another. So a stream is represented by a 64-bit key. The n-th
+The name belongs to an agent or a link. The purpose is a text, such as "minibatch": each purpose has a stream of random
+numbers. A generator object per link would take more memory than the link itself. With a single generator for all
+links, a frame on one link would change the draws for other links. So a stream is represented by a 64-bit key. The n-th
 number of the stream is the SplitMix64 output function of key + n·γ, where γ is the constant increment of SplitMix64
-(Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"). Many streams are computed at once, for
-arrays of keys.
+(Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"). Functions that take arrays of keys compute
+many streams together.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ Keys = NDArray[np.uint64]
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-# The same constants as Python integers: for a single number, these are faster than numpy's integers.
+# The same constants as Python integers, which are faster than numpy's integers for a single number.
 _GAMMA, _FIRST, _SECOND, _WORD = int(GAMMA), int(_MIX_1), int(_MIX_2), 2**64 - 1
 _S30, _S27, _S31, _S11 = (np.uint64(s) for s in (30, 27, 31, 11))
 _TO_UNIT = 2.0**-53
@@ -44,7 +44,7 @@ def _mix(z: Keys) -> Keys:
 
 
 def mix_words(*words: NDArray[Any]) -> Keys:
-    """Return 64-bit hashes, shape (n,): element i hashes the i-th integers of all arrays, of shape (n,) each."""
+    """Return n 64-bit hashes: hash i is computed from the i-th integers of all arrays, of shape (n,) each."""
     mixed = np.zeros(len(words[0]), dtype=np.uint64)
     for word in words:
         mixed = _mix(mixed + (word if word.dtype == np.uint64 else word.astype(np.uint64)) + GAMMA)
@@ -52,9 +52,9 @@ def mix_words(*words: NDArray[Any]) -> Keys:
 
 
 def name_key(name: Hashable) -> int:
-    """Return a 64-bit key of a name, which unlike hash(name) is the same in every process; equal names have equal keys.
+    """Return a 64-bit key of a name, equal for equal names and, unlike hash(name), the same in every process.
 
-    Raises BadInput as `plain_name` does.
+    Raises BadInput for the same names as `plain_name`.
     """
     plain = plain_name(name)
     text = repr((type(plain).__name__, plain))
@@ -70,8 +70,8 @@ def plain_name(name: Hashable) -> Any:
     Raises
     ------
     BadInput
-        If the name is not text, bytes, a number, None, or a tuple of these; or if it is a number, such as NaN, that
-        equals no number of Python's types.
+        If the name is not text, bytes, a number, None, or a tuple of these; or if it is a number, such as NaN, without
+        an equal number of Python's types.
     """
     kind = type(name)
     if kind is str or (kind is int and -_LARGEST < name < _LARGEST):  # type: ignore[operator]
@@ -88,14 +88,14 @@ def plain_name(name: Hashable) -> Any:
         plain = _plain_number(name)
     else:
         raise check.refuse("node", name, "text, bytes, a number, None, or a tuple of these")
-    # ``plain`` differs if the name is NaN, the conversion lost digits, or a user's type compares or hashes differently.
+    # ``plain`` differs from a name that is NaN, that lost digits in the conversion, or whose type compares differently.
     if plain != name or hash(plain) != hash(name):
         raise check.refuse("node", name, "equal to a str or bytes" if isinstance(name, str | bytes) else _NUMBERS)
     return plain
 
 
 _LARGEST = 2**2048
-"""Bound of integer names: Python may refuse to print larger integers (``PYTHONINTMAXSTRDIGITS`` may be only 640)."""
+"""Limit of integer names: Python may refuse to print larger integers (``PYTHONINTMAXSTRDIGITS`` may be only 640)."""
 
 _NUMBERS = "equal to an int, float, Fraction or complex, of less than 2,048 bits"
 
@@ -106,12 +106,12 @@ def _plain_number(name: Any) -> Any:
             exact = Fraction(int(name))
         elif isinstance(name, numbers.Complex) and not isinstance(name, numbers.Real):
             value = complex(name)
-            # Adding 0.0 turns −0.0 into 0.0: they are equal but print differently.
+            # Adding 0.0 turns −0.0 into 0.0, because both are equal but are printed differently.
             return _plain_number(value.real) if not value.imag else complex(value.real + 0.0, value.imag + 0.0)
         elif name in (math.inf, -math.inf):
             return float(name)
         elif isinstance(name, Decimal) and abs(name.adjusted()) > _LARGEST.bit_length():
-            # The exact fraction of a Decimal with such an exponent would fill the memory.
+            # The exact fraction of a Decimal with such a large exponent would fill the memory.
             raise OverflowError
         else:
             exact = Fraction(*name.as_integer_ratio())
@@ -129,17 +129,17 @@ def _plain_number(name: Any) -> Any:
 
 @lru_cache(maxsize=1024, typed=True)
 def purpose_key(seed: int, purpose: str) -> int:
-    """Return a 64-bit key of a seed and a purpose, which `stream_keys` combines with the key of each link or agent."""
+    """Return a 64-bit key of (seed, purpose); `stream_keys` combines it with the key of each link or agent."""
     return name_key((seed, purpose))
 
 
 def stream_keys(seed: int, keys: Keys, purpose: str) -> Keys:
-    """Return the keys of the streams of n links or agents for a purpose, shape (n,), given their own ``keys``."""
+    """Return the stream keys of n links or agents for a purpose, shape (n,); ``keys`` identify the links or agents."""
     return _mix(keys * _MIX_2 + np.uint64(purpose_key(seed, purpose)))
 
 
 def link_keys(senders: Keys, receivers: Keys) -> Keys:
-    """Return a key for each directed link, shape (n,), from the name keys of its ends, of shape (n,) each."""
+    """Return a key for each of n directed links, shape (n,), from the name keys of its ends."""
     return _mix(_mix(senders + GAMMA) + receivers * _MIX_1)
 
 
@@ -169,7 +169,7 @@ def _mix_one(z: int) -> int:
 
 
 class Stream:
-    """Reads a stream number by number; the numbers are computed in small blocks, which is faster."""
+    """Reads a stream one number at a time; computes the numbers in small blocks, which is faster."""
 
     __slots__ = ("_block", "_key", "_next")
 
@@ -189,7 +189,7 @@ class Stream:
 def derived(seed: int, name: Hashable, purpose: str) -> int:
     """Return a 64-bit seed derived from (seed, name, purpose), for libraries that take a seed instead of a generator.
 
-    The sum of seed and a number is no substitute: it may be the seed of another run, and would repeat that run's draws.
+    Adding a number to the seed instead could give the seed of another run, and would repeat the draws of that run.
     """
     return stream_key(seed, name_key(name), purpose)
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from netsim.errors import BadInput, NetsimError, one_line
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Control bytes that no text file contains. They reveal a binary file, which may be valid UTF-8 by chance.
+# Control bytes that no text file contains. They reveal binary files, some of which are valid UTF-8 by chance.
 _CONTROL = bytes((*range(9), *range(14, 32)))
 
 
@@ -27,9 +27,9 @@ def write_whole(path: str | Path) -> Iterator[BinaryIO]:
         raise BadInput(f"file = {str(path)!r}: must be in a folder that exists")
     if path.is_dir():
         raise BadInput(f"file = {str(path)!r}: must be a file; it is a folder")
-    # The file's name is cut, because the whole name plus a suffix could exceed the file system's maximum length.
+    # Shorten the file's name, because the whole name with a suffix could exceed the file system's maximum length.
     names = (path.with_name(f".{path.name[:40]}.{os.getpid()}-{number}") for number in itertools.count())
-    # A name may be in use: another thread may be writing the same file, or a killed process may have left its file.
+    # A name may be in use, by another thread that writes the same file, or by a file that a killed process left behind.
     temporary = next(name for name in names if not os.path.lexists(name))
     try:
         file = temporary.open("xb")
@@ -71,8 +71,8 @@ def text_of(data: bytes, where: str, allowed: str = "text in UTF-8") -> str:
         raise BadInput(f"{where}: must be text in UTF-8; it is in UTF-16")
     try:
         text = data.decode("utf-8-sig")
-        # `translate` deletes control bytes, so equal lengths mean that there are none. A regular expression would take
-        # six times as long.
+        # `translate` deletes control bytes, so equal lengths mean that there are none. This is six times as fast as a
+        # regular expression.
         if len(data.translate(None, _CONTROL)) == len(data):
             return text
         at = next(place for place, byte in enumerate(data) if byte in _CONTROL)

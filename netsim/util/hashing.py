@@ -1,4 +1,4 @@
-"""Find Python's hash seed, which determines the order of a set of strings."""
+"""Determine Python's hash seed, on which the iteration order of a set of strings depends."""
 
 import os
 import sys
@@ -13,8 +13,8 @@ VARIABLE = "PYTHONHASHSEED"
 def hash_seed() -> int | None:
     """Return the hash seed of this process, or None if Python drew it at random.
 
-    Python reads PYTHONHASHSEED only at startup. So on Linux this function reads the environment at startup from /proc;
-    on other systems only the present environment is available.
+    Python reads PYTHONHASHSEED only at startup, so this function needs the environment at startup. Linux stores it in
+    /proc; on other systems the current environment is used instead.
     """
     if not sys.flags.hash_randomization:
         return 0

@@ -1,4 +1,4 @@
-"""Short texts for values, as shown on the arrows and in the legends of figures."""
+"""Convert values to short texts for the arrows and legends of figures."""
 
 import heapq
 import math
@@ -13,7 +13,7 @@ from netsim.util.check import as_float
 
 __all__ = ["cut", "short_text"]
 
-# Limit of nested containers: a value that contains more levels has no short text.
+# The largest depth of nested containers: a deeper value has no short text.
 _DEEPEST = 4
 
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}"), dict: ("{", "}")}
@@ -22,9 +22,9 @@ _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("
 def short_text(value: Any, most: int) -> str | None:
     """Return ``value`` as text, of which only the first ``most`` characters are reliable.
 
-    Numbers, text, None, enum members, lists, tuples, sets and dicts have a text. The result is None if ``value`` is or
-    contains anything else, such as an array, or is nested too deeply. Numbers that are not integers are rounded to
-    three significant digits, enum members are shown by name, sets and dicts are sorted.
+    Numbers, text, None, enum members, lists, tuples, sets and dicts can be converted. The result is None if ``value``
+    is or contains anything else, such as an array, or is nested too deeply. Numbers that are not integers are rounded
+    to three significant digits, enum members are shown by name, sets and dicts are sorted.
     """
     return _text(value, most, 0)
 
@@ -47,7 +47,7 @@ def _text(value: Any, most: int, depth: int) -> str | None:
     kind = next((each for each in _BRACKETS if isinstance(value, each)), None)
     if kind is None or depth == _DEEPEST:
         return None
-    # More elements would be cut off, because each takes at least three characters with its separator.
+    # Further elements would be cut off, because each element takes at least three characters with its separator.
     parts = _parts(value, most // 3 + 2, most, depth)
     if parts is None:
         return None
@@ -81,6 +81,6 @@ def _rank(value: Any, most: int) -> tuple[bool, float, str]:
 
 def _number(value: Any) -> str:
     if isinstance(value, numbers.Integral):
-        # Python refuses to convert integers of thousands of digits.
+        # Python refuses to convert integers with thousands of digits to text.
         return str(int(value)) if abs(int(value)) < 10**30 else "…"
     return f"{float(value):.3g}"

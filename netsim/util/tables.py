@@ -1,8 +1,8 @@
 """Read csv files: `rows` for small handwritten files, with line numbers for errors, and `frame` for whole tables.
 
-Both accept UTF-8 with or without a byte order mark, also compressed by gzip. The delimiter is a comma, semicolon or
-tab; blanks after it are ignored. With semicolons or tabs, numbers may have a decimal comma. Empty lines and lines that
-begin with # are skipped.
+Both functions accept UTF-8 with or without a byte order mark; files may be compressed by gzip. The delimiter is a
+comma, semicolon or tab; blanks after it are ignored. With semicolons or tabs, numbers may have a decimal comma. Empty
+lines and lines that begin with # are skipped.
 """
 
 import csv
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["frame", "line_of", "name", "number", "rows"]
 
-# An integer as Python prints it. So 07 does not match: it stays text, and names another node than 7.
+# An integer as Python prints it. 07 does not match, so it stays text, and is the name of another node than 7.
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 _MOST_DIGITS = 4000
 _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-_ROWS_SEARCHED = 1000  # Number of rows in which `_thousands` looks for thousands separators.
+_ROWS_SEARCHED = 1000  # `_thousands` looks for thousands separators in this many rows.
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
 
 
@@ -92,7 +92,7 @@ def _same_counts(lines: Sequence[str], delimiter: str) -> bool:
 def rows(
     path: str | Path, needed: Collection[str], optional: Collection[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield for each row of a csv file its place, such as "motes.csv, line 3", and a dict from columns to its cells.
+    """Yield (where, cells) for each row of a csv file: its place, such as "motes.csv, line 3", and {column: cell}.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def rows(
             f"file = {str(path)!r}: must begin with a line of columns: {', '.join(needed or optional)}; it is empty"
         )
     if _UNNAMED.fullmatch(found[0][1][0]) and len(found[0][1]) > 1:
-        # pandas writes its row numbers as an unnamed first column.
+        # Drop the unnamed first column that pandas writes for its row numbers.
         found = [(line, cells[1:]) for line, cells in found]
     (line, columns), where = found[0], Path(path).name
     missing = [name for name in needed if name not in columns]
@@ -148,7 +148,7 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
     text = row[column]
     if not text:
         raise BadInput(f"{where}: must have a {column}; it is empty")
-    # By default, Python refuses to convert longer texts to integers.
+    # By default, Python refuses to convert texts with more digits to integers.
     return int(text) if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) else text
 
 
@@ -156,11 +156,11 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
 
 
 def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFrame, list[str]]":
-    """Read a csv file as a table, one sample a row; return it with notes, for example on columns that were left out.
+    """Read a csv file as a table with one sample per row; also return notes, for example on columns that were dropped.
 
-    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. The table does
-    not contain an unnamed first column (row numbers), unnamed empty columns, empty lines or, unless the delimiter is a
-    comma, rows of empty cells. Its index holds each row's number in the file, from which `line_of` finds the line.
+    The first line names the columns. Only empty cells are missing values; text such as "NA" stays text. Dropped are an
+    unnamed first column (row numbers), unnamed empty columns, empty lines and, unless the delimiter is a comma, rows of
+    empty cells. The index of the table holds each row's number in the file, from which `line_of` finds the line.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     Raises
     ------
     BadInput
-        If the file is missing, damaged or no table, or if its first line looks like a row of data, lacks the name of a
-        column that is not empty, or repeats a name.
+        If the file is missing, damaged or not a table; or if its first line looks like a row of data, repeats a name,
+        or lacks the name of a column that is not empty.
     """
     import pandas as pd
 
@@ -229,9 +229,9 @@ def _too_long(path: Path, line: int, names: Sequence[str], text: str, delimiter:
 
 
 def _thousands(text: str, delimiter: str, decimal: str, names: Sequence[str], found: "pd.DataFrame") -> list[str]:
-    """Return a note on each column whose decimal marks may separate thousands: 1.005 may mean 1005.
+    """Return a note on each column whose decimal marks may be thousands separators: 1.005 may mean 1005.
 
-    A column gets a note if, in the first rows, every decimal mark is followed by exactly three digits.
+    A column gets a note if every decimal mark in its first rows is followed by exactly three digits.
     """
     notes, point = [], re.escape(decimal)
     like = re.compile(rf"[-+]?[1-9]\d{{0,2}}{point}\d{{3}}")
@@ -254,7 +254,7 @@ def line_of(path: Path, row: int) -> int | None:
     ``row`` is the row's index in the table that `frame` returned.
     """
     text = _without_comments(text_of(_bytes_of(path, str(path)), str(path)))
-    # pandas reads cells of any length; the csv module by default refuses those above 128 KiB.
+    # pandas reads cells of any length, but the csv module refuses cells above 128 KiB by default.
     limit = csv.field_size_limit(max(len(text), 1))
     try:
         lines = [line for line, _ in _all_rows(text, _delimiter_of(text))]
@@ -264,7 +264,7 @@ def line_of(path: Path, row: int) -> int | None:
 
 
 def _all_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the cells of each row, as pandas counts rows, that is, without empty lines."""
+    """Yield the line number and the cells of each row; empty lines are not rows, as in pandas."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     for cells in reader:
         if len(cells) > 1 or any(cell.strip() for cell in cells):
@@ -295,7 +295,10 @@ def _decimal_of(text: str, delimiter: str) -> str:
 
 
 def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataFrame, list[str]]":
-    """Drop an unnamed first column (row numbers) and unnamed empty ones; raise BadInput for other unnamed columns."""
+    """Drop an unnamed first column (row numbers) and unnamed empty columns, and return notes on what was dropped.
+
+    Raises BadInput for any other unnamed column.
+    """
     unnamed = [place for place, each in enumerate(found.columns) if _UNNAMED.fullmatch(str(each))]
     notes = []
     for place in unnamed:
@@ -308,17 +311,18 @@ def _named_only(path: Path, line: int, found: "pd.DataFrame") -> "tuple[pd.DataF
 
 
 def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
-    """Return a note if the names are numbers that count up from 0 or 1; raise BadInput if they look like data.
+    """Check that the first line of a table contains names of columns; raise BadInput if the names look like data.
 
-    A name counts as data if it is a number, or if it is a text that recurs in a cell of its column. The names look like
-    data in two cases. First: all names count as data. Second: more than half of the names count as data, and at least
-    one name is a number; but not if the numbers increase evenly and no text recurs.
+    A name counts as data if it is a number, or a text that recurs in a cell of its column. The names look like data in
+    two cases. First: all names count as data. Second: more than half of the names count as data, and at least one name
+    is a number; but not if the numbers increase evenly and no text recurs. Return a note if the names are numbers that
+    count up from 0 or 1.
     """
     names = [str(each) for each in found.columns]
     numbers = [float(each) for each in names if _is_number(each)]
     again = [each for each in names if not _is_number(each) and _recurs(found[each], each)]
     steps = set(np.diff(numbers).tolist())
-    # Evenly increasing whole numbers may be columns' names: positions from 0 or 1, or years beside other names.
+    # Evenly increasing whole numbers may be names of columns: positions from 0 or 1, or years among other names.
     counts = len(steps) <= 1 and all(each.is_integer() for each in numbers) and min(steps, default=1.0) > 0
     if len(numbers) == len(names) and counts and numbers[:1] in ([0.0], [1.0]):
         return [f"columns are called {names[0]} to {names[-1]}, as the first line says"] if len(names) > 1 else []

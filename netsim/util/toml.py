@@ -25,9 +25,9 @@ def read(file: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the line number at which each key or table of a TOML text begins, by its path, such as motes.7.at.
+    """Return {path: line number} of each key and table of a TOML text, with paths such as motes.7.at.
 
-    A line within a multi-line string that looks like a key is mistaken for a key.
+    Limitation: a line within a multi-line string that looks like a key is mistaken for a key.
     """
     found, table, counts = dict[str, int](), "", dict[str, int]()
     for number, line in enumerate(text.splitlines(), start=1):

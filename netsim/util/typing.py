@@ -1,4 +1,4 @@
-"""Aliases for float64 arrays. Their names tell readers the number of dimensions; type checkers do not check it."""
+"""Aliases for float64 arrays, named after the number of dimensions, which type checkers do not check."""
 
 import numpy as np
 from numpy.typing import NDArray

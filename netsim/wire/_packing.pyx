@@ -61,7 +61,7 @@ def pack(integers, int bits):
 
 
 def unpack(bytes data, int bits, int64_t count):
-    """Unpack ``count`` integers of ``bits`` bits, without checking the length of ``data``."""
+    """Unpack ``count`` integers of ``bits`` bits; the caller must check the length of ``data``."""
     cdef cnp.npy_intp shape[1]
     shape[0] = count
     cdef object array = cnp.PyArray_EMPTY(1, shape, cnp.NPY_UINT16, 0)
@@ -97,7 +97,7 @@ def to_float32(array):
     result = cnp.PyArray_EMPTY(cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array), cnp.NPY_FLOAT32, 0)
     values, to = <const double*>cnp.PyArray_DATA(array), <float*>cnp.PyArray_DATA(result)
     for i in range(cnp.PyArray_SIZE(array)):
-        # This comparison is False for a NaN, too.
+        # This comparison is also False if the element is NaN.
         fits &= fabs(values[i]) <= LARGEST
         to[i] = <float>values[i]
     return result if fits else None
@@ -134,7 +134,7 @@ def float32_above(double value):
 
 
 def cells(array, double low, double high, int bits):
-    """Return the packed cell numbers of all elements, which must be finite, and how many lie outside [low, high)."""
+    """Return the packed cell numbers of all elements, which must be finite, and how many are outside [low, high)."""
     cdef object whole = np.ascontiguousarray(array, dtype=np.float64)
     cdef const double* values = <const double*>cnp.PyArray_DATA(whole)
     cdef int64_t i, count = cnp.PyArray_SIZE(whole), outside = 0
@@ -150,7 +150,7 @@ def cells(array, double low, double high, int bits):
         value = values[i]
         outside += value < low or value >= high
         value = low if value < low else high if value > high else value
-        # For numbers >= 0 the cast is floor. The quotient fits in an int32_t: it is at most twice the number of cells.
+        # The cast rounds down, because the quotient is >= 0. It fits in an int32_t: at most twice the number of cells.
         cell = <int32_t>((value - low) / width)
         to = write_bits(to, cell if cell < top else top, bits, &held, &waiting)
     if waiting:
@@ -168,7 +168,7 @@ cdef object new_array(shape):
 
 
 def middles(bytes data, int bits, shape, double low, double high):
-    """Decode cell numbers to the middles of cells, without checking the length of ``data``."""
+    """Decode cell numbers to the middles of cells; the caller must check the length of ``data``."""
     cdef object array = new_array(shape)
     cdef double* to = <double*>cnp.PyArray_DATA(array)
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
@@ -206,7 +206,7 @@ def signed_levels(array, factors, uniforms, int bits):
 
 
 def shares(bytes data, int bits, shape, scales):
-    """Decode signs and levels to ± scale · level / (2**bits − 1), without checking the length of ``data``."""
+    """Decode signs and levels to ± scale · level / (2**bits − 1); the caller must check the length of ``data``."""
     cdef object array = new_array(shape), each = np.ascontiguousarray(scales, dtype=np.float64)
     cdef double* to = <double*>cnp.PyArray_DATA(array)
     cdef const double* scale = <const double*>cnp.PyArray_DATA(each)

@@ -1,10 +1,10 @@
 """Encode payloads with msgpack, decode them, and count their bits.
 
-agent → outbox → link → inbox → agent: the outbox encodes and the inbox decodes. numpy arrays, numpy scalars, tuples,
-complex numbers, coded arrays (`netsim.coders`) and objects of registered classes (`netsim.payloads`) are msgpack
-extension types. Either decode(encode(x)) equals x bit for bit and in type, or encode refuses x. There are three
-exceptions: a bytearray, or a memoryview of bytes, arrives as bytes; an array of another library arrives as a numpy
-array; an OrderedDict arrives as a dict. Objects of other subclasses of str, dict, numpy.ndarray, … are refused.
+On the path agent → outbox → link → inbox → agent, the outbox encodes and the inbox decodes. numpy arrays, numpy
+scalars, tuples, complex numbers, coded arrays (`netsim.coders`) and objects of registered classes (`netsim.payloads`)
+become msgpack extension types. Either decode(encode(x)) equals x bit for bit and in type, or encode refuses x, with
+three exceptions: a bytearray, or a memoryview of bytes, arrives as bytes; an array of another library arrives as a
+numpy array; an OrderedDict arrives as a dict. Objects of other subclasses of str, dict, numpy.ndarray, … are refused.
 """
 
 import math
@@ -25,23 +25,24 @@ from netsim.wire.coded import Coded
 from netsim.wire.payloads import LONGEST_NAME, MOST_NESTED, Named, encodable, name_of, unpacked
 from netsim.wire.routed import Routed
 
-# Numbers of msgpack extension types. The numbers of coded types are in `netsim.wire.registry`.
+# The numbers of msgpack extension types, except those of coded types, which are in `netsim.wire.registry`.
 ARRAY, _SCALAR, _TUPLE, _COMPLEX, _NAMED, _ROUTED = 1, 2, 3, 4, 12, 15
 
 _IMMUTABLE = frozenset({np.ndarray, float, int, str, bytes, bool, type(None), complex})
 
-# Types whose few values recur, so that the bits of each are kept.
+# Types whose values recur often, so that the number of bits of each value is cached.
 _KEPT = frozenset({int, bool, type(None)})
 
 # Types that `_check_parts` examines: containers, and types that msgpack would encode, but decode as another type.
 _TO_CHECK = frozenset({list, tuple, dict, Named, memoryview, msgpack.ExtType, msgpack.Timestamp})
 
-# Limit of nested containers: one more than in a payload, because a frame is a list that contains the payload.
+# The largest depth of nested containers: one more than in a payload, because a frame is a list with the payload in it.
 _MAX_DEPTH = MOST_NESTED + 1
 
 _BUFFER_SIZE = 1024
 
-# Limit of dict keys with the same hash: without a limit, a small hostile payload could occupy its receiver for hours.
+# The largest number of dict keys with equal hashes. Without this limit, a small hostile payload could occupy its
+# receiver for hours.
 _MAX_COLLISIONS = 256
 
 # Caches for encoding and decoding arrays, because describing a dtype takes longer than all other work on a frame.
@@ -54,14 +55,14 @@ _read_trailers: dict[tuple[bytes, int], tuple[np.dtype[Any], tuple[int, ...], in
 def _trailer(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return the bytes after an array's raw bytes: a description of dtype and shape, and one byte with its length.
 
-    The description follows the raw bytes, because it would misalign them if it came first. Decoding would then have to
-    copy the array.
+    The description follows the raw bytes, because in front it would misalign them, so that decoding would have to copy
+    the array.
     """
     if dtype.hasobject:
         raise WireError(f"cannot encode an array of dtype {dtype}: only plain data (no Python objects) can be sent")
     try:
         with warnings.catch_warnings():
-            # numpy warns that it drops a dtype's metadata, which do not change the values.
+            # numpy warns that it drops a dtype's metadata, but metadata do not change the values.
             warnings.simplefilter("ignore")
             description: bytes = msgpack.packb([np.lib.format.dtype_to_descr(dtype), *shape])
     except ValueError:
@@ -96,7 +97,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
     """Return the content of an extension of type `ARRAY`: the array's raw bytes and its description."""
     trailer, has_fields = array_trailer(array.dtype, array.shape)
     if has_fields and array.nbytes:
-        # The padding between fields holds arbitrary bytes. Zeros in their place make a repeated run send equal bytes.
+        # The padding between fields contains arbitrary bytes. Replace it by zeros, so that equal runs send equal bytes.
         packed = np.zeros(array.shape, array.dtype)
         _copy_fields(packed, array)
         array = packed
@@ -104,7 +105,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 
 
 def _copy_fields(to: NDArray[Any], array: NDArray[Any]) -> None:
-    """Copy a structured array field by field, because numpy 2.5 copies padding, too, when it copies the whole array."""
+    """Copy a structured array field by field, without the padding: numpy 2.5 would copy padding with a whole array."""
     for name in array.dtype.names or ():
         if to[name].dtype.fields is None:
             to[name] = array[name]
@@ -156,7 +157,7 @@ def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, .
     """
     descr, *shape = msgpack.unpackb(trailer)
     with warnings.catch_warnings():
-        # numpy warns of deprecated dtype names; the sender chose them, so the receiver can do nothing.
+        # numpy warns of deprecated dtype names, but the sender chose the name, so a warning here would not help.
         warnings.simplefilter("ignore")
         dtype = np.lib.format.descr_to_dtype(_to_descr(descr))
     count = math.prod(shape)
@@ -176,7 +177,7 @@ def _read_array(data: bytes) -> NDArray[Any]:
         known = _read_trailers[key] = _read_trailer(*key)
     dtype, shape, count = known
     if end <= 0:
-        # Hostile bytes can claim any number of elements of size 0. For many, np.zeros would hang; np.ndarray does not.
+        # Hostile bytes can claim any number of elements of size 0. np.zeros would hang for many; np.ndarray does not.
         return np.ndarray(shape, dtype, b"")
     array = np.frombuffer(data, dtype, count)
     return array if len(shape) == 1 else array.reshape(shape)
@@ -212,7 +213,7 @@ def _scalar_bytes(value: np.generic) -> bytes:
     kind = type(value)
     array = np.asarray(value)
     if array.dtype.kind in "SU" and array[()] != value:
-        # numpy drops trailing null characters of text.
+        # numpy drops trailing null characters of its text, so the value would not arrive unchanged.
         raise WireError(f"cannot encode a {kind.__qualname__} that ends in zeros: use str or bytes")
     content = array_bytes(array)
     arrives = np.dtype(array.dtype.str).type
@@ -266,7 +267,7 @@ def _named_bytes(value: Named) -> bytes:
 def _split(data: bytes) -> tuple[str, bytes]:
     """Split the bytes of a `Named` payload into its name and the bytes of its content."""
     unpacker = msgpack.Unpacker()
-    # These bytes contain the name: msgpack writes at most three bytes before it.
+    # The first bytes contain the whole name, because msgpack writes at most three bytes before it.
     unpacker.feed(data[: LONGEST_NAME + 3])
     name = unpacker.unpack()
     if type(name) is not str:
@@ -275,13 +276,13 @@ def _split(data: bytes) -> tuple[str, bytes]:
 
 
 def _pack(value: Any) -> bytes:
-    # The buffer is small, and grows if needed: allocating msgpack's default of 256 KB takes longer than encoding a
-    # frame.
+    # Start with a small buffer, which grows if necessary: allocating msgpack's default buffer of 256 KB takes longer
+    # than encoding a frame.
     return bytes(msgpack.packb(value, default=_pack_other, strict_types=True, use_bin_type=True, buf_size=_BUFFER_SIZE))
 
 
 def unpack_payload(data: bytes) -> Any:
-    """Decode trusted bytes, written by `encode`; use `decode` for untrusted bytes."""
+    """Decode trusted bytes that `encode` wrote; for untrusted bytes use `decode`."""
     return msgpack.unpackb(data, ext_hook=read_extension, strict_map_key=False)
 
 
@@ -349,7 +350,7 @@ def decode(data: bytes) -> Any:
     except WireError:
         raise
     except Exception as error:
-        # Hostile bytes make msgpack and numpy raise exceptions of many types; each means that the bytes are invalid.
+        # Invalid bytes can make msgpack and numpy raise exceptions of many types.
         raise WireError(f"cannot decode {len(data)} bytes: {type(error).__name__}") from error
     return value
 
@@ -409,10 +410,10 @@ def payload_bits(payload: Any) -> int:
     """Return the number of bits of a payload, as papers count them.
 
     An array counts 8 × its bytes, a coded array its ``payload_bits``, a float 64, and a list, tuple or dict the sum
-    over its items. An object of a registered class counts as the payload that its ``pack`` returns, a message that is
-    forwarded as its own payload, and anything else 8 × its encoded length.
+    over its items. An object of a registered class counts like the payload that its ``pack`` returns, and a routed
+    message like the payload that it carries. Anything else counts 8 × its encoded length.
     """
-    # Parts of lists are mostly such: encoding each takes ten times as long.
+    # A shortcut for short ASCII text, which is frequent in lists: encoding it would take ten times as long.
     if type(payload) is str and len(payload) < 32 and payload.isascii():
         return 8 + 8 * len(payload)
     if type(payload) in _KEPT:

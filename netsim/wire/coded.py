@@ -1,6 +1,6 @@
 """Base classes of coders and coded arrays: a `Coder` encodes an array as a `Coded` array, or as a numpy array.
 
-Sender and receivers decode the same bytes, so their copies of a state agree to the last bit.
+The sender decodes the same bytes as its receivers, so all copies of a state agree to the last bit.
 """
 
 import inspect
@@ -18,8 +18,8 @@ from netsim.util.typing import Vector
 class Coded(ABC):
     """A coded vector or matrix, with the bytes to send and the values decoded from them.
 
-    A new type is a frozen dataclass of numbers, tuples and bytes (receivers share the object) with the four abstract
-    members below; `netsim.coders.register` gives it a number on the wire.
+    A new type must be a frozen dataclass of numbers, tuples and bytes, because receivers share the object. It defines
+    the four abstract members below; `netsim.coders.register` gives it a number on the wire.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Coded(ABC):
     @property
     @abstractmethod
     def payload_bits(self) -> int:
-        """Number of bits as papers count them: those of the elements and of side information such as a scale."""
+        """Number of bits as papers count them: bits of the elements and of side information such as a scale."""
 
     @abstractmethod
     def pack(self) -> bytes:
@@ -47,8 +47,8 @@ class Coded(ABC):
     def unpack(cls, data: bytes, /) -> Self:
         """Return the coded array from the bytes of `pack`.
 
-        The bytes are untrusted: before allocating memory of a size that the bytes claim, compare the size with their
-        length. Any exception reaches the caller as a WireError.
+        The bytes are untrusted: if they claim a size, compare it with their length before allocating memory of this
+        size. Any exception that this method raises reaches the caller as a WireError.
         """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Coder(ABC):
     Attributes
     ----------
     whole : bool
-        Whether the coder is precise enough to encode states themselves instead of their changes.
+        Whether the coder is precise enough to encode states directly, instead of their changes.
     feeds_back : bool
         Whether the coder adds the coding error of one message to the next message; only `ErrorFeedback` does.
     """
@@ -97,9 +97,9 @@ class Coder(ABC):
     _given: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        """Make a coder, and store its arguments for `arguments`.
+        """Make a coder, and store the arguments for `arguments`.
 
-        The coder's own attributes may have other names, or hold only values computed from the arguments.
+        They cannot be read from the coder's attributes, which may have other names or hold values computed from them.
         """
         made = super().__new__(cls)
         object.__setattr__(made, "_given", (given, named))
@@ -107,7 +107,7 @@ class Coder(ABC):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by which the coder was made, by name, with the defaults of those left out."""
+        """{name: value} of all arguments with which the coder was made, including defaults."""
         if (init := type(self).__init__) is object.__init__:
             return {}
         given, named = self._given
@@ -129,8 +129,8 @@ class Coder(ABC):
         return decoded(coded)
 
     def fresh(self) -> "Coder":
-        """Return the coder for one agent: itself or, if it has a memory, a copy with an empty memory.
+        """Return the coder for one agent: this coder or, if it has a memory, a copy with an empty memory.
 
-        Each agent calls this, so that no two agents share a memory.
+        Each agent calls this method, so that agents do not share memories.
         """
         return self

@@ -41,7 +41,7 @@ def generator(rng: np.random.Generator | None) -> np.random.Generator:
 
 
 def without_memory(coder: Coder) -> Coder:
-    """Return ``coder``, to be used by another coder; raises BadInput if it is not a coder, or has a memory."""
+    """Return ``coder`` for use inside another coder; raises BadInput if it is not a coder, or has a memory."""
     check.instance("coder", coder, Coder, "a netsim.coders.Coder")
     if coder.fresh() is not coder:
         raise check.refuse("coder", coder, "one without a memory")
@@ -49,7 +49,7 @@ def without_memory(coder: Coder) -> Coder:
 
 
 def with_own_memory(coder: Coder) -> Coder:
-    """Return a fresh copy of ``coder``, to be used by another coder; raises BadInput if it has error feedback."""
+    """Return a fresh copy of ``coder`` for use inside another coder; raises BadInput if it has error feedback."""
     check.instance("coder", coder, Coder, "a netsim.coders.Coder")
     if coder.feeds_back:
         raise check.refuse("coder", coder, "one without error feedback: ErrorFeedback must be outermost")
@@ -62,12 +62,12 @@ def scales(sizes: Any) -> tuple[float, ...]:
 
 
 def columns(scale: tuple[float, ...], by_row: bool) -> Any:
-    """Return the scales in a shape by which an array can be divided: one number, or a column with one in each row."""
+    """Return scales in a shape by which an array can be divided: one number, or a column with a scale for each row."""
     return np.array(scale)[:, None] if by_row else scale[0]
 
 
 def without_zero(scale: Any) -> Any:
-    """Replace each scale of 0 by 1, to avoid a division by zero; a vector or row with the scale 0 has only zeros."""
+    """Replace scales of 0 by 1 to avoid a division by zero; a vector or row with scale 0 contains only zeros."""
     return (scale or 1.0) if isinstance(scale, float) else np.where(scale == 0.0, 1.0, scale)
 
 

@@ -1,7 +1,7 @@
 """Pack coded arrays into bytes: a shape, and n integers of b bits in ⌈n·b/8⌉ bytes, most significant bit first.
 
-The shape of a vector is written as a number, that of a matrix as a pair. `_packing.pyx` has compiled twins of functions
-here, with the same results; they are used if they were built.
+The shape of a vector is written as a number, the shape of a matrix as a pair. `_packing.pyx` has compiled versions of
+some functions, with the same results, which are used if they were built.
 """
 
 import math
@@ -18,8 +18,8 @@ from netsim.util.typing import Vector
 _MAX_ELEMENTS = 1 << 48
 _Checked = TypeVar("_Checked", bound=Any)
 
-# In msgpack, `_PAIR` is the first byte of a pair. An integer below 0x80 is a single byte. A larger integer is a first
-# byte and further bytes: `_SIZES` is {first byte: number of further bytes}.
+# In msgpack, `_PAIR` is the first byte of a pair. An integer below 0x80 is a single byte. A larger integer consists of
+# a first byte and further bytes: `_SIZES` is {first byte: number of further bytes}.
 _PAIR = b"\x92"
 _SIZES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 
@@ -82,7 +82,7 @@ def signed_levels(array: Vector, factors: Any, uniforms: Vector, bits: int) -> b
 
 
 def shares(data: bytes, bits: int, shape: tuple[int, ...], scales: Any) -> Vector:
-    """Decode the bytes of `signed_levels` to ± scale · level / (2**bits − 1), without checking their length."""
+    """Decode the bytes of `signed_levels` to ± scale · level / (2**bits − 1); the caller must check their length."""
     codes = _unpack(data, bits + 1, math.prod(shape)).reshape(shape)
     magnitude = scales * ((codes & np.uint16((1 << bits) - 1)) / ((1 << bits) - 1))
     values: Vector = np.where(codes >> np.uint16(bits), -magnitude, magnitude)
@@ -101,10 +101,9 @@ def float32_above(value: float) -> float:
 
 
 def is_finite(array: object) -> bool:
-    """Return True if ``array`` is known to be a vector or matrix of finite float64 numbers.
+    """Return True if ``array`` is known to be a vector or matrix of finite float64 numbers, else False.
 
-    False means that this is not known. Only the compiled twin checks the array, in one fast pass; this function
-    always returns False.
+    Only the compiled version checks the array, in one fast pass. This version always returns False.
     """
     return False
 
@@ -112,7 +111,7 @@ def is_finite(array: object) -> bool:
 def to_float32(array: object) -> NDArray[np.float32] | None:
     """Round a float64 array to float32, or return None if the caller must do that.
 
-    Only the compiled twin rounds, in one fast pass; this function always returns None.
+    Only the compiled version rounds, in one fast pass. This version always returns None.
     """
     return None
 
@@ -127,12 +126,12 @@ if _module is not None:
 
 
 def cells(array: Vector, low: Any, high: Any, bits: int) -> tuple[bytes, int]:
-    """Return the packed cell numbers of all elements, and how many elements lie outside [low, high).
+    """Return the packed cell numbers of all elements, and how many elements are outside [low, high).
 
     Parameters
     ----------
     array : array of finite numbers
-        Elements outside the range get the number of its first or last cell.
+        Elements outside the range get the number of the first or the last cell.
     low, high : float, or arrays of shape (rows, 1), which hold one limit for each row
         The range, divided into 2**bits equal cells; in an empty range, all elements get cell 0.
     bits : int
@@ -157,7 +156,7 @@ def unpack(data: bytes, bits: int, count: int) -> NDArray[np.uint16]:
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a shape; raises WireError if no vector or matrix can have this shape."""
+    """Return the number of elements of a shape; raises WireError if a vector or matrix cannot have this shape."""
     if type(shape) is not tuple or len(shape) not in (1, 2):
         raise WireError(f"no coded array has shape {shape!r:.60}")
     product = count = 1
@@ -167,7 +166,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
         product *= length or 1
         count *= length
     if product >= _MAX_ELEMENTS:
-        # In ``product`` a length of 0 counts as 1, because numpy refuses a huge shape even if the array is empty.
+        # ``product`` counts lengths of 0 as 1, because numpy refuses huge shapes even if the array is empty.
         raise WireError(f"no coded array has shape {shape!r:.60}")
     return count
 
@@ -181,7 +180,7 @@ def checked(coded: _Checked) -> _Checked:
 def pack_shape(shape: tuple[int, ...]) -> bytes:
     """Encode a shape in msgpack: a vector's as a number, a matrix's as a pair, in at most 19 bytes."""
     if len(shape) == 1 and type(shape[0]) is int and 0 <= shape[0] < 0x80:
-        # msgpack returns the same byte for a vector of fewer than 128 elements, but takes longer.
+        # A shortcut for vectors of fewer than 128 elements: msgpack would return the same byte, but take longer.
         return bytes(shape)
     return bytes(msgpack.packb(shape[0] if len(shape) == 1 else shape))
 
@@ -189,7 +188,7 @@ def pack_shape(shape: tuple[int, ...]) -> bytes:
 def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
     """Return the shape at offset ``start``, and the offset of its end; raises WireError if there is no shape.
 
-    The number of elements is below 2⁴⁸; the caller compares it with the number of bytes.
+    The number of elements is below 2⁴⁸, but the caller must compare it with the number of bytes.
     """
     if data[start : start + 1] == _PAIR:
         rows, middle = _length(data, start + 1)
@@ -203,7 +202,7 @@ def unpack_shape(data: bytes, start: int = 0) -> tuple[tuple[int, ...], int]:
 
 
 def unpack_elements(data: bytes, bits: int) -> tuple[tuple[int, ...], bytes]:
-    """Return a shape and the bytes after it; raises WireError unless these are ⌈n·bits/8⌉ bytes for n elements."""
+    """Return a shape and the bytes after it; raises WireError unless n elements have ⌈n·bits/8⌉ such bytes."""
     shape, start = unpack_shape(data)
     elements = data[start:]
     check_packed(elements, bits, math.prod(shape))

@@ -1,9 +1,9 @@
 """Payloads of foreign types: other libraries' arrays, and classes that a user registers.
 
-agent → outbox → link → inbox → agent: before the outbox encodes a payload, `encodable` replaces the parts that the
-codec does not know. An array on the CPU of any library (a PyTorch tensor, a JAX array) becomes a numpy array, an
-OrderedDict a dict. An object of a registered class, or an array of bfloat16, becomes a `Named` payload: the name of its
-class and the packed content.
+On the path agent → outbox → link → inbox → agent, `encodable` replaces the parts of a payload that the codec does not
+know, before the outbox encodes it. An array of any library on the CPU (a PyTorch tensor, a JAX array) becomes a numpy
+array, and an OrderedDict becomes a dict. An object of a registered class, or an array of bfloat16, becomes a `Named`
+payload: the name of its class and the packed content.
 """
 
 import sys
@@ -35,17 +35,17 @@ T = TypeVar("T")
 
 # DLPack's numbers of the device types whose memory the CPU can read: CPU, and host memory pinned by CUDA or ROCm.
 _ON_CPU = {1, 3, 11}
-# Names of other device types by DLPack's numbers, for error messages.
+# {DLPack's number: name} of other device types, for error messages.
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "managed CUDA", 14: "oneAPI", 15: "WebGPU"}
 
 _BFLOAT16 = "bfloat16"
 
-# Types that `encodable` never replaces. Arrays are not among them, because they may be of bfloat16.
+# Types that `encodable` never replaces. numpy's arrays are not among them, because arrays of bfloat16 are replaced.
 _UNCHANGED = frozenset({float, int, str, bytes, bool, type(None), complex, bytearray, memoryview})
 _OWN_TYPES = _UNCHANGED | {np.ndarray, list, tuple, dict, OrderedDict}
 
-# Limit of nested containers in `encodable`. It is twice the codec's limit, because an object of a class registered
-# without ``unpack`` counts as a level here, but not in the codec.
+# The largest depth of nested containers in `encodable`. It is twice the codec's limit, because an object of a class
+# registered without ``unpack`` counts as a level here, but not in the codec.
 _MAX_DEPTH = 2 * MOST_NESTED
 
 
@@ -71,8 +71,8 @@ class _Kind:
 
 
 _packing: dict[type, _Kind] = {}
-# Maps a name on the wire to the class and its unpack function. None is never a key; the type permits None because
-# `register` calls pop() with the name of a class, which may be None.
+# {name on the wire: (class, its unpack function)}. None is never a key. The type permits it because `register` calls
+# pop() with the name of a class, which may be None.
 _unpacking: dict[str | None, tuple[type, Callable[[Any], Any]]] = {}
 
 
@@ -99,8 +99,8 @@ def register(
     Raises
     ------
     BadInput
-        If netsim encodes the class itself, ``name`` belongs to another class, or an argument is invalid. A class of the
-        same module and name replaces the old one, as when a notebook cell is run again.
+        If netsim encodes the class without registration, ``name`` belongs to another class, or an argument is invalid.
+        A class of the same module and name replaces the old class, for example when a notebook cell is run again.
     """
     if not isinstance(kind, type) or kind in _OWN_TYPES or issubclass(kind, Coded | np.generic):
         raise check.refuse("kind", kind, "a class that netsim does not encode itself (a Coded one: coders.register)")
@@ -153,8 +153,8 @@ def _encodable(value: Any, depth_left: int) -> Any:
     if kind in _UNCHANGED or kind in registry.NUMBERS:
         return value
     if not depth_left:
-        # The codec checks the depth, too, but only after this function. Without a check here, a list that holds itself
-        # twice would double in size at each level.
+        # The codec also checks the depth, but only after this function. Without a check here, a list that contains
+        # itself twice would double in size at each level.
         raise WireError(f"cannot encode the payload: lists, tuples and dicts are nested deeper than {MOST_NESTED}")
     if kind is list or kind is tuple:
         if _UNCHANGED.issuperset(map(type, value)):
@@ -189,7 +189,7 @@ def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether ``value`` is an array of another library; an object of a subclass of numpy's array is not."""
+    """Return whether ``value`` is an array of another library; subclasses of numpy's array do not count."""
     kind = type(value)
     if isinstance(value, np.ndarray | np.generic | Coded):
         return False
@@ -207,10 +207,10 @@ def _array(value: Any) -> Any:
                 remedy = "copy it to the CPU first, or register how (netsim.payloads.register)"
                 raise WireError(f"cannot encode a {title} on device {where}: {remedy}")
         if getattr(value, "requires_grad", False):
-            # torch refuses to convert a tensor that tracks gradients; gradients are not sent.
+            # torch refuses to convert a tensor that tracks gradients. Detach it, because gradients are not sent.
             value = value.detach()
         if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-            # PyTorch does not export bfloat16 to numpy, but exports the same bits as integers.
+            # PyTorch cannot export bfloat16 to numpy, but can export the same bits as integers.
             return Named(_BFLOAT16, np.asarray(value.view(sys.modules["torch"].int16)).view(np.uint16))
         return _numpy_array(np.asarray(value) if hasattr(type(value), "__array__") else np.from_dlpack(value))
     except WireError:

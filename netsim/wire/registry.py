@@ -1,7 +1,7 @@
-"""Numbers of coded types: on the wire, a type's number precedes a coded array's bytes, and tells how to decode them.
+"""Numbers of coded types: on the wire, the type's number precedes a coded array's bytes and determines their decoding.
 
-Numbers 0 … 63 are netsim's own and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and
-`netsim.coders` lists the rest. Users register types from 64 to 127; all processes of a run must agree on the numbers.
+Numbers 0 … 63 are reserved for netsim and never change: 1 … 4 are array, numpy scalar, tuple and complex number, and
+`netsim.coders` lists the rest. Users register types from 64 to 127. All processes of a run must use equal numbers.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Kind = TypeVar("Kind", bound=type[Coded])
 def enter(number: int, kind: type[Coded], *members: type[Coded]) -> None:
     """Enter the type ``kind`` under a number; ``kind.unpack`` then decodes the arrays with this number.
 
-    If there are ``members``, the number is that of every member, and not of ``kind`` itself.
+    If there are ``members``, they are the types that are sent with this number, instead of ``kind`` itself.
     """
     KINDS[number] = kind
     NUMBERS.update(dict.fromkeys(members or (kind,), number))
@@ -46,9 +46,9 @@ def register(number: int) -> Callable[[Kind], Kind]:
     Raises
     ------
     BadInput
-        If the number is not an integer in this range or is taken, or the class already has a number or is not a frozen
-        dataclass with all members of `Coded`. A class of the same module and name replaces the old one, as when a
-        notebook cell is run again.
+        If the number is not an integer in this range or is in use, or the class already has a number or is not a frozen
+        dataclass with all members of `Coded`. A class of the same module and name replaces the old class, for example
+        when a notebook cell is run again.
     """
     number = check.integer("number", number, low=FIRST, high=LAST)
 
@@ -111,7 +111,7 @@ def unpack(number: int, data: bytes) -> Coded:
     except WireError:
         raise
     except Exception as error:
-        # Hostile bytes make msgpack, numpy and users' types raise exceptions of many types; each means invalid bytes.
+        # Invalid bytes can make msgpack, numpy and users' types raise exceptions of many types.
         raise WireError(f"{len(data)} bytes are not a {kind.__name__}: {type(error).__name__}") from error
     if NUMBERS.get(type(coded)) != number:
         raise WireError(f"{len(data)} bytes are not a {kind.__name__}: its unpack() returns a {type(coded).__name__}")

@@ -1,4 +1,4 @@
-"""A message on a way of several links: the frame that its sender made, inside the frame that crosses one link."""
+"""A message that crosses several links: its sender's frame travels inside another frame over each link."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,7 +10,7 @@ from netsim.errors import WireError
 __all__ = ["EVERYONE", "Routed"]
 
 EVERYONE = -1
-"""In place of a destination's number: all nodes, over the tree of routes."""
+"""A destination that stands for all nodes, which the message reaches along the tree of routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Routed:
     Attributes
     ----------
     destination : int
-        The number of the agent for which the message is, or `EVERYONE`.
+        The number of the agent that shall receive the message, or `EVERYONE`.
     hops : int
-        The number of further links that it may cross after this one.
+        The number of further links that the message may cross after this one.
     raw_data : bool
-        Whether its payload contains raw data samples.
+        Whether the message's payload contains raw data samples.
     data : bytes
-        The frame that the message's sender made: kind, sender, round, payload, and the number of a request.
+        The encoded frame from the message's sender: kind, sender, round, payload, and the number of a request.
     """
 
     destination: int
@@ -40,7 +40,7 @@ class Routed:
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
-        """Return the message from the bytes of `pack`; raises WireError, or msgpack's own errors, if they are none."""
+        """Decode the bytes of `pack`; raises WireError or an error of msgpack if the bytes are invalid."""
         unpacker = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
         unpacker.feed(data)
         fields = unpacker.unpack()
