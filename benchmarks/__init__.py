@@ -1,1 +1,1 @@
-"""Benchmarks that compare netsim with other programs doing the same. Run by hand: python -m benchmarks.NAME."""
+"""Benchmarks that compare netsim with other programs which do the same; run one by python -m benchmarks.NAME."""

@@ -1,12 +1,14 @@
 """Compare the burstiness of measured links with `netsim.radio`'s models at the same mean reception.
 
-Three parts, each run if its data are given. ``--rutgers FOLDER``: single receptions, the files sdec* of CRAWDAD
-rutgers/noise (doi 10.15783/C7B59W). NETSIM_DATA with iotlab_grenoble_k7: 19 bursts of 100 frames on each link and
-channel, with the number received and their signal strength. ``--noise FILE``: noise in dBm, one sample per millisecond
-and line, such as meyer-heavy.txt of TOSSIM.
+The benchmark has three parts, each of which runs if its data are given:
 
-The models run on a network: a star whose hub broadcasts, and a leaf for each measured link, at the power at which the
-model's mean reception is the link's.
+* ``--rutgers FOLDER``: single receptions, the files sdec* of CRAWDAD rutgers/noise (doi 10.15783/C7B59W)
+* NETSIM_DATA with iotlab_grenoble_k7: 19 bursts of 100 frames on each link and channel, with the number of received
+  frames and their signal strength
+* ``--noise FILE``: noise in dBm, one sample per millisecond and line, such as meyer-heavy.txt of TOSSIM
+
+The models run on a star, whose hub broadcasts. It has a leaf for each measured link, with the power at which the
+model's mean reception equals the link's.
 """
 
 import argparse
@@ -28,7 +30,7 @@ from netsim.testing import Listener, Talker
 
 Received = NDArray[np.bool_]
 
-# Links that lose neither very few nor almost all frames.
+# The least and greatest reception of a link that is compared: others lose very few or almost all frames.
 _LEAST, _MOST = 0.1, 0.9
 # Bits of a frame besides its payload: preamble, length, MAC header, FCS.
 _HEADER = 8 * 17
@@ -52,7 +54,7 @@ def power_for(reception: float, phy: Phy, bits: int) -> float:
 
 
 def play(receptions: Sequence[float], phy: Phy, times: Sequence[float], seed: int) -> list[Received]:
-    """Return which of the frames sent at some times (s) each of many links receives."""
+    """Return, for each of many links, which of the frames sent at ``times`` (s) are received."""
     # The payload has as many bytes as an encoded float, whatever the number.
     graph, link = topology.star(len(receptions) + 1), Link(rate=250e3, header_bits=_HEADER)
     plan = [(time, float(number)) for number, time in enumerate(times)]
@@ -96,7 +98,7 @@ def runs_of_losses(received: Received) -> NDArray[np.int64]:
 
 
 def burstiness(links: Sequence[Received]) -> dict[str, float]:
-    """Return quartiles of β over the links, and the shares of their runs of losses by length."""
+    """Return quartiles of the burstiness β over the links, and the shares of their runs of losses by length."""
     low, median, high = np.nanquantile([beta_factor(each) for each in links], (0.25, 0.5, 0.75))
     lengths = np.concatenate([runs_of_losses(each) for each in links])
     runs = {f"runs of {a}{f' to {b}' if b > a else ''}": np.mean((lengths >= a) & (lengths <= b)) for a, b in _RUNS}
@@ -160,7 +162,7 @@ def spread(links: Sequence[NDArray[np.float64]], frames: int) -> dict[str, float
 
 
 def grenoble(file: Path, most: int, seed: int) -> None:
-    """Print how receptions within a burst correlate, of the Grenoble trace and of models."""
+    """Print the correlation of receptions within a burst for the Grenoble trace and for models."""
     measured = [each for each in bursts_received(pd.read_csv(file)) if _LEAST <= each.mean() <= _MOST]
     chosen = measured[:: max(len(measured) // most, 1)][:most]
     receptions = [float(each.mean()) for each in chosen]
@@ -185,14 +187,14 @@ def grenoble(file: Path, most: int, seed: int) -> None:
 
 
 def across_channels(file: Path) -> None:
-    """Print the correlation of a link's mean RSSI between channels by distance, for links good on all channels."""
+    """Print the correlation of a link's mean RSSI between two channels by their distance, for good links."""
     table = pd.read_csv(file)
     table = table[table["pdr"] >= _MOST]
     groups = table.groupby(["src", "dst", "channel"])["mean_rssi"]
     table = table[groups.transform("count") >= 10]
     by_channel = table.groupby(["src", "dst", "channel"])["mean_rssi"].mean().unstack("channel").dropna()
     differs = by_channel.sub(by_channel.mean(axis=1), axis=0)
-    # Over time: deviations from a link's mean on a channel, compared within the same 2.5 hours.
+    # Deviations over time from a link's mean on a channel; channels are compared within the same 2.5 hours.
     changes = table["mean_rssi"] - table.groupby(["src", "dst", "channel"])["mean_rssi"].transform("mean")
     when = pd.to_datetime(table["datetime"]).dt.floor("150min")
     by_time = table.assign(change=changes, when=when).pivot_table("change", ["when", "src", "dst"], "channel")
@@ -211,7 +213,7 @@ def across_channels(file: Path) -> None:
 
 
 def autocorrelation(values: NDArray[np.float64], lag: int) -> float:
-    """Return the correlation of values a number of samples apart."""
+    """Return the correlation of values that are ``lag`` samples apart."""
     return float(np.corrcoef(values[:-lag], values[lag:])[0, 1])
 
 
@@ -222,14 +224,14 @@ def noise(file: Path, seed: int) -> None:
     models = {f"k = {k}": PatternNoise(trace, history=k) for k in (0, 1, 5, 20)}
     models["k = 20, restart 10 s"] = PatternNoise(trace, restart=10.0)
     for name, model in models.items():
-        # The middle of each sample, so that rounding has no effect.
+        # Read the noise in the middle of each sample, so that rounding has no effect.
         rows[name] = _moments(np.array([model.noise_dbm(seed, 1, 1e-3 * (n + 0.5)) for n in range(len(trace))]))
     print(f"Noise: {len(trace)} samples of 1 ms; seed {seed}")
     print(columns(rows))
 
 
 def _moments(values: NDArray[np.float64]) -> dict[str, float]:
-    # A frame 6 dB above −90 dBm survives if the noise is below that.
+    # A frame at −84 dBm survives if the noise is below −90 dBm.
     beta = beta_factor(values < -90.0, least=100)
     lags = {f"lag {lag}": autocorrelation(values, lag) for lag in (1, 5, 20, 100)}
     return {"mean dBm": values.mean(), "sd dB": values.std(), "< -90 dBm": (values < -90).mean(), **lags, "β": beta}

@@ -1,9 +1,9 @@
 """COKE on the network against its matrix recursion without messages.
 
-The same problem for both: the paper's synthetic set (20 agents, 95 edges, 100 features). ``rounds`` times only the
-rounds: local steps and real frames, against a few products of stacked matrices. ``with errors`` adds the training and
-test error of every round to both, ``whole job`` also the data, the features and the factorisations, as in `netsim run
-coke`.
+Both solve the same problem, the paper's synthetic set (20 agents, 95 edges, 100 features). The row ``rounds`` measures
+only the rounds: local steps and real frames, against a few products of stacked matrices. ``with errors`` adds the
+training and test error of every round to both, and ``whole job`` also the data, the features and the factorisations,
+as in `netsim run coke`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Pairs = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 def data(seed: int) -> tuple[Pairs, Pairs]:
-    """Return features and targets of each agent, to train and to test."""
+    """Return each agent's training data and test data, as pairs of features and targets."""
     phi = RandomFourier(5, FEATURES, seed=seed)
     parts = synthetic(AGENTS, seed=seed)
     train = [(phi(part.train_inputs), part.train_target) for part in parts]
@@ -32,7 +32,7 @@ def data(seed: int) -> tuple[Pairs, Pairs]:
 
 
 class Task:
-    """The data that both need before the first round."""
+    """The data that the network and the recursion need before the first round."""
 
     def __init__(self) -> None:
         self.graph = topology.erdos_renyi(AGENTS, edges=EDGES, seed=0)

@@ -1,8 +1,9 @@
-"""The cost of a delivery: netsim beside SimPy, plain asyncio and tvopt, and by stages of the links.
+"""The cost of a delivery: netsim compared with SimPy, plain asyncio and tvopt, and links with more stages.
 
 Every tool does the same exchange: in each round each agent sends 100 float64 to its 10 neighbours, 5 % of the messages
-are lost, the others take 10 to 50 ms, and the receiver sums the decoded vectors. tvopt neither serialises nor models
-time. Links with more stages are compared with the Python core. `benchmarks.scale` measures networks by size.
+are lost, the others take 10 to 50 ms, and the receiver sums the decoded vectors. tvopt neither serialises messages nor
+models time. For links with more stages the compiled core is compared with the Python core. `benchmarks.scale` measures
+networks of different sizes.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ STAGES = {
         fifo=True,
     ),
 }
-"""Links with more and more to do."""
+"""Links with an increasing number of stages."""
 
 
 def vector(agent: int) -> Vector:
@@ -84,7 +85,7 @@ def in_netsim(graph: "nx.Graph[int]", rounds: int, agent: type[Adder] = Adder, l
 
 
 def in_simpy(graph: "nx.Graph[int]", rounds: int) -> None:
-    """Run the exchange in SimPy: a store for each agent, a process for each message under way."""
+    """Run the exchange in SimPy: a store for each agent, a process for each message in flight."""
     import simpy
 
     env = simpy.Environment()
@@ -177,7 +178,7 @@ def peers(agents: int, rounds: int, repeats: int) -> dict[str, object]:
 
 
 def costs_by_stages(agents: int, rounds: int, repeats: int) -> dict[str, float]:
-    """Return the CPU time (µs, median) of a link message, by the stages of its link."""
+    """Return the median CPU time (µs) of a link message for each link with stages."""
     graph = nx.random_regular_graph(DEGREE, agents, seed=1)
     runs = {name: partial(in_netsim, graph, rounds, link=link) for name, link in STAGES.items()}
     seconds = median_seconds(runs, repeats)

@@ -1,10 +1,10 @@
-"""D-PSGD with models of a million parameters, beside a bare numpy loop: 64 agents, float32, on two graphs.
+"""D-PSGD with models of a million parameters, compared with a bare numpy loop: 64 agents, float32, on two graphs.
 
-Both compute θ_i ← Σ_n w θ_n − η ∇R_i(θ_i) with the same numpy operations; netsim also encodes every model, checks it by
-its CRC, delays it on each link, counts it and hands it to the neighbours. Each measurement is a separate process, which
-reports its CPU seconds and its peak memory; the two alternate. By default both keep freed memory (malloc's thresholds
-are raised), because fresh pages from the system may cost as much as everything else; ``--plain`` leaves malloc's
-defaults. With ``--capacities`` each agent has an uplink and a downlink, shared by its frames.
+Both compute θ_i ← Σ_n w θ_n − η ∇R_i(θ_i) with the same numpy operations. netsim also encodes every model, checks its
+CRC, delays it on each link, counts it and passes it to the neighbours. Each measurement is a separate process, which
+reports its CPU seconds and its peak memory; the two programs alternate. By default both keep freed memory (malloc's
+thresholds are raised), because new pages from the system may cost as much as everything else; ``--plain`` keeps
+malloc's defaults. With ``--capacities`` the frames of each agent share an uplink and a downlink.
 """
 
 import math
@@ -46,7 +46,7 @@ def train(name: str, rounds: int, capacities: bool = False) -> tuple[float, floa
     """Return the CPU seconds of the run, and the sum of all parameters, as `benchmarks.dpsgd_loop.train` does."""
     graph, minima = graph_of(name), targets()
     agents = {node: Learner(minima[node], weight_of(graph, node), rounds) for node in graph}
-    # Latencies differ, so that frames hardly ever leave at one instant, and all arrive within the round.
+    # Agents have different capacities, so that frames hardly ever leave at one instant; all arrive within the round.
     bits = {node: (40 * degree + node) * 32 * PARAMETERS for node, degree in graph.degree} if capacities else None
     link = Link(latency=latency.uniform(0.01, 0.05))
     network = Network(graph, link, round_period=0.1, seed=1, uplink=bits, downlink=bits)
@@ -70,7 +70,7 @@ def compared(graph: str, rounds: int, repeats: int, keeps: bool, capacities: boo
     for _ in range(repeats):
         found["loop"].append(measured("dpsgd_loop", keeps, graph, rounds))
         found["netsim"].append(measured("dpsgd", keeps, graph, rounds, capacities))
-    # Frames arrive in another order than that of the loop.
+    # The sums differ by rounding, because frames arrive in another order than the loop's.
     assert math.isclose(found["loop"][0][1], found["netsim"][0][1], rel_tol=1e-6)
     loop, emulated = ([statistics.median(column) for column in zip(*rows, strict=True)] for rows in found.values())
     ratios = [b[0] / a[0] for a, b in zip(found["loop"], found["netsim"], strict=True)]

@@ -24,7 +24,7 @@ def targets() -> list[Model]:
 
 
 def weight_of(graph: "nx.Graph[int]", node: int) -> np.float32:
-    """Return the weight of an agent's state and of each neighbour's, in a regular graph."""
+    """Return the weight that an agent gives to its state, and to each neighbour's, in a regular graph."""
     return np.float32(1.0 / (graph.degree[node] + 1))
 
 

@@ -1,12 +1,12 @@
 """Glossy on a field of motes: reliability, latency, radio-on time and time error, and the cost of the medium.
 
-49 motes stand in a grid of 45 m, each up to 10 m from its place in both directions. Path loss is log-distance (exponent
-3, shadowing 4 dB), links fade by Rice (K = 4, blocks of 50 ms), and clocks drift by up to 20 ppm. The mote in a corner
-floods 8 bytes once a second. Each seed gives another field. Entries are medians over the seeds, with the least and the
-largest in brackets.
+49 motes stand on a grid with a spacing of 45 m; each is displaced by up to 10 m in both directions. Path loss is
+log-distance (exponent 3, shadowing 4 dB), links have Rician fading (K = 4, blocks of 50 ms), and clocks drift by up to
+20 ppm. The mote in a corner floods 8 bytes once a second. Each seed gives another field. Entries are medians over the
+seeds, with the least and the largest in brackets.
 
-"radio on" counts a flood's 1 ms of guard time, too. "latency" and "time error" are means over motes and floods: the
-time from the flood's start to the first reception, and the error of the estimated start.
+"radio on" includes a flood's guard time of 1 ms. "latency" is the time from the flood's start to the first reception,
+and "time error" the error of the estimated start; both are means over motes and floods.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ CHIP, CRYSTAL = 0.5e-6, 20.0
 
 
 class Mote(Glossy):
-    """Records the reference and the arrival of each flood by its own clock (s): {number: (reference, now)}."""
+    """Records, by its clock (s), the estimated start and the arrival of each flood: {number: (reference, now)}."""
 
     def __init__(self, is_initiator: bool, **settings: Any) -> None:
         super().__init__(is_initiator, **settings)
@@ -35,7 +35,7 @@ class Mote(Glossy):
         self.got: dict[int, tuple[float, float]] = {}
 
     def value(self, number: int) -> bytes:
-        """Return 8 bytes."""
+        """Return the 8 bytes to flood."""
         self.begun.append(self.now)
         return number.to_bytes(8, "big")
 
@@ -74,7 +74,7 @@ def flood(
     radio = replace(PRESET.radio, access="aloha", phy=None)
     run = deployment.network(radio=radio, seed=seed).run(motes, until=floods - 0.5)
     clocks = {skew.agent: skew.clock for skew in deployment.clocks}
-    # By the motes' own clocks: the latency (s) of each flood, and the error of its estimated start.
+    # The latency (s) of each flood, and the error of its estimated start (s), by the motes' clocks.
     late, wrong = [], []
     for node in list(motes)[1:]:
         for number, (reference, now) in motes[node].got.items():

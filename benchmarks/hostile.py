@@ -1,8 +1,8 @@
-"""Hostile datagrams sent to a process that plays its rounds: their outcomes, and effects on rounds and memory.
+"""Hostile datagrams, sent to a process that plays its rounds: their outcomes, and their effects on rounds and memory.
 
-A third process sends them: noise, truncated datagrams, flipped bits, replays, another key, the right key with a wrong
-form, and unknown links. It pauses after each burst. The kernel's drops at a full socket buffer are invisible to
-processes, so the count is read from Linux.
+A third process sends noise, truncated datagrams, flipped bits, replayed datagrams, datagrams with another key,
+malformed ones with the right key, and ones of unknown links. It pauses after each burst. A process cannot see the
+datagrams that the kernel drops when a socket's buffer is full, so their count is read from Linux.
 """
 
 import os
@@ -50,14 +50,14 @@ class Steady(netsim.Agent):
 
 
 class Recorded(UDP):
-    """Reports the first datagrams that it sends, as an eavesdropper could."""
+    """A transport that also passes on its first datagrams, as an eavesdropper could record them."""
 
     def __init__(self, *args: Any, to: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._recorder, self._count = to, 0
 
     def send(self, to: str, data: bytes) -> None:
-        """Send, and hand on."""
+        """Send a datagram, and pass it on if it is one of the first."""
         super().send(to, data)
         self._count += 1
         if self._count <= RECORDED:
@@ -133,7 +133,7 @@ def shots(recorded: list[bytes], number: random.Random) -> Iterator[bytes]:
 
 
 def attack(place: str, count: int, recording: Any, over: Any, answer: Any) -> None:
-    """Shoot."""
+    """Send hostile datagrams in bursts, and report their number."""
     recorded = [recording.recv_bytes() for _ in range(RECORDED)]
     host, _, port = place.rpartition(":")
     begun = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Gossip over many kernels against its matrix recursion, and pruning by updates against pruning by re-fits.
+"""Gossip over many kernels against its matrix recursion, and pruning by updates against pruning by new fits.
 
-Pruning: from a dictionary grown by a mini-batch, as many elements are removed as the error allows, by updates of the
-inverse (`agents.Dictionary`) and by a least-squares fit for each candidate (the oracle's).
+Pruning removes as many elements as the error allows from a dictionary that a mini-batch has extended: by updates of the
+inverse matrix (`agents.Dictionary`), or by a least-squares fit for each candidate, as the tests' oracle does.
 """
 
 from functools import partial
@@ -20,7 +20,7 @@ BATCH, SIGMA, EPSILON = 32, 0.5, 0.3
 
 
 class Gossip:
-    """Streams of features, as arrays."""
+    """The streams of features for gossip, as arrays."""
 
     def __init__(self, rounds: int) -> None:
         rng = np.random.default_rng(0)
@@ -57,7 +57,7 @@ class Gossip:
 
 
 class Pruning:
-    """A dictionary of a number of elements, and a mini-batch."""
+    """A dictionary with a given number of elements, and a mini-batch that extends it."""
 
     def __init__(self, order: int) -> None:
         rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ class Pruning:
         )
 
     def updated(self) -> None:
-        """Prune by updates of the inverse, which is built on the way."""
+        """Prune by updates of the inverse matrix, including the time to compute it."""
         model = Dictionary(2, sigma=SIGMA)
         model.prune(EPSILON, model.add(self.points, self.weights[:, 0]))
 

@@ -1,8 +1,8 @@
 """The cost of delivering a large model: 32 agents on a ring, a million parameters each, float64 and float32.
 
 netsim is compared, in CPU seconds, with the least work of any emulator: one copy of each message, its CRC, and one
-addition at each neighbour, on the same arrays. Both keep freed memory, because netsim sets malloc so. Each row runs in
-a separate process, with its own peak memory.
+addition at each neighbour, on the same arrays. Both keep freed memory, as netsim's settings of malloc cause. Each row
+runs in a separate process, so that it has its own peak memory.
 """
 
 import gc
@@ -42,7 +42,7 @@ class Learner(netsim.Agent):
 
 
 def one_kind(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
-    """Return the CPU seconds of large models in netsim and of the bound (medians), and the peak memory (MB)."""
+    """Return the CPU seconds of large models in netsim and of the least work (medians), and the peak memory (MB)."""
     graph = nx.cycle_graph(AGENTS)
     models = [np.random.default_rng(node).random(PARAMETERS).astype(dtype) for node in graph]
     totals = [np.zeros(PARAMETERS) for _ in graph]
@@ -60,7 +60,7 @@ def one_kind(dtype: str, at_once: bool, repeats: int) -> dict[str, float]:
     def emulated() -> None:
         network = Network(graph, Link(latency=latency.uniform(0.01, 0.05)), round_period=0.1, seed=1)
         network.run({node: Learner(models[node], at_once) for node in graph})
-        # The agents and their frames form reference cycles.
+        # Free the agents and their frames, which form reference cycles.
         gc.collect()
 
     seconds = median_seconds({"netsim": emulated, "bound": bound}, repeats)

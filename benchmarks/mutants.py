@@ -1,14 +1,14 @@
-"""Do the tests see what they are there for? Changes functions in one place at a time, and counts what no test notices.
+"""Mutation testing: change functions in one place at a time, and count the changes that no test detects.
 
-A change swaps a comparison or an operation, shifts a whole number by one, negates a condition, drops a statement or
-takes the other of ``and`` and ``or``. Each is made in a copy of the project, where the tests that belong to the file
-run until the first fails (with the core in Python, since that is what is changed). A sample of them takes hours, not
-minutes: this is for the hand, not for CI. Survivors are printed with their line, to be judged by a reader: some of them
-change nothing that could be observed.
+A change swaps a comparison or an operation, shifts a whole number by one, negates a condition, removes a statement or
+exchanges ``and`` and ``or``. Each change is made in a copy of the project, where the tests that belong to the file run
+until the first one fails (with the core in Python, because the Python code is what changes). A sample takes hours, so
+this is not for CI. Survivors are printed with their line, for a reader to judge: some of them change nothing that could
+be observed.
 
-Two commits are compared by the same places: ``--list`` prints those of a sample and runs nothing, and ``--places FILE``
-takes them from such a list. A place is a function with the hash of its code, and the number of the change in it. It is
-found wherever the function now stands; places whose function is another at this commit are named and left out.
+To compare two commits, test the same places in both: ``--list`` prints the places of a sample and runs nothing, and
+``--places FILE`` reads such a list. A place is a function, the hash of its code, and the number of the change in it. It
+is found even if the function has moved; places whose function has changed in this commit are named and omitted.
 """
 
 import ast
@@ -36,7 +36,7 @@ _SWAPPED: list[tuple[Any, Any]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq
 _SWAPPED += [(ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift)]
 INSTEAD: dict[Any, Any] = dict([*_SWAPPED, *(pair[::-1] for pair in _SWAPPED)]) | {ast.FloorDiv: ast.Mult}
 
-# Tests of a file are those that import it, and these, by the beginning of its path.
+# {beginning of a file's path: tests that belong to the file besides those that import it}.
 BESIDES = {
     "netsim/transport": [
         *("order", "heard", "actions", "rounds", "agent", "links", "laws"),
@@ -87,7 +87,7 @@ def tests_of(file: str) -> list[str]:
     besides = {f"test_{each}" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
     if not module.startswith("netsim"):
         module, parent = f"netsim.{module}", f"netsim.{parent}"
-    # The modules of the root have no room of their own.
+    # Modules at the root of a package belong to no room.
     room = ROOT / "tests" / Path(file).parent if file.count("/") > 1 else ROOT / "none"
     found = {str(test.relative_to(ROOT)) for test in room.glob("test_*.py")}
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -112,7 +112,7 @@ def functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, ast.AST]]:
 
 
 def places_in(file: str) -> dict[str, tuple[str, int]]:
-    """Return the places in a file's functions: file and number of a change, by function, hash and number in it."""
+    """Return {place: (file, number of the change in the file)} for all functions of a file."""
     tree = ast.parse((ROOT / file).read_text())
     numbers = {node: number for number, node in enumerate(sites(tree))}
     found = functions(tree)
@@ -120,7 +120,7 @@ def places_in(file: str) -> dict[str, tuple[str, int]]:
 
 
 def survives(file: str, number: int, slow: bool) -> str | None:
-    """Return what was changed if no test notices change ``number`` of a file, else None."""
+    """Make change ``number`` of a file; return its description if no test detects it, else None."""
     tree = ast.parse((ROOT / file).read_text())
     node = list(sites(tree))[number]
     before = copy.deepcopy(node)
@@ -144,7 +144,7 @@ def survives(file: str, number: int, slow: bool) -> str | None:
 
 
 def main() -> None:
-    """Change a sample."""
+    """Test a sample of changes."""
     command = parser(__doc__, changes=100, seed=0, jobs=2)
     command.add_argument("--list", action="store_true", help="print the places of the sample, and run nothing")
     command.add_argument("--places", type=Path, help="a file of places, as --list prints them")

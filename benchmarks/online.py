@@ -1,7 +1,7 @@
-"""Each online method on the network against its vectorised recursion: Tom's hardware, 5 agents, one pass.
+"""Each online method on the network against its vectorised recursion, on Tom's hardware data: 5 agents, one pass.
 
-Needs NETSIM_DATA. Both read the same features, computed beforehand. The published seconds (P. Xu's dissertation, table
-3.1: Matlab on a desktop, without messages) are shown for reference, not for comparison.
+Needs NETSIM_DATA. Both ways read the same features, which are computed beforehand. The published seconds (P. Xu's
+dissertation, table 3.1: Matlab on a desktop, without messages) are shown for reference, not for comparison.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ STEPS = OnlineSteps(rho=RHO, eta=ETA, step=STEP)
 
 
 class Task:
-    """The stream, as arrays."""
+    """The stream of samples, as arrays."""
 
     def __init__(self, rounds: int) -> None:
         table = scale_unit(load_table("tomshardware"))

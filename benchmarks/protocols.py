@@ -5,10 +5,11 @@ independently, at the rate measured over 48 hours. Every node takes a reading a 
 which routing protocols find their routes. Entries are medians over the seeds, with the least and the largest in
 brackets.
 
-"tree" is the tree of least expected transmissions, known from the start. With CSMA all radios are on for the same share
-of each second. With LPL, X-MAC and ContikiMAC they wake every 125 ms, at independent times; with TSCH for a shared cell
-every 70 ms, all on the same one of 16 channels, with the same losses. These run with five readings a node and fewer
-seeds, because wake-ups cause many events. The whole takes some five minutes on one core.
+"tree" is the tree of least expected transmissions, which nodes know from the start. With CSMA all radios are on for the
+same share of each second. With LPL, X-MAC and ContikiMAC they wake every 125 ms, at independent times. With TSCH they
+wake for a shared cell every 70 ms, all on the same one of 16 channels, with the same losses on each. MAC layers other
+than CSMA run with five readings per node and fewer seeds, because wake-ups cause many events. The benchmark takes about
+five minutes on one core.
 """
 
 import statistics
@@ -117,7 +118,7 @@ class Site:
 
 
 def over(found: list[dict[str, float]]) -> dict[str, str]:
-    """Return the median of each measure over the seeds, with the least and the largest."""
+    """Return each measure as text: the median over the seeds, and the least and largest in brackets."""
     values = {name: [each[name] for each in found] for name in found[0]}
     return {name: f"{statistics.median(each):.4g} [{min(each):.4g}-{max(each):.4g}]" for name, each in values.items()}
 

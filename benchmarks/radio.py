@@ -1,12 +1,13 @@
-"""The cost of a shared medium: 200 nodes with CSMA-CA and Poisson traffic for 100 simulated seconds, by hearers.
+"""The cost of a shared medium: 200 nodes with CSMA-CA and Poisson traffic for 100 simulated seconds.
 
-An event is a timer of the medium: a back-off that ends, a frame that begins or ends. A hearing is one frame at one
-neighbour. The time per hearing falls towards a constant as hearers increase, because the cost has a part per frame and
-a part per hearer. At ten hearers, half of a frame's time is its sender's: sleeping, drawing and encoding. The ratio
-compares with the medium's Python twin.
+The rows have different numbers of neighbours. An event is a timer of the medium: the end of a back-off, or the start or
+end of a frame. A hearing is one frame at one neighbour. The time per hearing falls towards a constant as the number of
+neighbours grows, because a frame costs a fixed time and a time per neighbour. With ten neighbours, half of a frame's
+time is spent at its sender: sleeping, drawing and encoding. The ratio compares with the medium that is written in
+Python.
 
-Then the same by SINR (`netsim.radio.Phy`) at scale: 1,000 motes with 84 neighbours each, one broadcast each in 10 s,
-once with powers between neighbours only and once between all; and 10,000 motes with 14 neighbours.
+More rows measure reception by SINR (`netsim.radio.Phy`) at scale: 1,000 motes with 84 neighbours and one broadcast per
+mote in 10 s, once with powers between neighbours only and once between all motes; and 10,000 motes with 14 neighbours.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ class Beacon(Agent):
 
 
 def motes_network(nodes: int, degree: float, to_all: bool) -> Network:
-    """Return motes on a square that hear each other by SINR; neighbours are within 30 m."""
+    """Return a network of motes on a square, which receive by SINR; neighbours are within 30 m."""
     side = math.sqrt(nodes * math.pi * 30.0**2 / degree)
     places = draws.generator(1, nodes, "places").uniform(0.0, side, (nodes, 2)).tolist()
     model = LogDistance(exponent=3.0)
@@ -100,7 +101,7 @@ def motes(nodes: int, degree: float, seconds: float, to_all: bool, repeats: int 
 
 
 def memory(nodes: int, degree: float, seconds: float, to_all: bool) -> int:
-    """Return the growth (kB) of this process's peak memory while motes are built and run; on Linux."""
+    """Return the growth (kB) of this process's peak memory while motes are created and run; on Linux only."""
     before = resident()
     network = motes_network(nodes, degree, to_all)
     network.run({node: Beacon() for node in network.graph}, until=seconds)
@@ -108,7 +109,7 @@ def memory(nodes: int, degree: float, seconds: float, to_all: bool) -> int:
 
 
 def in_python(task: Callable[[], Run]) -> Run:
-    """Run on the medium's twin in Python."""
+    """Run a task on the medium that is written in Python."""
     compiled, medium.COMPILED = medium.COMPILED, None
     try:
         return task()

@@ -1,8 +1,8 @@
 """The page of a replay: its size, time to ready and drawing time, in a real Chromium without a GPU.
 
-Frames over links of a hundred agents, twice: with constant latencies, and with uniform ones, whose digits are random,
-which no packing can compress. Drawing is the script's time for a picture of the map and of the space–time diagram, at
-evenly spaced moments of the run, without the browser's own time. Skipped where there is no Chromium.
+The pages show runs of a hundred agents, one with constant latencies, and one with uniform latencies, whose random
+digits cannot be compressed. The drawing time is the script's time for a picture of the map and of the space–time
+diagram, at evenly spaced times of the run, without the browser's own time. Without Chromium the benchmark is skipped.
 """
 
 import statistics
@@ -34,7 +34,7 @@ def network_of(agents: int) -> tuple[list[list[float]], NDArray[np.int64]]:
 
 
 def made(agents: int, events: int, random: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return a run of broadcasts in rounds; each link loses 5 % of them and delays 2 % too long."""
+    """Return a run of broadcasts in rounds; each link loses 5 % of them, and delays 2 % beyond their round."""
     draw, (places, links) = np.random.default_rng(1), network_of(agents)
     order = np.lexsort((links[:, 1], links[:, 0]))
     link = np.resize(order, events)
@@ -90,7 +90,7 @@ def made(agents: int, events: int, random: bool) -> tuple[dict[str, Any], dict[s
 
 
 def measured(page: chromium.Page, path: Path, repeats: int) -> dict[str, float]:
-    """Return times of a page in milliseconds: by the clock, which a busy machine stretches, and the processor's."""
+    """Return times of a page in milliseconds: by the clock, which is longer on a busy machine, and of the CPU."""
     ready, worked = [], []
     for _ in range(repeats):
         page.open(Path(__file__).parent.parent / "docs" / "index.md", "true")
@@ -98,7 +98,7 @@ def measured(page: chromium.Page, path: Path, repeats: int) -> dict[str, float]:
         page.open(path)
         ready.append(float(page.run("replay.readyAfter")))
         after = page.processor_ms()
-        # A new process counts from zero.
+        # The CPU time of a new process starts at zero.
         worked.append(after - before if after > before else after)
     result = {"ready_ms": min(ready), "ready_cpu_ms": min(worked)}
     for view in ("map", "spacetime"):

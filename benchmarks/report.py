@@ -21,7 +21,7 @@ Task = Callable[[], object]
 def median_seconds(tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
     """Return the median CPU time of each task, in seconds, with one BLAS thread.
 
-    Tasks alternate, so that a slow moment affects all alike.
+    Tasks alternate, so that a slow moment affects all of them equally.
     """
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(repeats):
@@ -114,7 +114,7 @@ def show_table(rows: Mapping[str, Mapping[str, Any]], as_json: bool, title: str)
 
 
 def columns(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a table: a line for each row, a column for each name that any row has, blank where a row lacks it."""
+    """Return a table with a line per row and a column for each name in any row; cells of missing names are blank."""
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [["", *names]]
     lines += [

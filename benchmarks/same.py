@@ -5,12 +5,12 @@
     python -m benchmarks.same OTHER --only "coke --loss 0.1" --only "sweep averaging --seed 0:3"
 
 OTHER is the command netsim of an environment with some earlier commit: old/.venv/bin/netsim. A refactoring must change
-no byte. Compared are every csv file (tables, ledger, rounds), every text of a study, and every summary.json: last
-values, notes, answers and trace hashes; also those of the sweeps that a study makes. Measured running times are left
-out, so are figures, the page, and settings.json, which tells versions and paths. Each file that differs is listed with
-the first differing value, and the first key or column that only one has. The short comparison takes some minutes on two
-cores; the full one takes twice the time of all studies, mostly for `bench` and `papers`. With NETSIM_DATA set both
-sides read the same tables; without it, studies of real data are left out.
+no byte. The comparison covers every csv file (tables, ledger, rounds), every text of a study, and every summary.json
+with its last values, notes, answers and trace hashes, also in the sweeps that a study makes. It omits measured running
+times, figures, the page, and settings.json, which contains versions and paths. Each file that differs is listed with
+the first differing value, and the first key or column that only one install has. The short comparison takes some
+minutes on two cores; the full one takes twice the time of all studies, mostly for `bench` and `papers`. With
+NETSIM_DATA set, both installs read the same tables; without it, studies of real data are omitted.
 """
 
 import argparse
@@ -36,7 +36,7 @@ FLAGGED = (
     "privacy --loss 0.2",
     "sweep coke --loss 0,0.05 --seed 0:3",
 )
-"""What the full list has beside every study's default."""
+"""The commands of the full list besides those that run every study with its defaults."""
 
 SHORT = (
     "aloha --agents 8 --duration 20",
@@ -79,9 +79,9 @@ OF_REAL_DATA = {"intel_lab", "ulb_library"}
 LISTED = 12
 """The files that differ are listed up to this number for each command; a sweep has hundreds."""
 
-# Not compared in a summary: sizes of files, of earlier versions, and the name of the study, which was `scenario` there.
+# Keys of a summary that are not compared: file sizes, and the study's name, which earlier versions call `scenario`.
 _NO_RESULT = ("bytes", "scenario", "study")
-# Claims on running times are measurements, and these two files are made from all claims.
+# Claims about running times are measurements, so they and the two files that contain all claims are not compared.
 _TIMED_CLAIM, _OF_CLAIMS = "table 3.1", ("reproduction.md", "verdicts.csv")
 
 
@@ -117,7 +117,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
 
 
 def places(here: Any, there: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the differences of two values read from JSON: kind ("keys" or "values"), and place with both."""
+    """Yield the differences of two values read from JSON: kind ("keys" or "values"), and the place with both values."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in dict.fromkeys([*here, *there]):
             inner = f"{place}.{key}" if place else str(key)
@@ -163,7 +163,7 @@ def all_places(here: Path, there: Path) -> Iterator[tuple[str, str]]:
         else:
             for kind, place in places(one, other):
                 yield kind, f"row {number}, {place}"
-    # A table without rows has columns, too.
+    # Compare the columns of tables without rows, too.
     for _, place in places(header(here), header(there), "header"):
         yield "keys", place
 

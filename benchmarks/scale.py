@@ -1,4 +1,4 @@
-"""Costs that grow with the network: wiring, deliveries, links from positions, gain of workers; the first second.
+"""Costs that grow with the network (wiring, deliveries, links from positions, workers), and the cost of a start.
 
 Times are CPU seconds. Each row is measured in a separate process, which imports its own modules and starts with an
 empty heap, so that peak memory is that row's.
@@ -19,12 +19,12 @@ from benchmarks.delivery import DEGREE, BulkAdder
 from benchmarks.report import apart, parser, show
 from netsim.core.records import DELIVERED
 
-# So dense that a mote hears about twenty others, but few of them well.
+# With this density a mote receives about twenty others, but only few of them reliably.
 _MOTES_PER_KM2 = 350
 
 
 class Idle(netsim.Agent):
-    """Is only there."""
+    """Does nothing."""
 
     async def run(self) -> None:
         """End at once."""
@@ -45,7 +45,7 @@ def wiring(agents: int) -> dict[str, float]:
 
 
 def bulk(agents: int, rounds: int, repeats: int) -> dict[str, float]:
-    """Return CPU µs per delivery (the least of some runs), wiring included, and kB an agent."""
+    """Return CPU µs per delivery (the least of some runs, wiring included), and kB per agent."""
     network, found, peaks = workers.network(agents), [], [_memory()]
     for _ in range(repeats):
         start = time.process_time()
@@ -56,7 +56,7 @@ def bulk(agents: int, rounds: int, repeats: int) -> dict[str, float]:
 
 
 def positions(motes: int) -> dict[str, float]:
-    """Return CPU seconds of links from positions, and how many links a mote has."""
+    """Return the CPU seconds to compute links from positions, and the number of links per mote."""
     from netsim.radio import LogDistance
 
     places = np.random.default_rng(1).random((motes, 2)) * 1000.0 * (motes / _MOTES_PER_KM2) ** 0.5

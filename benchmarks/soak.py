@@ -28,7 +28,7 @@ from benchmarks.report import parser, resident, show
 from netsim import Link, Network, latency
 
 AGENTS, DEGREE, ROUNDS = 20, 10, 5000
-# Each part's fuzzer, the number of inputs in a worker's job, and the default number of inputs.
+# {part: (module in tests/fuzzers, number of inputs in a worker's job, default number of inputs)}.
 FUZZERS = {
     "inputs": ("wire", 2000, 10_000_000),
     "programs": ("programs", 50, 200_000),
@@ -121,7 +121,7 @@ def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
     if time.monotonic() > deadline:
         return 0, 0, 0
     peaks: list[int] = []
-    # A run's reference cycles stay until a collection; only what remains after it is a leak.
+    # The reference cycles of a run stay until a collection; only objects that remain after it are a leak.
     gc.collect()
 
     def note(round_number: int) -> None:
@@ -138,7 +138,7 @@ def deliver(seed: int, deadline: float) -> tuple[int, int, int]:
 
 
 def memory(done: list[tuple[int, int, int]]) -> dict[str, float]:
-    """Return the memory growth of delivery runs: within the first run (its rounds' rows), and from run to run."""
+    """Return the memory growth of delivery runs: within the first run, due to its rows, and from run to run."""
     if not done:
         return {"count": 0}
     (first, early, peak), later = done[0], sum(row[0] for row in done[2:])
@@ -146,7 +146,7 @@ def memory(done: list[tuple[int, int, int]]) -> dict[str, float]:
         "count": sum(row[0] for row in done),
         "peak_MB": done[-1][2] / 1024,
         "kB_per_million_in_a_run": (peak - early) / (0.9 * first / 1e6),
-        # Not from the first run, whose table of rounds loads pandas.
+        # The growth is counted from the second run on, because the first run's table loads pandas.
         "kB_per_million": (done[-1][2] - done[1][2]) / (later / 1e6) if later else 0.0,
     }
 

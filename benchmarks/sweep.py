@@ -1,10 +1,10 @@
-"""Sweeps against the same runs without a sweep: gain of a second process, cost of a point, memory of the parent.
+"""Sweeps compared with the same runs without a sweep: gain of a second process, cost of a point, memory of the parent.
 
 Short runs of a study in one file, each into its own folder, in three alternating ways:
 
-* bare: a loop that only calls the study's function and saves its run folder (`Study.save`); * joblib: the same as jobs
-of ``joblib.Parallel``, one by one and on two processes; * sweep: `netsim.studies.sweep`, with one job and with two,
-into a new folder.
+* bare: a loop that only calls the study's function and saves its run folder (`Study.save`)
+* joblib: the same as jobs of ``joblib.Parallel``, one by one and on two processes
+* sweep: `netsim.studies.sweep`, with one job and with two, into a new folder
 
 joblib's processes are started beforehand. Overhead is the additional time per point of a one-job sweep over the bare
 loop, including everything around the points: checks, folders, the final table. It is measured on alternating blocks of
@@ -79,7 +79,7 @@ def loop(study: str, stem: str, seeds: Iterable[int]) -> None:
 
 
 def in_turn(study: str, room: Path, tasks: int) -> dict[str, float]:
-    """Return the seconds of each way, once."""
+    """Return the seconds that each way takes, each measured once."""
 
     def tasked(jobs: int) -> None:
         Parallel(n_jobs=jobs, batch_size=1)(
@@ -150,7 +150,7 @@ class Watch(Reporter):
         self.found: dict[int, float] = {}
 
     def tally(self, label: str, total: int) -> Any:
-        """Return a context that records it."""
+        """Return a context in which the sweep reports its progress, for which memory is recorded."""
 
         def note(done: int, failed: int) -> None:
             if done + failed in self.at:
@@ -160,7 +160,7 @@ class Watch(Reporter):
 
 
 def held(points: int) -> dict[str, float]:
-    """Return megabytes of this process after a tenth of the points, after all, and at the end."""
+    """Return the memory (MB) of this process after a tenth of the points, after all points, and at the end."""
     import pandas  # noqa: F401  that the table needs it is not growth
 
     watch = Watch((points // 10, points))

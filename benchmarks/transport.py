@@ -1,9 +1,9 @@
-"""The cost of a frame on real sockets: agents of two processes over UDP and MQTT, beside a bare echo.
+"""The cost of a frame on real sockets: agents in two processes over UDP and MQTT, compared with a bare echo.
 
 The echo is asyncio's datagram endpoint, which returns the same bytes without parsing them. A frame has 100 float64. The
-rate is that of rounds in which each agent sends to all agents of the other process and continues when it has received
-as many frames, so that many frames are in flight; the echo has as many. The time is the round trip of a single frame.
-With --hostile, strangers send datagrams to a process that plays its rounds.
+rate is measured in rounds in which each agent sends to all agents of the other process, and continues when it has
+received the same number of frames; so many frames are in flight, and the echo has the same number. The time is the
+round trip of a single frame. With --hostile, strangers send datagrams to a process that plays its rounds.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ Make = Callable[[str, dict[str, list[int]], Path | None], Transport]
 
 
 class Speaker(netsim.Agent):
-    """Sends to all neighbours, and continues when it has received as many frames."""
+    """Sends to all neighbours, and continues when it has received a frame from each."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -106,7 +106,7 @@ class OverMQTT:
 
 
 def play(make: Make, places: list[str], me: int, size: int, count: int, folder: Path | None, answer: Any) -> None:
-    """Be one of two processes with a number of agents each; the first reports its measurements (see `in_two`)."""
+    """Run one of two processes, each with ``size`` agents; the first one reports its measurements (see `in_two`)."""
     sides = [list(range(size)), list(range(size, 2 * size))]
     graph = nx.complete_bipartite_graph(size, size)
     agents: dict[int, Any] = {number: Speaker(count) for number in graph}
@@ -165,7 +165,7 @@ class Client(asyncio.DatagramProtocol):
 
 
 def echo(port: int) -> None:
-    """Be the echo process, until it is ended."""
+    """Run the echo process until it is terminated."""
 
     async def main() -> None:
         await asyncio.get_running_loop().create_datagram_endpoint(Echo, local_addr=("127.0.0.1", port))
@@ -175,7 +175,7 @@ def echo(port: int) -> None:
 
 
 def bare(port: int, size: int, pairs: int, count: int, answer: Any) -> None:
-    """Be the process that sends."""
+    """Run the process that sends datagrams to the echo."""
 
     async def main() -> tuple[list[float], float]:
         loop, before = asyncio.get_running_loop(), time.process_time()

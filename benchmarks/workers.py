@@ -1,4 +1,4 @@
-"""One network over several processes: CPU per process beside one process, and Dask beside pipes.
+"""One network over several processes: the CPU time per process against one process, and Dask against pipes.
 
 COKE with 1,000 agents of 10 neighbours (100 features, 120 samples), stepped one by one and batched, and the bare
 exchange of `benchmarks.delivery`. The CPU seconds are those of the busiest process during the run, without its start
@@ -126,7 +126,7 @@ def rows(agents: int, rounds: int, repeats: int, dask: str | None = None) -> dic
 
 
 class Averager(Agent):
-    """Averages a number with its neighbours', the least work of an agent."""
+    """Averages a number with its neighbours, the least work that an agent can do."""
 
     def __init__(self, value: float, rounds: int) -> None:
         self.value, self.count = np.array([value]), rounds

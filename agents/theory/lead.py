@@ -1,4 +1,4 @@
-"""Parameters of LEAD (Liu, Li, Wang, Tang and Yan 2021, theorem 1), recalled and held against runs, but not re-read."""
+"""Parameters of LEAD (Liu, Li, Wang, Tang and Yan 2021, theorem 1), checked against runs, not against the paper."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ class LeadTheorem:
     curvature : Curvature
         m > 0 and M.
     beta, variance : float
-        β and C.
+        The constants β and C.
     """
 
     curvature: Curvature
@@ -45,17 +45,17 @@ class LeadTheorem:
 
     @property
     def eta_end(self) -> float:
-        """2/(m + M)."""
+        """The largest η, 2/(m + M)."""
         return 2.0 / (self.curvature.m + self.curvature.M)
 
     def gamma_end(self, eta: float) -> float:
-        """Return the end of γ for a step η."""
+        """Return the upper end of the range of γ for a step η."""
         C, b, x = self.variance, self.beta, self._x(eta)
         end = 2.0 / ((3.0 * C + 1.0) * b)
         return min(end, 2.0 * x / ((2.0 - x) * C * b)) if C > 0.0 else end
 
     def alpha_ends(self, eta: float, gamma: float) -> tuple[float, float]:
-        """Return both ends of α for a step η and γ; there is no α if the first exceeds the second."""
+        """Return both ends of the range of α for η and γ; the range is empty if the first exceeds the second."""
         C, b = self.variance, self.beta
         share = min((2.0 - b * gamma) / (4.0 - b * gamma), self._x(eta))
         return C * b * gamma / (2.0 * (1.0 + C)), (C * b * gamma + 2.0) / (4.0 * (1.0 + C)) * share
@@ -67,9 +67,10 @@ class LeadTheorem:
 class LeadRange(Theorem):
     """The ranges of LEAD's η, γ and α: `LeadTheorem`.
 
-    Assumes strongly convex costs of bounded curvature, full gradients, constant parameters, no censor, symmetric,
-    doubly stochastic weights, and an unbiased coder. The ranges are only sufficient: 2 bits of `QSGD` converge outside,
-    too. But with 2 of 6 random elements on a complete graph, α = ½ diverges, and α in the range converges.
+    The theorem assumes strongly convex costs of bounded curvature, full gradients, constant parameters, no censor,
+    symmetric, doubly stochastic weights, and an unbiased coder. The ranges are only sufficient: `QSGD` with 2 bits also
+    converges outside. But a coder that sends 2 of 6 random elements on a complete graph diverges with α = ½, and
+    converges with an α in the range.
     """
 
     name = "theorem 1 of LEAD"

@@ -25,15 +25,15 @@ MEASURED: Mapping[str, str] = {
     "bound_distance": "limit_distance",
     "predicted_distance": "limit_distance",
 }
-"""The column of what is measured, by that of what is promised."""
+"""{column of a bound or prediction: column of the measured value}."""
 
 
 class Theory:
     """A measure for `netsim.Experiment`: the bounds and predictions of the theorems that apply to a run's agents.
 
-    Columns ``bound_…`` and ``predicted_…`` hold them for each round, ``model_error`` ‖Θ_k − Θ*‖ of all agents' models
-    together, and ``model_copy_error`` the norm of all models less the copies that neighbours have. On lossy links there
-    are none; `lines` reports this, and why theorems do not apply.
+    The columns ``bound_…`` and ``predicted_…`` contain them for each round. The column ``model_error`` is ‖Θ_k − Θ*‖
+    for the stacked models of all agents, and ``model_copy_error`` the norm of the difference between all models and
+    their copies at neighbours. On lossy links there are no columns, which `lines` reports, with the reasons.
     """
 
     def __repr__(self) -> str:
@@ -61,12 +61,12 @@ class Theory:
                 row[COPY_ERROR] = float(np.linalg.norm(_models(agents) - copies))
             return row
 
-        # A bound on the run so far needs every round.
+        # The probe must be called in every round, because a bound may depend on all rounds so far.
         columns.may_skip = False  # type: ignore[attr-defined]
         return columns
 
     def lines(self, agents: Agents, network: "Network") -> list[str]:
-        """Return why theorems do not apply, and the statements of the others that have no column."""
+        """Return why some theorems do not apply, and the statements of the others that have no column."""
         reason = not_ideal(network)
         return [f"theorems: {reason}"] if reason else lines(agents, network.graph)
 

@@ -18,11 +18,11 @@ from netsim.util.typing import Array
 
 
 def copy_error_bound(agents: int, size: int, interval: float, threshold: float = 0.0) -> float:
-    """Return ζ of lemma 5 (eq. 3.25), which bounds ‖E_t‖_F, the difference E of all models and their copies θ̂.
+    """Return ζ of lemma 5 (eq. 3.25), a bound on ‖E_t‖_F, where E_t is the difference of all models and their copies θ̂.
 
-    ζ = √N max{ϱμᵗ, √n Δ/2}. An agent that sends errs by at most Δ/2 in each element, and a censored one by less than
-    the threshold of the round. The lemma prints ‖E_t‖² ≤ ζ, which fails for ζ > 1: where θ̂ starts as Q(0) = Δ/2, N = 8
-    agents with n = 8 elements and Δ = ½ begin with ‖E_1‖² = 4 and have ζ = 2.
+    ζ = √N max{ϱμᵗ, √n Δ/2}. The copy of an agent that sends is wrong by at most Δ/2 in each element, and the copy of a
+    censored agent by less than the round's threshold in norm. The lemma prints ‖E_t‖² ≤ ζ, which fails for ζ > 1: if θ̂
+    starts as Q(0) = Δ/2, then N = 8 agents with n = 8 elements and Δ = ½ begin with ‖E_1‖² = 4, but ζ = 2.
 
     Parameters
     ----------
@@ -39,12 +39,13 @@ def copy_error_bound(agents: int, size: int, interval: float, threshold: float =
 def odkla_regret_bound(theta_norm: float, gradients: float, eta: float, rho: float, graph: Graph) -> float:
     """Return a bound on ODKLA's static regret against a model θ*, for any constants η > 0 and ρ > 0.
 
-    Reg_T ≤ ½ (Nη + 4ρ|E|)‖θ*‖² + Σ_t ‖∂L_t(Θ_t)‖²/(2η). This follows from the proof of theorem 9, with its constants:
-    the update is ∂L_t(Θ_t) = P(Θ_t − Θ_{t+1}) − Γ_{t+1} with P = ηI + ρ(D + A), the dual variables are Γ_{t+1} = ρ(D −
-    A) Σ_{s≤t+1} Θ_s, and convexity gives Reg_T ≤ Σ_t ⟨∂L_t(Θ_t), Θ_t − Θ*⟩, where ‖Θ*‖²_P telescopes.
+    Reg_T ≤ ½ (Nη + 4ρ|E|)‖θ*‖² + Σ_t ‖∂L_t(Θ_t)‖²/(2η). This follows from the proof of theorem 9 if its constants are
+    kept. The update is ∂L_t(Θ_t) = P(Θ_t − Θ_{t+1}) − Γ_{t+1} with P = ηI + ρ(D + A), and the dual variables are
+    Γ_{t+1} = ρ(D − A) Σ_{s≤t+1} Θ_s. Convexity gives Reg_T ≤ Σ_t ⟨∂L_t(Θ_t), Θ_t − Θ*⟩, a sum that telescopes in the
+    norm ‖·‖_P.
 
-    The theorem prints steps η = ρ = 1/O(√T). But η divides the step, so it must grow as √T: with the printed steps the
-    models diverge.
+    The theorem prints steps η = ρ = 1/O(√T). But the step is proportional to 1/η, so η must grow as √T: with the
+    printed steps the models diverge.
 
     Parameters
     ----------
@@ -61,15 +62,15 @@ def odkla_regret_bound(theta_norm: float, gradients: float, eta: float, rho: flo
 
 
 def odkla_best_eta(theta_norm: float, gradient_norm: float, rounds: int) -> float:
-    """Return η = G√T/C, which makes the bound least if each agent's gradients have norm G and ‖θ*‖ = C."""
+    """Return η = G√T/C, which minimizes the bound if each agent's gradients have norm G and ‖θ*‖ = C."""
     return gradient_norm * math.sqrt(rounds) / theta_norm
 
 
 class CopyError(Theorem):
     """The copies of models differ from the models by at most ζ (dissertation, lemma 5), the column ``bound_copy``.
 
-    `copy_error_bound` has the formula, of which the column is the value of each round. Assumes a `Geometric` or
-    `PowerLaw` censor, and the exact state or a coder of a fixed interval in which no element saturates.
+    The column contains `copy_error_bound` for each round. The lemma assumes a `Geometric` or `PowerLaw` censor, and
+    the exact state or a coder with a fixed interval in which no element saturates.
     """
 
     name = "lemma 5 of the dissertation"
@@ -96,7 +97,7 @@ class CopyError(Theorem):
         return {"bound_copy": np.sqrt(np.sum(squares, axis=0))}
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return the range outside which a coder clips elements, if any."""
+        """Return a line with the range outside which the coder clips elements, if it has one."""
         ends = {agent.coder.fixed for agent in agents.values() if getattr(agent.coder, "saturate", False)}
         return [f"{self.name}: while no element lies outside [{low:g}, {high:g})" for low, high in sorted(ends)]
 
@@ -118,12 +119,12 @@ def _threshold(censor: Any, k: int) -> float:
 class Regret(Theorem):
     """ODKLA's regret is O(√T) for η and ρ that grow as √T (dissertation, theorem 9): the column ``bound_regret``.
 
-    The bound is `odkla_regret_bound` with the gradients of the run. A censor and a coder (QC-ODKLA) add the remainder
+    The bound is `odkla_regret_bound` with the gradients of the run. A censor and a coder (QC-ODKLA) add the term
 
         Σ_t ρ⟨(D − A)(E_t − E_{t+1}), Θ_{t+1}⟩ − ⟨Γ_{t+1}, E_{t+1}⟩,
 
-    where the proof (eq. 3.40) wrongly replaces ⟨Ax, y⟩ by σmax(A)⟨x, y⟩; here it is computed exactly. Assumes constant
-    η and ρ; the regret is that of squared losses, against the best model of all rounds so far.
+    in which the proof (eq. 3.40) wrongly replaces ⟨Ax, y⟩ by σmax(A)⟨x, y⟩; here the term is computed exactly. The
+    theorem assumes constant η and ρ. The regret is that of squared losses, against the best model of all rounds so far.
     """
 
     name = "theorem 9 of the dissertation"
@@ -159,7 +160,7 @@ class RegretProbe:
         cost = next(iter(agents.values())).cost
         self.regret = StaticRegret(cost.size, cost.regularizer)
         self._theta = np.zeros((len(agents), cost.size))
-        # E_1 need not be 0, because θ̂ may start as Q(0). It is then equal at all agents, and D − A cancels it.
+        # E_1 need not be 0, because θ̂ may start as Q(0). But then all agents have the same E_1, which D − A cancels.
         self._error = np.zeros_like(self._theta)
         self._loss = self._gradients = self._remainder = self._bound = 0.0
 
@@ -167,7 +168,7 @@ class RegretProbe:
         """Return ``bound_regret`` after a round."""
         each = list(agents.values())
         if sum(agent.cost.count for agent in each) == self.regret.count:
-            # The agents' own rounds are over.
+            # The agents have ended their rounds, so the bound does not change.
             return {"bound_regret": self._bound}
         features = np.stack([agent.cost.features for agent in each])
         targets = np.array([agent.cost.target for agent in each], dtype=np.float64)

@@ -1,9 +1,9 @@
-"""The greedy projected penalty method (Koppel, Paternain, Richard and Ribeiro 2018): its limit.
+"""The limit of the greedy projected penalty method (Koppel, Paternain, Richard and Ribeiro 2018).
 
-The stochastic gradient (eq. 14) leaves out the terms c(f_i(x_j) − f_j(x_j))κ(x_j, ·), in which f_i occurs at a
-neighbour's sample. So, contrary to eq. 27, its mean is not the gradient of ψ_c. If all agents' inputs have one
-distribution, it is the gradient of ψ_{c/2}; otherwise the method converges to another point. `penalty_radius` holds
-around the point where the mean vanishes.
+The stochastic gradient (eq. 14) omits the terms c(f_i(x_j) − f_j(x_j))κ(x_j, ·), in which f_i is evaluated at a
+neighbour's sample. So, contrary to eq. 27, its mean is not the gradient of ψ_c. If the inputs of all agents have one
+distribution, the mean is the gradient of ψ_{c/2}; otherwise the method converges to another point. `penalty_radius`
+bounds the distance from the point at which the mean vanishes.
 """
 
 import math
@@ -18,9 +18,10 @@ from netsim.agents.theory.theorem import Theorem, not_constant, not_two_way, val
 
 
 def projection_error_bound(epsilon: float, eta: float, agents: int, *, printed: bool = False) -> float:
-    """Return √V ε/η, which bounds how far pruning moves the gradient, ‖∇̃ − ∇̂‖ (proposition 1).
+    """Return √V ε/η, a bound on the change ‖∇̃ − ∇̂‖ of the gradient by pruning (proposition 1).
 
-    Each of the V agents' functions moves by at most ε. ``printed``: V ε/η (eq. 31); eq. 42 of the proof gives √V.
+    Pruning changes the function of each of the V agents by at most ε. With ``printed``, return V ε/η as in eq. 31; but
+    eq. 42 of the proof gives √V.
     """
     return epsilon / eta * (agents if printed else math.sqrt(agents))
 
@@ -37,11 +38,11 @@ def penalty_radius(
     eta, regularizer, parsimony : float
         η, λ and P.
     agents : int
-        V.
+        The number V of agents.
     second_moment : float
         σ², the mean of ‖∇̃‖² = ‖f_{t+1} − f_t‖²/η² over all agents together.
     printed : bool
-        Take V for √V, as printed.
+        Use V in place of √V, as the paper prints.
     """
     pruned = parsimony * (agents if printed else math.sqrt(agents))
     return math.sqrt(eta) / regularizer * (pruned + math.sqrt(pruned**2 + regularizer * second_moment))
@@ -50,17 +51,17 @@ def penalty_radius(
 def disagreement_bound(risk: float, c: float, penalised_risk: float = 0.0) -> float:
     """Return (R(f*) − R(f_c*))/c ≥ ½ Σ_i Σ_j E(f_i − f_j)² of the minimiser f_c* of ψ_c (proposition 2, eq. 35).
 
-    ``risk`` is R of the best common f*, regularised; ``penalised_risk`` is R(f_c*), without the penalty. The algorithm
-    ends elsewhere, and is only within ``risk``/c.
+    ``risk`` is the regularised risk R(f*) of the best common function, and ``penalised_risk`` is R(f_c*) without the
+    penalty. The algorithm does not end in f_c*, so for its result only the bound ``risk``/c holds.
     """
     return (risk - penalised_risk) / c
 
 
 def dictionary_separation(epsilon: float, eta: float, slope: float) -> float:
-    """Return ε/(η·slope): a point κ(x, ·) is kept only at this distance from the span of the others (corollary 2).
+    """Return ε/(η·slope), the least distance of a kept point κ(x, ·) from the span of the others (corollary 2).
 
-    ``slope`` bounds |ℓ'(f_i(x), y) + c Σ_j (f_i(x) − f_j(x))|. The number of points is finite, because only so many fit
-    into a bounded set of inputs; it exceeds 10⁴ for a run that keeps 12.
+    ``slope`` bounds |ℓ'(f_i(x), y) + c Σ_j (f_i(x) − f_j(x))|. A bounded set of inputs has room for only finitely many
+    points at this distance, which bounds their number; the bound exceeds 10⁴ for a run that keeps 12 points.
     """
     return epsilon / (eta * slope)
 
@@ -68,8 +69,8 @@ def dictionary_separation(epsilon: float, eta: float, slope: float) -> float:
 class PenaltyBounds(Theorem):
     """The bounds of Koppel et al. (propositions 1 and 2, theorem 1), as lines.
 
-    R(f*) of proposition 2 is at most R(0), so that the distance ‖f*‖ of the zero model from the limit is at most
-    √(2R(0)/λ). Theorem 1 is vacuous if its radius, even without noise, exceeds this distance.
+    R(f*) of proposition 2 is at most R(0), so the distance ‖f*‖ between the zero model and the limit is at most
+    √(2R(0)/λ). Theorem 1 is vacuous if its radius exceeds this distance even without noise.
     """
 
     name = "Koppel et al."
@@ -83,7 +84,7 @@ class PenaltyBounds(Theorem):
         return reason or ("not for the squared loss of numbers" if numbers else "")
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return the radius, how far pruning moves the gradient, and the largest disagreement of the minimum."""
+        """Return the radius, the bound on the change by pruning, and the largest disagreement of the minimum."""
         eta, regularizer, parsimony = (value_of(agents, name) for name in ("eta", "regularizer", "parsimony"))
         each = [(agent, len(graph.adj[name])) for name, agent in agents.items()]
         zero = sum(_zero_loss(agent.loss) for agent, _ in each)
@@ -106,7 +107,7 @@ class PenaltyBounds(Theorem):
 
 
 def _zero_loss(loss: Any) -> float:
-    """Return the loss of the model 0 at any sample: of classes it is the same for each."""
+    """Return the loss of the zero model at any sample; for a loss of classes it is the same at each sample."""
     classes = getattr(loss, "classes", None)
     scores, target = (np.zeros(1), np.ones(1)) if classes is None else (np.zeros((1, classes)), np.zeros(1, dtype=int))
     return float(loss.value(scores, target)[0])

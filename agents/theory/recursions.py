@@ -1,8 +1,8 @@
 """Exact rates: on least squares, a method without censor and coder is a linear recursion x ← Mx + c.
 
-Its spectral radius is the factor by which the error of a long run shrinks in a round. Dual variables sum to zero
-over the agents. So they are written as (B ⊗ I) r, where the N − 1 columns of B are orthonormal and sum to zero, and M
-has no eigenvalues 1 of directions that no run takes.
+The spectral radius of M is the factor by which the error of a long run shrinks in a round. The agents' dual variables
+sum to zero. So they are written as (B ⊗ I) r, where the N − 1 columns of B are orthonormal and each sums to zero.
+Otherwise M would have eigenvalues 1 for directions in which no run moves.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from netsim.agents.theory.theorem import (
 from netsim.util.typing import Array, Matrix, Vector
 
 LARGEST = 2000
-"""Largest N·D for which a rate is computed: the eigenvalues take a time that grows as (N·D)³."""
+"""The largest N·D for which a rate is computed: the time for the eigenvalues grows as (N·D)³."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Recursion:
     Attributes
     ----------
     matrix : ndarray of shape (n, n)
-        M.
+        The matrix M.
     start : ndarray of shape (n,)
-        e_0, of which the first N·D numbers are Θ_0 − Θ_fixed.
+        The initial error e_0, whose first N·D numbers are Θ_0 − Θ_fixed.
     offset : ndarray of shape (N·D,)
-        Θ_fixed − Θ*: how far the fixed point is from the optimum of Σ R_i.
+        Θ_fixed − Θ*: the difference between the fixed point and the optimum of Σ R_i.
     """
 
     matrix: Matrix
@@ -51,7 +51,7 @@ class Recursion:
 
     @property
     def rate(self) -> float:
-        """The spectral radius of M: by this factor a long run's error shrinks in a round; it diverges from 1 on."""
+        """The spectral radius of M, the factor of a long run's error per round; the method diverges from 1 on."""
         return float(np.abs(np.linalg.eigvals(self.matrix)).max())
 
     def errors(self, rounds: int) -> Array:
@@ -66,7 +66,7 @@ class Recursion:
 
 @dataclass(frozen=True)
 class Quadratics:
-    """The costs R_i(θ) = ½ θᵀH_iθ − b_iᵀθ of all agents, stacked: H of shape (N·D, N·D), b and Θ* of shape (N·D,)."""
+    """The stacked costs R_i(θ) = ½ θᵀH_iθ − b_iᵀθ of all agents: H, shape (N·D, N·D), and b and Θ*, shape (N·D,)."""
 
     H: Matrix
     b: Vector
@@ -82,16 +82,16 @@ class Quadratics:
         return cls(block_diag(*hessians), linear.ravel(), np.tile(theta, len(costs)), len(costs))
 
     def each(self, matrix: Matrix) -> Matrix:
-        """Return matrix ⊗ I, which acts on the agents' models."""
+        """Return matrix ⊗ I, which applies the matrix to the agents' stacked models."""
         return np.asarray(np.kron(matrix, np.eye(len(self.b) // self.agents)), dtype=np.float64)
 
     @property
     def identity(self) -> Matrix:
-        """I of shape (N·D, N·D)."""
+        """The identity matrix, shape (N·D, N·D)."""
         return np.eye(len(self.b))
 
     def balanced(self) -> Matrix:
-        """Return B ⊗ I."""
+        """Return B ⊗ I, the basis of dual variables that sum to zero."""
         return self.each(null_space(np.ones((1, self.agents))))
 
 
@@ -153,13 +153,13 @@ def dkla(agents: Agents, graph: "nx.Graph[Any]", rho: float) -> Recursion:
 class ExactRate(Theorem):
     """The rate of a method on least squares: the spectral radius of its recursion (derived, not from a paper).
 
-    Assumes constant parameters, no censor, no coder and no lost frame. The recursion also gives the
+    This assumes constant parameters, no censor, no coder and no lost frame. The recursion also gives the
     ``predicted_error`` ‖Θ_k − Θ*‖ of each round.
 
     Parameters
     ----------
     recursion : callable
-        From agents, graph and the parameter's value to the `Recursion`.
+        Returns the `Recursion` for agents, a graph and the parameter's value.
     parameter : str
         The method's step or penalty.
     """
@@ -181,7 +181,7 @@ class ExactRate(Theorem):
         return reason or (f"not for more than {LARGEST} numbers in all models ({size})" if size > LARGEST else "")
 
     def of(self, agents: Agents, graph: "nx.Graph[Any]", value: float | None = None) -> Recursion:
-        """Return the recursion at the agents' parameter, or at another value."""
+        """Return the recursion for the agents' parameter, or for another value."""
         return self.recursion(agents, graph, value_of(agents, self.parameter) if value is None else value)
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:

@@ -1,8 +1,9 @@
 """The rate of successive orthogonal projections (Predd, Kulkarni and Poor 2006, theorems 2 and 3).
 
-The theorems promise that the distance to the limit never grows, and "linear" convergence without a number. On a finite
-ensemble the number is the spectral radius of a sweep. States are written as (z, √λ_i f_i), with f_i in an orthonormal
-basis of the span of the agent's own examples, so that norms are those of `netsim.agents.projections.estimate.distance`.
+The theorems state that the distance to the limit never grows, and that convergence is "linear", without a rate. On a
+finite ensemble the rate is the spectral radius of a sweep. States are written as (z, √λ_i f_i), with f_i in an
+orthonormal basis of the span of agent i's examples, so that their norm equals the distance that
+`netsim.agents.projections.estimate.distance` computes.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from netsim import Network
 
 LARGEST = 2000
-"""Largest length of a state for which a rate is computed."""
+"""The largest length of a state for which a rate is computed."""
 
 # Eigenvalues of a Gram matrix below this share of the largest are rounding errors.
 _NULL = 1e-12
@@ -75,7 +76,7 @@ class Sweep:
 
     @property
     def norm(self) -> float:
-        """‖matrix‖₂ ≤ 1: no sweep leaves more than this share of the distance."""
+        """‖matrix‖₂ ≤ 1: each sweep multiplies the distance by at most this factor."""
         return float(np.linalg.norm(self.matrix, 2))
 
     def bound(self, sweeps: int) -> Array:
@@ -120,11 +121,11 @@ def _onto_null(constraint: Matrix) -> Matrix:
 def is_connected(ensemble: Ensemble, tolerance: float = 1e-9) -> bool:
     """Return whether an ensemble is connected (Predd et al., definition 1), so that all agents end with one function.
 
-    Two agents are joined if the examples that they share span what each one's own examples span: if the ranks of the
-    Gram matrices are equal. By theorem 5 all agents then reach the centralised solution with λ = Σ λ_i. For a Gaussian
-    kernel this needs equal sets of examples. For a polynomial kernel (xᵀx')ᵖ, C(d + p − 1, p) examples in common are
-    enough, and for (1 + xᵀx')ᵖ it takes C(d + p, p). Example 1 of the paper has dᵖ, which is 4 for d = p = 2, where it
-    takes 6.
+    Two agents are joined if the examples that they share span the same space as the examples of each of them, that is,
+    if the ranks of the Gram matrices are equal. By theorem 5 all agents then reach the centralised solution with λ =
+    Σ λ_i. For a Gaussian kernel this requires equal sets of examples. For a polynomial kernel (xᵀx')ᵖ, C(d + p − 1, p)
+    common examples suffice, and for (1 + xᵀx')ᵖ, C(d + p, p). The paper's example 1 states dᵖ for the latter; for
+    d = p = 2 that is 4, but 6 are required.
     """
 
     def rank(examples: NDArray[np.intp]) -> int:
@@ -144,17 +145,17 @@ def is_connected(ensemble: Ensemble, tolerance: float = 1e-9) -> bool:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """A measure of successive projections on an ensemble, as `netsim.agents.theory.Theory` is of other algorithms.
+    """A measure of successive projections on an ensemble; for other algorithms see `netsim.agents.theory.Theory`.
 
-    In a fixed order of turns the column ``predicted_distance`` is the distance to the limit after the turns that were
-    taken, and ``bound_distance`` is `Sweep.bound` of the sweeps that all agents have ended. The links do not matter:
-    such agents wait for the turns of their sharers before theirs, and turns of others commute.
+    For a fixed order of turns the column ``predicted_distance`` is the distance to the limit after the turns so far,
+    and ``bound_distance`` is `Sweep.bound` of the sweeps that all agents have completed. The links do not matter:
+    before its turn an agent waits for the turns of the agents with which it shares examples; other turns commute.
     """
 
     ensemble: Ensemble
 
     def of(self, agents: Agents, network: "Network", rounds: int) -> Probe | None:
-        """Return the probe of a run, or None for an order that is drawn."""
+        """Return the probe of a run, or None if the order of turns is random."""
         if not _fixed(agents):
             return None
         sweep, constraints = self._sweep(agents), _constraints(self.ensemble)
@@ -174,7 +175,7 @@ class Sweeps:
         return columns
 
     def lines(self, agents: Agents, network: "Network") -> list[str]:
-        """Return the rate a sweep, and what has no column."""
+        """Return lines with the rate per sweep, and statements that have no column."""
         connected = is_connected(self.ensemble)
         end = "all agents reach the centralised solution" if connected else "not for an ensemble that is not connected"
         found = [f"theorem 5 of Predd et al.: {end}"]
@@ -195,5 +196,5 @@ def _fixed(agents: Agents) -> bool:
 
 
 def _vacuous(sweep: Sweep, agents: Agents) -> bool:
-    """Return whether the bound after the last sweep is hardly less than the distance at the start."""
+    """Return whether the bound after the last sweep is hardly smaller than the initial distance."""
     return bool(sweep.norm ** agents[0].sweeps > 0.99)

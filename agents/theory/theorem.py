@@ -1,4 +1,4 @@
-"""What a theorem is: where it applies, the ranges of parameters it asks for, its bounds and its predictions."""
+"""The parts of a theorem: where it applies, the parameter ranges that it requires, its bounds and its predictions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from netsim.errors import BadInput
 from netsim.util.typing import Vector
 
 MOST_AGENTS = 500
-"""Most agents of which spectra are computed: the time grows as their number cubed, and notes must cost little."""
+"""The largest number of agents for which spectra are computed: the time grows with its cube, and notes must be fast."""
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,22 @@ Probe = Callable[[Agents], dict[str, float]]
 class Theorem:
     """Base class of the theorems. An algorithm names its theorems in the class variable ``theorems``.
 
-    ``name`` says which theorem of which source it is. All methods other than `why_not` require that `why_not` returns
-    an empty string.
+    ``name`` gives the theorem's number and source. The other methods may be called only if `why_not` returns an empty
+    string.
     """
 
     name: str
 
     def why_not(self, agents: Agents, graph: "nx.Graph[Any]") -> str:
-        """Return why the theorem says nothing of these agents on this graph, as "not for …", or an empty string."""
+        """Return why the theorem does not apply to these agents on this graph, as "not for …", or an empty string."""
         raise NotImplementedError
 
     def ranges(self, agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
-        """Return the ranges of parameters which the theorem asks for."""
+        """Return the parameter ranges that the theorem requires."""
         return []
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Vector]:
-        """Return bounds and predictions that are known before a run: by column, one value a round, shape (rounds,)."""
+        """Return bounds and predictions that are known before a run: {column: a value per round, shape (rounds,)}."""
         return {}
 
     def probe(self, agents: Agents, graph: "nx.Graph[Any]") -> Probe | None:
@@ -111,11 +111,11 @@ class Theorem:
         return None
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return what the theorem says of these agents and no column shows, one line each."""
+        """Return the theorem's statements about these agents that no column shows, as lines."""
         return []
 
     def choice(self, agents: Agents, graph: "nx.Graph[Any]", by: str) -> dict[str, float]:
-        """Return parameters for which the theorem holds; with ``by`` = "best" those of the best rate it knows."""
+        """Return parameters for which the theorem holds; with ``by`` = "best", those with the best known rate."""
         return {}
 
 
@@ -168,7 +168,7 @@ def not_plain(agents: Agents) -> str:
 
 
 def not_accumulated(agents: Agents) -> str:
-    """Return a reason unless the dual variables are those of the papers."""
+    """Return a reason unless the dual variables are updated as in the papers."""
     if not all(isinstance(agent.duals, Accumulated) for agent in agents.values()):
         return "not for duals other than Accumulated"
     return ""
@@ -196,7 +196,7 @@ def not_mixing(agents: Agents, graph: "nx.Graph[Any]") -> str:
         gap = Mixing.of(weights).gap
     except BadInput:
         return "not for weights that are not symmetric and doubly stochastic"
-    # A method ignores them, and so has another matrix.
+    # The method ignores weights of pairs without a link, so its matrix would be another one.
     if np.any(weights[(topology.adjacency(graph) == 0.0) & ~np.eye(len(weights), dtype=bool)]):
         return "not for weights of agents that are not neighbours"
     return "" if gap > 1e-12 else "not for weights that leave the agents in several parts"

@@ -1,1 +1,1 @@
-"""Held against the kernel: the same frames through Linux's traffic control and through netsim's links."""
+"""Compare netsim's links with the kernel: the same frames go through Linux's traffic control and through netsim."""

@@ -1,9 +1,9 @@
 """Compare with the kernel: the same frames through Linux's queues and filters, and through netsim's links.
 
 Frames cross a pair of virtual devices between two network namespaces, through a queue of tc or a rule of nftables, and
-the kernel's timestamps give each frame's hand-over and departure. Then the same frames, at those times, cross a
-netsim.Network. The rows "netsim" show differences of netsim from the kernel; the rows "kernel" show differences between
-two runs of the kernel with the same plan, which limit the resolution. Both are medians over the runs.
+the kernel's timestamps give the times at which each frame is offered and leaves. Then the same frames, offered at the
+same times, cross a netsim.Network. The rows "netsim" show differences between netsim and the kernel; the rows "kernel"
+show differences between two runs of the kernel with the same plan, which limit the resolution. Both are medians.
 """
 
 import argparse
@@ -38,7 +38,7 @@ TRAFFIC: dict[str, Callable[..., Plan]] = {
 }
 DROPS = {"random 1%": mapping.random_drop(10), "random 10%": mapping.random_drop(100)}
 PARTS = (*SETTINGS, "uplink", "random")
-# For drops: how many times as many frames, and their distance (s): a rate needs many frames, but no exact times.
+# For drops: the factor of the number of frames, and their distance (s). A loss rate needs many frames, not exact times.
 _MANY, _EVERY, _SMALL = 20, 4e-5, 100
 
 Rows = dict[str, Row]
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measured(chosen: argparse.Namespace) -> tuple[list[Rows], dict[str, str]]:
-    """Return the rows of times, of flows that share an uplink and of losses, and why a part was left out."""
+    """Return the rows of times, of a shared uplink and of losses, and the reasons why parts were omitted."""
     timed: Rows = {}
     lost: Rows = {}
     flows: Rows = {}
@@ -108,7 +108,7 @@ def show(found: Sequence[Rows], left_out: Mapping[str, str], chosen: argparse.Na
     """Print the results, or the reason for their absence in one line."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if chosen.json:
-        # NaN is no JSON.
+        # JSON has no NaN.
         finite = {
             name: {key: value if np.isfinite(value) else None for key, value in row.items()}
             for rows in found

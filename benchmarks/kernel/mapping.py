@@ -1,8 +1,8 @@
-"""The correspondence of `netsim.Link` settings to the kernel's: commands, and equivalent links.
+"""The settings of the kernel: the commands that install them, and the equivalent `netsim.Link`.
 
-docs/links.md has how far the two agree. The kernel counts what waits at the sender's end with
-all its headers, and what it drops at the receiver's end without Ethernet's: ``header_bits`` are those, and a frame of
-netsim's is as long as the datagram.
+docs/links.md describes how far the two agree. The kernel counts waiting frames at the sender's end with all headers,
+and dropped frames at the receiver's end without Ethernet's header. In netsim ``header_bits`` stands for these headers,
+and a frame is as long as the datagram.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from netsim.links import Budget
 from netsim.util.typing import Vector
 
 ON_WIRE, IN_IP = 14 + 20 + 8, 20 + 8
-"""Bytes of the headers of Ethernet, IP and UDP; and without Ethernet's."""
+"""The bytes of the headers of Ethernet, IP and UDP, and of IP and UDP alone."""
 
 _STOP = {SENDER: f"tc qdisc del dev {SENDER} root", RECEIVER: "nft delete table ip netsim"}
 
 
 @dataclass(frozen=True)
 class Books:
-    """The kernel's counts: frames offered, frames passed, and the bytes of the latter."""
+    """The kernel's counts: the offered frames, the passed frames, and the bytes of the passed frames."""
 
     given: int
     passed: int
@@ -35,9 +35,9 @@ class Books:
 class Setting:
     """One kernel setting at one end, and the equivalent link.
 
-    ``pace`` is the rate (bit/s) that traffic's load refers to, ``size`` the bytes that every datagram must have (None:
-    any). Where ``service_rate`` (bit/s) is finite, netsim hands a frame on with its last bit and the kernel with its
-    first.
+    ``pace`` is the rate (bit/s) to which the load refers, and ``size`` the bytes that every datagram must have (None:
+    any). If ``service_rate`` (bit/s) is finite, netsim forwards a frame when its last bit has left, but the kernel when
+    its first bit leaves.
     """
 
     end: str
@@ -53,11 +53,11 @@ class Setting:
         return self.link.header_bits // 8
 
     def service(self, sizes: Vector) -> Vector:
-        """Return netsim's additional delay (s) for frames of these bytes; shapes (frames,)."""
+        """Return the additional delay (s) in netsim of frames with these sizes (bytes); shapes (frames,)."""
         return 8 * (sizes + self.header_bytes) / self.service_rate
 
     def begin(self, ends: Ends) -> None:
-        """Install the setting in the kernel afresh; raises Unavailable if the kernel lacks it."""
+        """Install the setting in the kernel, with counts of zero; raises Unavailable if the kernel lacks it."""
         try:
             for command in self.commands:
                 ends.run(self.end, command)

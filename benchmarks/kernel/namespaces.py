@@ -1,7 +1,7 @@
-"""Two network namespaces without names, joined by a pair of virtual Ethernet devices.
+"""Two unnamed network namespaces, joined by a pair of virtual Ethernet devices.
 
-Nothing outside refers to these namespaces, so the kernel removes them, with devices, queues and rules, when the process
-that opened them ends in any way. No cleanup is needed after an interrupt.
+Only this process refers to the namespaces. So when it ends, in whatever way, the kernel removes them with their
+devices, queues and rules, and no cleanup is needed after an interrupt.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def _call(name: str, *arguments: int) -> None:
 
 @contextlib.contextmanager
 def _and_back() -> Iterator[None]:
-    """Be in the namespace of before, afterwards."""
+    """Return to the present namespace at the end of the context."""
     home = os.open(_HERE, os.O_RDONLY)
     try:
         yield
@@ -77,7 +77,7 @@ def _and_back() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Ends:
-    """The two namespaces, ``"sender"`` and ``"receiver"``, each by the number of an open file."""
+    """The two namespaces, ``"sender"`` and ``"receiver"``, each as the descriptor of an open file."""
 
     files: dict[str, int]
 
@@ -154,7 +154,7 @@ def _new_namespace() -> int:
 
 
 def _join(ends: Ends) -> None:
-    """Make the two devices with fixed neighbours, so that only a plan's frames cross them."""
+    """Create the two devices, with fixed entries of neighbours, so that only a plan's frames cross them."""
     for end in ends.files:
         with ends.inside(end), contextlib.suppress(OSError):
             # IPv6 would send neighbour discovery. If it cannot be disabled, the counts will not agree.

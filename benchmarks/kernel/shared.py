@@ -1,4 +1,4 @@
-"""An uplink shared by four flows: through HTB with a class for each, and through netsim's ``uplink``.
+"""An uplink that four flows share: through the kernel's HTB with a class per flow, and through netsim's ``uplink``.
 
 All flows begin at once and have 400 to 1600 frames, so that each ending flow leaves capacity to the others. HTB serves
 its classes in turns of 1514 bytes: a flow may be a few frames ahead of an even share.
@@ -70,7 +70,7 @@ def _trial(ends: Ends) -> Vector:
     ends.run(SENDER, f"tc qdisc del dev {SENDER} root")
     if np.isnan(crossing.departed).any():
         raise Disagreement("the kernel dropped frames of queues that have room for all")
-    # netsim hands a frame on with its last bit, the kernel with its first.
+    # netsim forwards a frame when its last bit has left, the kernel when its first bit leaves.
     left = crossing.departed + 8 * (sizes + ON_WIRE) / RATE
     offered = np.maximum.accumulate(crossing.offered)
     star = topology.star(1 + len(FLOWS))

@@ -1,4 +1,4 @@
-"""One setting, tried several times: through the kernel, and through netsim at the kernel's measured times."""
+"""Several trials of one setting: through the kernel, and through netsim with the sending times of the kernel's run."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from netsim.testing import Listener, Talker, play, sized
 from netsim.util.typing import Vector
 
 SIZES = (100, 400, 900, 1400)
-"""Bytes of the datagrams, all as frequent."""
+"""The sizes (bytes) of datagrams, which are equally frequent."""
 
 _BURST = 20
 # Seconds before the first frame, because the kernel's timestamps start after a delay.
@@ -31,7 +31,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class Plan:
-    """Frames to send: seconds from the beginning, ascending, and bytes of each datagram; shapes (frames,)."""
+    """Frames to send: ascending times (s from the start), and the bytes of each datagram; shapes (frames,)."""
 
     times: Vector
     sizes: Vector
@@ -49,7 +49,7 @@ def bursts(frames: int, rate: float, load: float, size: int | None, rng: np.rand
 
 
 def poisson(frames: int, rate: float, load: float, size: int | None, rng: np.random.Generator) -> Plan:
-    """Plan frames at the times of a Poisson process that offers ``load`` times ``rate`` bit/s in the mean."""
+    """Plan frames as a Poisson process that offers ``load`` times ``rate`` bit/s on average."""
     sizes = _sizes(frames, size, rng)
     return Plan(_BEGIN + np.cumsum(rng.exponential(8 * float(sizes.mean()) / (rate * load), frames)), sizes)
 
@@ -71,7 +71,7 @@ def through_kernel(ends: Ends, setting: Setting, plan: Plan) -> Crossing:
 
 
 def check_books(books: Books, setting: Setting, plan: Plan, crossing: Crossing) -> None:
-    """Compare received frames with the kernel's counts; raises Disagreement."""
+    """Raise Disagreement unless the received frames equal the kernel's counts."""
     came = list(crossing.order)
     size = int(plan.sizes[came].sum()) + len(came) * setting.header_bytes
     mine = Books(len(plan.times), len(came), size)
@@ -82,7 +82,7 @@ def check_books(books: Books, setting: Setting, plan: Plan, crossing: Crossing) 
 def simulate(setting: Setting, offered: Vector, sizes: Vector, seed: int) -> tuple[Crossing, Run]:
     """Return netsim's outcome for frames offered at these times (s, ascending), and the run.
 
-    ``sizes`` are their bytes, at least 12; shapes (frames,).
+    ``sizes`` are the frames' bytes, at least 12. The arrays have the shape (frames,).
     """
     frames = [
         number.to_bytes(_NUMBER_BYTES, "big") + sized(int(size))[_NUMBER_BYTES:] for number, size in enumerate(sizes)
@@ -116,12 +116,12 @@ def difference(one: Crossing, other: Crossing) -> Row:
 
 
 def medians(rows: Sequence[Row]) -> Row:
-    """Return the median of each column, the lower one of two, so that counts stay whole."""
+    """Return the median of each column; of two middle values the lower one, so that counts stay whole numbers."""
     return {name: sorted(row[name] for row in rows)[(len(rows) - 1) // 2] for name in rows[0]}
 
 
 def loss_rate(lost: int, frames: int) -> Row:
-    """Return the number lost, also in percent, and the 95 % interval of the true rate (Clopper and Pearson)."""
+    """Return the number of lost frames, also in percent, and the 95 % interval of the loss (Clopper and Pearson)."""
     low, high = binomtest(lost, frames).proportion_ci(method="exact")
     return {"frames": frames, "lost": lost, "percent": 100 * lost / frames, "low": 100 * low, "high": 100 * high}
 
@@ -129,8 +129,8 @@ def loss_rate(lost: int, frames: int) -> Row:
 def times(ends: Ends, setting: Setting, plan: Plan, repeats: int, seed: int) -> dict[str, Row]:
     """Return the differences of netsim from the kernel, and of kernel runs: medians over the runs and their pairs.
 
-    In both rows ``survived`` counts the kernel's frames. Its runs have the same plan, but actual sending times differ
-    slightly; netsim gets those of the run it is compared with.
+    In both rows ``survived`` counts the frames that passed the kernel. All runs of the kernel have the same plan, but
+    their actual sending times differ slightly. netsim gets the actual times of the run with which it is compared.
     """
     runs = [through_kernel(ends, setting, plan) for _ in range(repeats)]
     here = medians([difference(run, simulate(setting, run.offered, plan.sizes, seed)[0]) for run in runs])

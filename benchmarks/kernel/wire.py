@@ -19,7 +19,7 @@ from netsim.util.typing import Vector
 
 # From asm-generic/socket.h: the variants with 64-bit seconds, on every machine.
 _STAMP_RECEIVED, _STAMPING = 64, 65
-# From linux/net_tstamp.h: time of queueing, in this program's clock, numbered, without the frame.
+# From linux/net_tstamp.h: stamp the time of queueing, with the system's clock, numbered, and without the frame.
 _SCHEDULED, _SOFTWARE, _NUMBERED, _ALONE = 1 << 8, 1 << 4, 1 << 7, 1 << 11
 _SECONDS = struct.Struct("=qq")
 _NUMBER = struct.Struct("!I")
@@ -34,7 +34,7 @@ Stamp = tuple[int, int]
 """A frame's number and the kernel's time in nanoseconds."""
 
 Control = list[tuple[int, int, bytes]]
-"""What comes beside a datagram: level, kind and content of each message."""
+"""The ancillary messages of a datagram: level, kind and content of each."""
 
 
 class Disagreement(Exception):  # noqa: N818  names that say what happened
@@ -45,8 +45,8 @@ class Disagreement(Exception):  # noqa: N818  names that say what happened
 class Crossing:
     """The outcome of the frames of one run, in the kernel or in netsim.
 
-    ``offered`` is the time of each frame's offer, in seconds from the plan's start, ``departed`` that of leaving the
-    link's queue (NaN: never), shapes (frames,); ``order`` has the frames' numbers in order of arrival.
+    ``offered`` has the time of each frame's offer, in seconds from the plan's start, and ``departed`` the time at which
+    it left the link's queue (NaN: never), shapes (frames,). ``order`` has the frames' numbers in order of arrival.
     """
 
     offered: Vector
@@ -57,8 +57,9 @@ class Crossing:
 def exchange(ends: Ends, times: Vector, sizes: Vector) -> Crossing:
     """Send frames at the planned times and return the kernel's outcome.
 
-    ``times`` are ascending seconds from the start; the slightly later actual times are measured; ``sizes`` are the
-    bytes of each datagram, at least 4; shapes (frames,). Raises Disagreement if the stamps are not those of the frames.
+    ``times`` are ascending seconds from the start, and ``sizes`` the bytes of each datagram, at least 4; shapes
+    (frames,). The actual sending times are slightly later, and are measured. Raises Disagreement if the kernel's stamps
+    do not match the frames.
     """
     with contextlib.ExitStack() as stack:
         sender, receiver = (stack.enter_context(each) for each in ends.sockets())
@@ -116,9 +117,9 @@ def _nanoseconds(control: Control, wanted: int) -> int:
 
 
 def _crossing(times: Vector, offered: dict[int, int], arrived: dict[int, int]) -> Crossing:
-    """Convert the stamps to the plan's clock: the most punctual frame was sent at its planned time."""
+    """Convert the stamps to the plan's clock, on which the most punctual frame was sent at its planned time."""
     first = min(offered.values())
-    # Differences first: nanoseconds since 1970 have more digits than a float.
+    # Subtract before converting to float, because nanoseconds since 1970 have more digits than a float.
     handed = np.array([offered[number] - first for number in range(len(times))]) / 1e9
     zero = float(np.min(handed - times))
     departed = np.full(len(times), np.nan)

@@ -1,1 +1,1 @@
-"""The radio beside ns-3's lr-wpan, and beside an independent model of it: ``python -m benchmarks.ns3``."""
+"""Compare the radio with ns-3's lr-wpan, and with an independent model of it: ``python -m benchmarks.ns3``."""

@@ -1,4 +1,4 @@
-"""The radio beside ns-3's lr-wpan and an independent model: saturated senders, Poisson loads, frame errors.
+"""Compare the radio with ns-3's lr-wpan and an independent model: saturated senders, Poisson loads, frame errors.
 
     python -m benchmarks.ns3                          netsim, beside the figures of ns-3 that are stored
     python -m benchmarks.ns3 --who ns3,model,netsim   all three, run now

@@ -1,10 +1,10 @@
 """The cases: positions, path loss and traffic, the same for all simulators.
 
 ``layouts.csv`` has positions in metres and rooms, ``cases.csv`` the traffic, ``figures.csv`` the results. Node 0 is the
-sink; every other node sends to it. In cases with two networks each has half of the nodes, the first of which is its
-sink, and a separate PAN; with two channels they use adjacent ones. All send at 0 dBm. The path loss in dB is L(1 m) +
-10 n log10(d/m), with distances of at least a metre, plus ``wall_db`` for each wall; rooms with consecutive numbers are
-separated by a wall.
+sink; every other node sends to it. If a case has two networks, each has half of the nodes, of which the first is its
+sink, and a separate PAN; with two channels, the networks use adjacent ones. All nodes send at 0 dBm. The path loss in
+dB is L(1 m) + 10 n log10(d/m), with distances of at least a metre, plus ``wall_db`` for each wall; rooms with
+consecutive numbers are separated by a wall.
 """
 
 import csv
@@ -23,13 +23,13 @@ _NUMBERS = ("exponent", "loss_at_1_m_db", "wall_db", "rate", "seconds")
 _COLUMNS = ("who", "case", "quantity", "median", "least", "most", "seeds", "source")
 
 Run = Mapping[str, float]
-"""Counts of one run: requests, received, first (of them, by node 0), duplicates, acknowledged, access_failed, no_ack,
-delay_s."""
+"""Counts of one run: requests, received, first (those received by node 0), duplicates, acknowledged, access_failed,
+no_ack, delay_s."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The median over seeds, the least and the most."""
+    """The median, least and greatest value of a quantity over the seeds."""
 
     median: float
     least: float
@@ -46,11 +46,11 @@ class Case:
     Attributes
     ----------
     places : tuple of (float, float, int)
-        For each node x and y in m, and the room's number.
+        For each node its x and y in m, and the number of its room.
     rate : float
-        Messages per second and sender, as a Poisson process; 0: the next as soon as the last is confirmed.
+        Messages per second and sender, as a Poisson process; 0: each message follows the last one's acknowledgement.
     seconds : float
-        For how long they send.
+        The time for which nodes send.
     """
 
     name: str
@@ -79,17 +79,17 @@ class Case:
 
     @property
     def frame_bytes(self) -> int:
-        """A frame's bytes on the air."""
+        """The bytes of a frame on the air."""
         return self.payload_bytes + _AROUND
 
     @property
     def metres(self) -> list[list[float]]:
-        """Distances."""
+        """The distances (m) between nodes, a row for each sender."""
         return [[math.dist(one[:2], other[:2]) for other in self.places] for one in self.places]
 
     @property
     def losses_db(self) -> list[list[float]]:
-        """Path losses, a row for each sender."""
+        """The path losses (dB) between nodes, a row for each sender."""
         return [
             [
                 self.loss_at_1_m_db
@@ -101,11 +101,11 @@ class Case:
         ]
 
     def quantities(self, run: Run) -> dict[str, float]:
-        """Return the figures by which a run is judged.
+        """Return the quantities that are compared between simulators.
 
-        For saturated senders: throughput without duplicates, with two networks also that of the first, and acknowledged
-        throughput, in kbit/s of payload. For a Poisson process: the share delivered in %, and the mean time from
-        request to first reception in ms; between two nodes the share lost.
+        For saturated senders these are the throughput without duplicates, with two networks also that of the first
+        network, and the acknowledged throughput, in kbit/s of payload. For a Poisson process they are the delivered
+        share in %, and the mean time from request to first reception in ms; with two nodes, the lost share in %.
         """
         if not self.rate:
             kilobits = 8e-3 * self.payload_bytes / self.seconds
@@ -129,7 +129,7 @@ class Case:
         return ours - theirs if quantity.endswith("%") else 100.0 * (ours / theirs - 1.0)
 
     def figures(self, runs: list[Run]) -> dict[str, Figure]:
-        """Return each quantity over the runs."""
+        """Return the `Figure` of each quantity over the runs."""
         values = [self.quantities(run) for run in runs]
         columns = {name: [each[name] for each in values] for name in values[0]}
         return {name: Figure(median(column), min(column), max(column)) for name, column in columns.items()}

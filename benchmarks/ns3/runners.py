@@ -31,7 +31,7 @@ RULES = {
     "model of both": Rules(cca="any", forgets=False),
     "model of addressed acks": Rules(strays=False),
 }
-"""The model by ns-3's rules, and with one of them changed."""
+"""The rules of the model: ns-3's, and variants in which one rule is changed."""
 
 # Messages in progress at the time of the last request may still arrive.
 _GRACE = 5.0
@@ -42,7 +42,7 @@ _LIBRARIES = ("sixlowpan", "internet", "lr-wpan", "spectrum", "propagation", "mo
 
 
 def ns3_version() -> str | None:
-    """Return the version of the installed lr-wpan of ns-3, None without it or without a compiler."""
+    """Return the version of ns-3's installed lr-wpan; None if it, or a compiler, is missing."""
     if shutil.which("g++") is None or shutil.which("pkg-config") is None:
         return None
     asked = subprocess.run(["pkg-config", "--modversion", "ns3-lr-wpan"], capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def in_model(case: Case, seed: int, rules: Rules) -> Run:
 
 
 class Sender(Agent):
-    """Sends numbered messages to its sink: as a Poisson process, or each as soon as the last is confirmed."""
+    """Sends numbered messages to its sink: as a Poisson process, or each one as soon as the last is acknowledged."""
 
     def __init__(self, case: Case, sink: int, channel: int) -> None:
         self.case, self.sink, self.channel = case, sink, channel
@@ -145,7 +145,7 @@ _NUMBER = struct.Struct("<I")
 
 
 def network(case: Case, seed: int, like: Literal["any", "ns3"] = "ns3") -> Network:
-    """Return the network of a case: stars, whose nodes hear each other by the case's powers."""
+    """Return the network of a case: one or two stars, whose received powers follow from the case."""
     nodes = range(len(case.places))
     phy = Phy(
         error_rate=oqpsk,

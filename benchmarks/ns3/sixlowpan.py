@@ -22,7 +22,7 @@ from netsim.ipv6.packet import Packet
 __all__ = ["PACKETS", "in_netsim", "in_ns3", "stored", "uncompressed"]
 
 _PREFIX, _EVERYONE = bytes.fromhex("fd00000000000000"), 0xFFFF
-# The payload limit of a frame: ns-3 assumes MAC headers of 13 bytes, two more than there are.
+# The payload limit of a frame; ns-3 assumes MAC headers of 13 bytes, two more than the frames have.
 _MTU = 114
 _FILE = FOLDER / "sixlowpan.csv"
 _RPI = (ip.HOP_BY_HOP, bytes.fromhex("630400000100"))
@@ -84,7 +84,7 @@ def in_netsim(name: str, tag: int = 0) -> list[bytes]:
 
 
 def in_ns3(program: Path) -> dict[str, list[bytes]]:
-    """Return {name: contents of the frames}, by `sixlowpan.cc`, with a tag of 0 in fragments."""
+    """Return {name: contents of the frames} from ns-3's `sixlowpan.cc`, with the tag of fragments set to 0."""
     lines = [
         f"{source >> 8:02x}:{source & 255:02x} {target >> 8:02x}:{target & 255:02x} {uncompressed(packet).hex()}"
         for source, target, packet in PACKETS.values()
@@ -92,7 +92,7 @@ def in_ns3(program: Path) -> dict[str, list[bytes]]:
     command = [str(program), "fd00::"]
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=True)
     found = [[bytes.fromhex(part) for part in line.split()] for line in done.stdout.splitlines()]
-    # ns-3 draws the tag.
+    # ns-3 draws the tag at random.
     plain = [[part[:2] + b"\0\0" + part[4:] for part in parts] if len(parts) > 1 else parts for parts in found]
     return dict(zip(PACKETS, plain, strict=True))
 
