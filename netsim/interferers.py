@@ -1,7 +1,7 @@
 """Interference sources beside motes: Wi-Fi, jammers, networks on other channels.
 
-An interferer has a position, and emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it
-disturbs their reception, but its signals are not frames. It does not hear motes, except for `ReactiveJammer`.
+An interferer has a position, and emits carriers (`netsim.radio.handle.RadioHandle.carrier`). Motes sense these
+carriers, which disturb reception but are not frames. Only a `ReactiveJammer` senses the motes' signals.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from netsim.util import check, tables
 __all__ = ["BusyPeriods", "Interference", "Interferer", "Jammer", "NearbyNetwork", "ReactiveJammer", "WiFi"]
 
 _TU = 1024e-6
-# Rejection (dB) of a network by its distance in channels of 5 MHz; beyond the last, the last. Source: Atmel, AT86RF231
-# data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
+# Attenuation (dB) of another network's signals, indexed by its distance in channels of 5 MHz; the last value also holds
+# for larger distances. Source: Atmel, AT86RF231 data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
 _REJECTED = (0.0, 32.0, 48.0, 54.0)
 
 
@@ -28,8 +28,8 @@ _REJECTED = (0.0, 32.0, 48.0, 54.0)
 class Interferer:
     """Base class of interference sources; it emits all the time, or for a share of each ``period``.
 
-    Only the part of its power counts that falls into the motes' band, ``Phy.bandwidth`` wide: 20 MHz into 2 MHz loses
-    10 dB.
+    Only the share of its power inside the motes' band (of width ``Phy.bandwidth``) interferes: of a signal 20 MHz wide,
+    a band of 2 MHz receives 10 dB less.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Interferer:
     bandwidth : float
         The width of its band in Hz, which contains the motes' band if it is wider.
     at, until : float
-        From when until when it is there, in seconds.
+        The times at which it begins and ends, in seconds.
 
     Raises
     ------
@@ -70,12 +70,12 @@ class Interferer:
         return self.power_dbm - max(0.0, 10.0 * math.log10(self.bandwidth / phy.bandwidth))
 
     async def act(self, agent: "Interference") -> None:
-        """Emit, without end: the agent's run ends it."""
+        """Emit endlessly; the agent's `run` cancels this coroutine at the end time."""
         raise NotImplementedError
 
 
 class Interference(Agent):
-    """The agent of an interferer, in the background."""
+    """The background agent that runs an interferer."""
 
     background = True
 
@@ -83,7 +83,7 @@ class Interference(Agent):
         self.source = source
 
     async def run(self) -> None:
-        """Do what the interferer does, from when it begins until it ends."""
+        """Run the interferer's `act` from its begin to its end."""
         await asyncio.sleep(self.source.at)
         try:
             async with asyncio.timeout(
@@ -91,7 +91,7 @@ class Interference(Agent):
             ) as limit:
                 await self.source.act(self)
         except TimeoutError:
-            # A TimeoutError of the interferer's own code is an error like any other.
+            # The interferer's own code raised the TimeoutError, so it is a real error.
             if not limit.expired():
                 raise
 
@@ -110,7 +110,8 @@ class Jammer(Interferer):
     duty : float
         The share of time for which it emits, above 0, up to 1.
     period : float
-        Seconds from burst to burst. Where motes walk, a burst reaches them as they stood when it began.
+        Seconds between the starts of bursts. For moving motes, the positions at the start of a burst determine its
+        received power.
     """
 
     duty: float = 1.0
@@ -153,20 +154,20 @@ class ReactiveJammer(Interferer):
             await asyncio.sleep(self.poll)
             if agent.radio.busy():
                 await agent.emit(self.burst)
-                # Its radio first turns around; during the turnaround it senses a busy channel.
+                # Its radio first switches from sending to receiving; until then it would sense a busy channel.
                 await asyncio.sleep(self.poll)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearbyNetwork(Interferer):
-    """Another network of motes on a nearby channel: frames as a Poisson process, from one position.
+    """Another network of motes on a nearby channel, modelled as one source that sends frames as a Poisson process.
 
     Parameters
     ----------
     frames_per_s : float
-        Mean number of frames in a second of silence.
+        Mean number of frames that begin per second in which no frame is being sent.
     frame : float
-        Seconds of a frame; by default the longest of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
+        Duration of a frame in seconds; by default that of the longest IEEE 802.15.4 frame, 133 bytes at 250 kbit/s.
     channels_off : int
         The distance of its channel in channels of 5 MHz. Its power is attenuated by 0, 32, 48 and, from distance 3, 54
         dB, as in an AT86RF231.
@@ -182,7 +183,7 @@ class NearbyNetwork(Interferer):
         check.fields(self, check.integer, "channels_off", low=0)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return its power after the motes' filters."""
+        """Return its power (dBm) after attenuation by the motes' receive filters."""
         return super().in_band_dbm(phy) - _REJECTED[min(self.channels_off, len(_REJECTED) - 1)]
 
     async def act(self, agent: Interference) -> None:
@@ -213,18 +214,18 @@ class WiFi(Interferer):
     """A Wi-Fi access point: its beacons, or its network's traffic, on a channel overlapping the motes'.
 
     "beacons": a beacon of ``beacon`` s every 100 TU of 1.024 ms, the usual interval of IEEE 802.11. The other values
-    model a network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgement; the next follows at
-    once with probability p, or after a silence from a generalised Pareto distribution. "voip", "video" and "download"
-    have the parameters of these kinds of traffic, "5 %" to "50 %" those of a device that uses this share of the
-    capacity. Source of model and parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit 9cb6d8e7,
-    src/WLAN_actmod_main.c and src/WLAN_actmod_argparse.c.
+    model a network of 802.11g at 54 Mbit/s. Packets have a uniformly distributed size, and each is acknowledged. The
+    next packet follows immediately with probability p, otherwise after a silence drawn from a generalised Pareto
+    distribution. "voip", "video" and "download" have the parameters of such traffic; "5 %" to "50 %" those of a device
+    that uses this share of the capacity. Source of model and parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit
+    9cb6d8e7, src/WLAN_actmod_main.c and src/WLAN_actmod_argparse.c.
 
     Parameters
     ----------
     traffic : str
         "beacons", "voip", "video", "download", "5 %", "10 %", "25 %" or "50 %".
     beacon : float
-        Seconds of a beacon; by default 200 bytes at 1 Mbit/s after a long preamble of 192 us.
+        Duration of a beacon in seconds; by default that of 200 bytes at 1 Mbit/s after a long preamble of 192 us.
     """
 
     power_dbm: float = 20.0
@@ -240,7 +241,7 @@ class WiFi(Interferer):
             raise check.refuse("beacon", self.beacon, f"below {100 * _TU:g} s, the interval of beacons")
 
     async def act(self, agent: Interference) -> None:
-        """Send beacons from a random moment on, or packets."""
+        """Send beacons, the first at a random time, or packets."""
         rng = agent.rng
         if self.traffic == "beacons":
             await asyncio.sleep(100 * _TU * rng.random())
@@ -270,9 +271,9 @@ class BusyPeriods(Interferer):
     Parameters
     ----------
     file : str or Path
-        The file; its periods are in order of time, and do not overlap.
+        The file. Its periods must be in order of time and must not overlap.
     period : float, optional
-        They begin anew after so many seconds, counted from ``at``. None: they happen once.
+        Interval in seconds, counted from ``at``, after which the busy periods repeat. None: they are played once.
 
     Raises
     ------
@@ -297,7 +298,7 @@ class BusyPeriods(Interferer):
         check.fields(self, check.finite, "period", low=last, above=0, optional=True)
 
     async def act(self, agent: Interference) -> None:
-        """Emit when the channel was busy."""
+        """Emit during the recorded busy periods."""
         start = agent.now
         while True:
             for begin, end in self.periods:
@@ -316,4 +317,4 @@ KINDS: Mapping[str, type[Any]] = {
     "network": NearbyNetwork,
     "busy-periods": BusyPeriods,
 }
-"""The kinds of interferers by their names in site files."""
+"""The interferer classes by their names in site files."""

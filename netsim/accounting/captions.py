@@ -93,7 +93,7 @@ class Captions:
             del column[:]
 
     def learn(self, said: tuple[list[str], Records, Records], until: float) -> None:
-        """Add the captions that `arranged` returned in another process, except notes made after ``until`` (s)."""
+        """Add captions from another process (the result of `arranged`), except notes made after ``until`` (s)."""
         texts, labels, notes = said
         index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
         notes = notes[notes["time"] <= until]
@@ -103,8 +103,8 @@ class Captions:
     def arranged(self) -> tuple[list[str], Records, Records]:
         """Return the texts, labels and notes, sorted so that their order does not depend on which agent acted first.
 
-        Labels are sorted by sender and number. Notes are sorted by time and agent; notes that one agent made at one
-        time keep their order. Texts are sorted alphabetically.
+        Labels are sorted by sender and transmission number. Notes are sorted by time and agent; notes that one agent
+        made at the same time keep their order. Texts are sorted alphabetically.
         """
         labels, notes = self.labels(), self.notes()
         labels = labels[np.lexsort((labels["number"], labels["sender"]))]

@@ -12,7 +12,7 @@ __all__ = ["Model", "mutex", "queue", "register", "transactions"]
 
 @dataclass(frozen=True)
 class Model:
-    """A data type as used by one client at a time.
+    """A data type that is used by one client at a time.
 
     Attributes
     ----------
@@ -20,11 +20,12 @@ class Model:
         The names of the data type's operations.
     step : callable
         ``step(state, operation)`` returns whether the operation may take effect in this state with its recorded result,
-        and the state after it. States are hashable. An operation of unknown outcome has no result to explain.
+        and the state after it. States must be hashable. If the outcome of the operation is unknown, any result is
+        allowed.
     reads : callable
         ``reads(operation)`` returns whether the operation leaves every state unchanged, as a read does.
     initial : Hashable
-        The first state.
+        The initial state.
     """
 
     words: tuple[str, ...]
@@ -88,10 +89,10 @@ register = Model(
 old, ``add`` a number. It begins as None; `linearizable` takes another first value."""
 
 mutex = Model(("acquire", "release"), _mutex, lambda call: call.name == "acquire" and call.result is False)
-"""A lock: ``acquire`` when it is free (False: it was not), ``release`` by its holder."""
+"""A lock. Operations: ``acquire`` (result False: it was not free), and ``release`` by the holder."""
 
 queue = Model(("enqueue", "dequeue"), _queue, lambda call: False, ())
-"""A queue: ``enqueue`` value, ``dequeue`` → the first value, None of an empty queue."""
+"""A queue. Operations: ``enqueue`` a value; ``dequeue`` → the first value, or None if the queue is empty."""
 
 transactions = Model(
     ("transaction",), _transactions, lambda call: all(word == "read" for word, *_ in call.value), frozenset()

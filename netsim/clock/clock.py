@@ -1,8 +1,8 @@
 """An asyncio event loop on simulated time, virtual or paced by the wall clock, with a fixed order of events.
 
-It differs from asyncio's own loop in four ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
-futures are numbered, jobs in threads take no virtual time, and in virtual time the loop needs no sockets, so that it
-runs where there are none, as in a browser. An agent may have its own clock (`LocalClock`).
+It differs from asyncio's own loop in four ways. Time and timers come from `netsim.clock.virtual_clock`. Tasks and
+futures are numbered. Jobs in threads take no virtual time. In virtual time the loop needs no sockets, so that it also
+runs in a browser. An agent may have its own clock (`LocalClock`).
 """
 
 import asyncio
@@ -80,11 +80,11 @@ class Loop(asyncio.SelectorEventLoop):
     clock : ClockSelector
         The simulation's clock and timers.
     numbers : iterator of int
-        The hashes of tasks and futures that belong to no agent.
+        Supplies the hashes of tasks and futures that no agent owns.
     names : iterator of int
-        The numbers in the names of tasks that belong to no agent, from 1.
+        Supplies the numbers in the names of tasks that no agent owns: 1, 2, ….
     maker : TaskOwner or None
-        The agent whose task is being made.
+        The agent whose task is being created.
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
@@ -108,7 +108,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
         selector.ready = self._ready  # type: ignore[attr-defined]
-        # Bind the selector's method itself: `now` is called too often for a wrapper.
+        # Bind the selector's method directly, because `now` is called so often that a wrapper would cost time.
         methods: Any = self
         methods.now = selector.now
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
@@ -148,7 +148,7 @@ class Loop(asyncio.SelectorEventLoop):
         super().add_signal_handler(sig, callback, *args)
 
     def __reduce__(self) -> Any:
-        # The events, locks and queues of an agent that is copied after a run find the loop of the next one.
+        # Copy the loop as None: the events, locks and queues of a copied agent then find the loop of its next run.
         return type(None), ()
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Loop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call ``callback`` at a time (s) by the clock of the running agent; see `call_at_simulated`."""
-        # Without the conversion, a numpy float32 would make the loop's time a float32, with larger rounding errors.
+        # Convert, because a numpy float32 would make the loop's time a float32, with larger rounding errors.
         when = float(when)
         if math.isnan(when):
             raise ValueError("when: must be a time in seconds; it is NaN")
@@ -207,7 +207,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a simulated time (s): at once if it has passed, never if it is after `LATEST`."""
+        """Call ``callback`` at a simulated time (s); immediately if it has passed, never if it is after `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
@@ -240,7 +240,7 @@ class Loop(asyncio.SelectorEventLoop):
         return timer
 
     def _wake(self, timer: asyncio.TimerHandle, args: tuple[Any, ...]) -> None:
-        """End a task's sleep: at once if nothing else happens now, else after the callbacks that are already ready."""
+        """End a task's sleep: immediately if nothing else happens now, otherwise after the callbacks that are ready."""
         if not self.clock.is_alone():
             self._ready.append(timer)  # type: ignore[attr-defined]
         elif not timer._cancelled:
@@ -363,7 +363,7 @@ class Loop(asyncio.SelectorEventLoop):
         return self._task_factory if owner is None or owner.task_factory is None else owner.task_factory
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Pass an uncaught exception to the functions in ``on_error``; if none handles it, do as asyncio does."""
+        """Pass an uncaught exception to the functions in ``on_error``; if none handles it, call asyncio's handler."""
         if not any(handle(context) for handle in list(self.on_error)):
             super().call_exception_handler(context)
 

@@ -1,10 +1,10 @@
 """Numbered tasks and futures, so that sets of them have the same order in every run, and the owners of tasks.
 
-asyncio keeps tasks in sets: the children of a TaskGroup, the done tasks of `asyncio.wait`, all tasks of a loop. A set
-is ordered by hash, which by default is a memory address and so differs between runs. Here the hash of a task or future
-is its number. Each agent numbers its own tasks, so that the order of its sets does not depend on other agents in the
-same process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own constructors,
-`asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
+asyncio keeps tasks in sets: the children of a TaskGroup, the done tasks of `asyncio.wait`, all tasks of a loop. The
+iteration order of a set depends on hashes. By default a hash is a memory address, which differs between runs; here the
+hash of a task or future is its number. Each agent numbers its own tasks, so that the order of its sets does not depend
+on other agents in the same process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own
+constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ _COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
 
 class TaskOwner:
-    """An agent in its role as the owner of its tasks.
+    """The owner of an agent's tasks.
 
     Attributes
     ----------
     register : callable
         Called with each new task of the agent, and with the agent's name.
     numbers : iterator of int
-        The hashes of the agent's tasks and futures.
+        Supplies the hashes of the agent's tasks and futures.
     names : iterator of int
-        The numbers in the names of the agent's tasks, from 1.
+        Supplies the numbers in the names of the agent's tasks: 1, 2, ….
     task_factory : callable or None
         The factory of the agent's tasks; None unless the agent has set one.
     """

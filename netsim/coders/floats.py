@@ -91,7 +91,7 @@ class Floats(Coded):
     shape : tuple of int
         Shape of the vector or matrix.
     data : bytes
-        The numbers.
+        The packed numbers, little-endian.
     """
 
     bits: int

@@ -56,7 +56,7 @@ class BroadcastPath:
     Attributes
     ----------
     sent : int
-        The number of transmissions that the agent has begun, which is also the number of the next transmission.
+        The number of transmissions that the agent has begun, which is also the index of the next transmission.
     """
 
     encoder: FrameEncoder
@@ -79,7 +79,7 @@ class BroadcastPath:
         self._first, self._step = first << self.tally.shift, 1 << self.tally.shift
 
     def links_changed(self) -> None:
-        """Draw the next broadcasts' losses and delays by the links' present settings, on from the present number."""
+        """Apply changed settings of the links to the losses and delays of all following broadcasts."""
         self.draws.change(self.draws.count)
 
     def delays(self) -> list[float]:
