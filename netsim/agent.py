@@ -91,7 +91,7 @@ class Agent:
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def run(self)")
 
     def answer(self, frame: Frame) -> Any:
-        """Return the payload that replies to a request; netsim calls this when the request arrives.
+        """Return the payload of the reply to a request; netsim calls this method when the request arrives.
 
         Without this optional method, requests go to the inbox and the agent answers them with `reply`.
         """
@@ -99,7 +99,7 @@ class Agent:
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, Agent]", graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput, or warn, if agents of a protocol have settings that are inconsistent with each other."""
+        """Raise BadInput, or warn, if the settings of a protocol's agents are inconsistent with each other."""
 
     def _members(self) -> "dict[str, Any]":
         """Return the agent's parts by name; empty unless it is a `netsim.Mote`."""
@@ -216,9 +216,9 @@ class Agent:
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
         """Iterate over ``count`` rounds: ``async for k in self.rounds(50)`` yields each round's number as it opens.
 
-        A frame that arrives after its own round has closed is dropped and counted as late or, with ``keep_late``,
-        delivered with the frames of the next round. An agent that overruns a round rejoins at the next round that
-        opens.
+        A frame that arrives after the close of the round in which it was sent is dropped and counted as late or, with
+        ``keep_late``, delivered with the frames of the next round. An agent that overruns a round rejoins at the next
+        round that opens.
         """
         return Rounds(self._netsim, check.integer("rounds", count, low=0), check.flag("keep_late", keep_late))
 

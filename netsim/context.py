@@ -61,7 +61,7 @@ class Context:
     left: tuple[int, float] = (0, 0.0)
     collected: int = 0
     requests: int = 0
-    # Seconds by which a straggler delays each message.
+    # The delay (s) of each message while a fault makes the agent a straggler.
     delay: float = 0.0
     # The agent's index among all agents.
     number: int = 0
@@ -260,7 +260,7 @@ class Rounds:
             self.leave()
 
     def goes_on(self) -> bool:
-        """Return whether another round follows, and count it as begun."""
+        """Return whether another round follows; if so, decrement the number of remaining rounds."""
         if not self._started:
             self._started = True
             self._left = self._context.without_passed(self._left)

@@ -272,7 +272,7 @@ class Deployment:
 
     @cached_property
     def _more_db(self) -> dict[Any, float]:
-        """By how many dB a node's transmit power exceeds the phy's; only nodes whose power differs."""
+        """The difference (dB) of a node's transmit power from that of the phy, only for nodes where it is not 0."""
         own = {**self.power_dbm, **{name: each.in_band_dbm(self._phy) for name, each in self.interferers.items()}}
         more = {node: power - self._phy.transmit_dbm for node, power in own.items()}
         return {node: each for node, each in more.items() if each}
@@ -370,7 +370,7 @@ class Deployment:
                 )
 
     def place(self, position: object, before: Place) -> Place:
-        """Return a position after validation; a missing height is copied from ``before``."""
+        """Validate a position and return it; a missing height is copied from ``before``."""
         values = check.finite_array("position", position)
         if values.shape not in ((2,), (len(before),)):
             raise check.refuse("position", position, f"{len(before)} numbers in metres, as Deployment's positions are")
@@ -510,7 +510,7 @@ def _doubt_places(places: list[Place]) -> None:
 
 
 def _place(name: str, position: object, size: int) -> Place:
-    """Return a position after validation that it has ``size`` coordinates."""
+    """Check that a position has ``size`` coordinates, and return it as a tuple."""
     values = check.finite_array(name, position)
     if values.shape != (size,):
         raise check.refuse(name, position, f"{size} numbers in metres, as the others are")

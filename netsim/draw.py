@@ -212,7 +212,7 @@ _SHOWN, _LONGEST = 64, 12
 
 
 def check_draw(draw: Any) -> dict[str, Drawn | None]:
-    """Return declarations after validation; raise BadInput if one is invalid, or if two edges both set the colour."""
+    """Validate declarations and return them; raise BadInput if one is invalid, or if two edges both set the colour."""
     if not isinstance(draw, Mapping) or not all(isinstance(each, Drawn | None) for each in draw.values()):
         raise check.refuse("draw", draw, "{state: how it is drawn}, as {'role': Role()}; None for not at all")
     colours = [name for name, each in draw.items() if isinstance(each, Edge) and each.colour]
@@ -346,7 +346,7 @@ def cells_text(drawn: Strip, cells: Cells) -> str | None:
         text = str(said)[:_LONGEST].replace(" ", "\u00a0").replace("|", "\u00a6")
         fixed = "!" if committed is not None and place < committed else ""
         words.append(f"{fixed}{str(term)[:_LONGEST].replace(' ', '')}|{text}")
-    # An empty text would count as no state.
+    # Return "-" for an empty list, because an empty text would mean that there is no state.
     return " ".join(words) or "-"
 
 

@@ -26,7 +26,7 @@ _REJECTED = (0.0, 32.0, 48.0, 54.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Interferer:
-    """Base class of interference sources; it emits all the time, or for a share of each ``period``.
+    """Base class of interference sources.
 
     Only the share of its power inside the motes' band (of width ``Phy.bandwidth``) interferes: of a signal 20 MHz wide,
     a band of 2 MHz receives 10 dB less.
@@ -34,11 +34,11 @@ class Interferer:
     Parameters
     ----------
     position : (x, y) or (x, y, z)
-        Its place in metres.
+        Its position in metres.
     power_dbm : float
         Its transmit power over its whole band.
     bandwidth : float
-        The width of its band in Hz, which contains the motes' band if it is wider.
+        The width (Hz) of its band; if it is wider than the motes' band, it contains the motes' band.
     at, until : float
         The times at which it begins and ends, in seconds.
 
@@ -66,7 +66,7 @@ class Interferer:
         check.fields(self, check.number, "until", above=self.at)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return the power (dBm) with which it disturbs motes with this phy."""
+        """Return the transmit power (dBm) that falls into the band of motes with this phy."""
         return self.power_dbm - max(0.0, 10.0 * math.log10(self.bandwidth / phy.bandwidth))
 
     async def act(self, agent: "Interference") -> None:
@@ -131,14 +131,14 @@ class Jammer(Interferer):
 
 @dataclass(frozen=True, kw_only=True)
 class ReactiveJammer(Interferer):
-    """A jammer that emits once it senses a carrier.
+    """A jammer that emits a burst whenever it senses a carrier.
 
     Parameters
     ----------
     burst : float
         Seconds for which it emits.
     poll : float
-        Seconds from one assessment of the channel to the next, which bounds the delay of a reaction.
+        Seconds between carrier-sense measurements; a longer value delays the reaction.
     """
 
     burst: float = 5e-3

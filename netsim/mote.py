@@ -82,7 +82,7 @@ class Message(NamedTuple):
 
 
 class _PartContext:
-    """A mote's context as one part sees it: with its own inbox, random numbers, radio handle and outbox.
+    """The context of one part of a mote, with a separate inbox, random stream, radio handle and outbox.
 
     All other attributes, such as the name, the neighbours and the battery, are read from and written to the mote's
     context.
@@ -118,7 +118,7 @@ class _PartContext:
 
 
 class _MacOutbox:
-    """The outbox of all parts above a MAC layer, which sends over that layer in tasks of the mote."""
+    """The outbox of all parts above a MAC layer; tasks of the mote pass its messages to the MAC layer."""
 
     acknowledges = True
 
@@ -152,7 +152,7 @@ class _MacOutbox:
         return begun
 
     def transmit(self, *args: Any) -> None:
-        """Raise AgentError, because a MAC layer itself determines when a frame leaves, and how often."""
+        """Raise AgentError, because the MAC layer determines when, and how often, a frame is transmitted."""
         raise AgentError(f"agent {self._context.name!r}: above a MAC part there is no radio.transmit; use deliver")
 
     def _begin(self, sends: Coroutine[Any, Any, Any]) -> bool:
@@ -202,7 +202,7 @@ class Mote(Agent):
     Attributes
     ----------
     mac : MAC layer or None
-        As given.
+        The MAC layer below all parts, as passed to the constructor.
     parts : dict
         The parts by name, without the MAC layer.
     foreign : Counter
@@ -299,7 +299,8 @@ class Mote(Agent):
                     done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
                         if task.cancelled():
-                            # A part cancelled during the run ends the mote, as it would end an agent.
+                            # A part whose task is cancelled during the run ends the mote, as the cancellation would end
+                            # a single agent.
                             task.result()
             for task in below:
                 task.cancel()

@@ -82,13 +82,13 @@ class Network:
     round_period : float
         Length of a round in seconds.
     medium : {"wires", "radio"} or Radio
-        With "wires", each link has its own transmitter, and a broadcast sends one link message over each link. With
+        With "wires", each link has a separate transmitter, and a broadcast sends one link message over each link. With
         "radio", an agent has one transmitter (rate, queue, budget, MTU and header of ``link``), a broadcast is one
         transmission to all neighbours, and ``links`` may override only what happens after transmission, such as latency
         and loss. A `Radio` also models the shared channel: medium access, carrier sense, collisions, acknowledgements
         and energy.
     inbox_limit : int, optional
-        Maximum number of frames in an inbox; frames beyond it are dropped.
+        Maximum number of frames in an inbox; frames that arrive at a full inbox are dropped.
     seed : int or (int, int)
         The seed of every random stream. If two are given, the second is for the links and the radio (losses, delays,
         back-offs, fading), and the first for everything else.
@@ -99,13 +99,13 @@ class Network:
         have several components, and nodes without neighbours.
     compute : float, time model or mapping, optional
         The compute time of the nodes: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes.
-        Each round is extended by the time of its slowest node, and an agent spends its own time at the start of the
-        round. `Agent.compute` waits for the next compute time. Default: nothing takes time.
+        Each round is longer by the compute time of its slowest node, and each agent computes at the start of the round.
+        `Agent.compute` waits for the next compute time. Default: nothing takes time.
     kinds : sequence of str, optional
         Kinds of message that all nodes know beforehand, at most 128. Their frames contain a number of one byte instead
         of the kind's name. Other kinds can also be sent.
     stack : SixLowpan, optional
-        `netsim.SixLowpan`: frames are those of 6LoWPAN. Default: a message is one msgpack array.
+        A `netsim.SixLowpan`: messages are sent as 6LoWPAN frames. Default: a message is one msgpack array.
     uplink, downlink : float, mapping or path, optional
         Bits per second of a node, shared by all frames that it sends (uplink) or that are sent to it (downlink): a
         number for all nodes, {node: number}, or a csv file with the columns node and uplink or downlink
@@ -371,7 +371,8 @@ class Network:
         held : bool, optional
             True: from now on frames that reach the end of the link wait there. False: the waiting frames arrive.
         latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc
-            As in `netsim.Link`. ``rate`` is a number of bits per second; with `math.inf`, sending takes no time.
+            New settings, as in `netsim.Link`. ``rate`` is a number of bits per second; with `math.inf`, sending takes
+            no time.
 
         Raises
         ------
@@ -472,7 +473,7 @@ class Network:
             which the agent's code ran, and with each row of `Run.rounds`. Reading a state does not affect the agent.
         draw : mapping, optional
             {column: drawing in a replay}, such as ``{"queue": Stack(), "parent": Edge()}`` of `netsim.draw`. A column
-            that is not watched yet is then watched. These drawings override those declared by the agents' classes
+            that was not watched so far is then watched. These drawings override those declared by the agents' classes
             (`netsim.Agent.draw`). Declared states are watched in every run that keeps a trace or is shown live.
 
         Raises

@@ -22,7 +22,7 @@ Times = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Profile:
-    """Speeds and online times of devices, keyed by node; the key None stands for all nodes.
+    """Speeds and online times of devices, keyed by node; the key None means all nodes.
 
     Attributes
     ----------

@@ -131,8 +131,8 @@ def overrides(kind: type, base: type) -> bool:
     fields = vars(base).get("__dataclass_fields__", ())
     for each in kind.__mro__[: kind.__mro__.index(base)]:
         for name, value in vars(each).items():
-            # A plain value may replace a plain value, as another default does, but if it replaces a property, it is an
-            # override.
+            # A plain value that replaces another one, such as a default, is no override; one that replaces a property
+            # is.
             is_code = callable(value) or hasattr(type(value), "__get__")
             is_code = is_code or isinstance(vars(definer(base, name)).get(name), property)
             if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):

@@ -184,7 +184,7 @@ class Run:
 
     @property
     def trace(self) -> Trace:
-        """The event log; raises BadInput if it was not kept."""
+        """The event log; raises BadInput if the run kept no trace."""
         trace = self.ledger.trace(None if self.air is None else self.air.records())
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")

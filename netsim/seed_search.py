@@ -291,7 +291,7 @@ def _command(make: Make, seed: int) -> str:
 
 @dataclass(frozen=True)
 class _Broken:
-    """A run that violated the invariant or ended with an error; ``kind`` tells which."""
+    """A run that violated the invariant or ended with an error; ``kind`` says which."""
 
     kind: tuple[str, ...]
     time: float
@@ -395,7 +395,7 @@ class Trials:
 
 
 class _Trial:
-    """One run of a search: it refines the settings of the program's run, and keeps its result."""
+    """One run of a search: changes the settings with which the program's network runs, and stores the run's result."""
 
     def __init__(self, own: Mapping[str, Any], faults_of: Callable[["nx.Graph[Any]"], Faults]) -> None:
         self._own, self._faults_of = own, faults_of

@@ -39,7 +39,7 @@ def check_graph(graph: "nx.Graph[Any]") -> None:
 
 
 def check_connected(graph: "nx.Graph[Any]") -> None:
-    """Raise BadInput unless `check_graph` accepts ``graph`` and it is connected; strongly, if it is directed."""
+    """Raise BadInput unless `check_graph` accepts ``graph`` and it is (if directed, strongly) connected."""
     check_graph(graph)
     if graph.is_directed():
         _check_strongly_connected(graph)
@@ -156,7 +156,7 @@ def grid(rows: int, columns: int) -> "nx.Graph[int]":
 def directed_ring(agents: int, hops: Sequence[int] = (1,)) -> "nx.DiGraph[int]":
     """Return a directed ring: agent i sends to i + h modulo n, for each h of ``hops``.
 
-    With hops 1, 2, 4, … below n it is the directed exponential graph (Assran, Loizou, Ballas and Rabbat 2019).
+    With hops 1, 2, 4, … below n the result is the directed exponential graph (Assran, Loizou, Ballas and Rabbat 2019).
 
     Raises
     ------

@@ -62,7 +62,7 @@ class _Column:
         self.is_found = not isinstance(self.function, DeclaredState) or self.function.is_of(agent)
 
     def code(self, word: str, is_flag: bool = False) -> int:
-        """Return the number that stands for a state's text; raise BadInput if the state has too many texts.
+        """Return the code of a state's text, assigning one to a new text; raise BadInput if there are too many texts.
 
         If the state is drawn, texts beyond the limit are replaced by `OTHERS` instead.
         """
@@ -124,7 +124,7 @@ class Watch:
     Attributes
     ----------
     draw : dict
-        As given.
+        The drawings passed to the constructor.
     recoded : int
         How often a column of numbers became a column of texts, which replaces the column's earlier values.
 
@@ -395,7 +395,7 @@ def _word_of(number: float) -> str:
 
 
 def _decoded(column: _Column, values: NDArray[np.float64]) -> Any:
-    """Return a column's values: numbers, or the texts or booleans for which codes stand; None for a missing value."""
+    """Return a column's values, with codes decoded to texts or booleans; None for a missing value."""
     if column.words is None:
         return values
     known = np.isfinite(values)

@@ -1,8 +1,7 @@
 """Labels of messages and notes of agents, shown in replays.
 
-A label belongs to a transmission, which is identified by its sender and by its number among the sender's transmissions.
-A note belongs to an agent and a simulated time. Labels and notes are not sent, not counted, and not part of the trace
-hash.
+A label describes a transmission, which is identified by its sender and by its index among the sender's transmissions. A
+note describes an agent at a simulated time. Labels and notes are not sent, not counted, and not part of the trace hash.
 """
 
 from array import array
@@ -18,7 +17,7 @@ from netsim.util.short_text import short_text
 __all__ = ["LABELLED", "LONGEST_LABEL", "LONGEST_NOTE", "NOTED", "Captions", "check_label", "check_note"]
 
 LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
-"""The dtype of a label: the numbers of the sender and of its transmission, and the text's index in `Captions.texts`."""
+"""The dtype of a label: the indices of the sender, of its transmission, and of the text in `Captions.texts`."""
 
 NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
 """The dtype of a note: its time (s), the agent's number, how many messages the agent had sent by then, and the text's
@@ -46,7 +45,7 @@ def check_note(text: object) -> None:
 
 
 class Captions:
-    """The labels and notes of one run, in the order in which they are made."""
+    """The labels and notes of one run, in the order in which agents create them."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -88,7 +87,7 @@ class Captions:
         return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
 
     def forget_labels(self) -> None:
-        """Delete the labels to save memory, after a live view has read them; the view keeps its own copies."""
+        """Delete the labels to save memory, after a live view has copied them."""
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 

@@ -51,8 +51,8 @@ class Ledger:
     causes : tuple of str
         The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        Snapshots for comparing link quality over time. `mark` adds one when row 32, 64, 128, … of the run's results is
-        written, and keeps the latest two. A snapshot holds the round's number and the two arrays of `heard`.
+        Snapshots of the frames delivered and lost per link. `mark` adds one when row 32, 64, 128, … of the run's
+        results is written, and keeps the latest two. A snapshot holds the round's number and the two arrays of `heard`.
     """
 
     agents: Sequence[Hashable]

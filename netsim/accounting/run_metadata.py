@@ -1,4 +1,4 @@
-"""The metadata of a run, which a trace holds in addition to its events: times, medium, positions, faults."""
+"""The metadata that a trace stores in addition to a run's events: times, medium, positions, faults."""
 
 import math
 import re

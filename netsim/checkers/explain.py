@@ -19,7 +19,7 @@ _MOST_SHORTENED = 64
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Operations whose results no order explains.
+    """Operations whose recorded results are impossible in every order.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Contradiction:
 
 
 def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
-    """Return operations whose results no order explains; None if some order explains all results.
+    """Return operations whose results are impossible in every order; None if some order explains all results.
 
     Operations on different keys are checked separately. Operations of unknown outcome may have taken effect or not.
 
@@ -80,7 +80,7 @@ def _call(operation: Operation, timed: bool) -> Call:
 
 
 def _part(calls: list[Call], order: Order) -> Contradiction:
-    """Return a short part of the calls whose results no order explains."""
+    """Return a short part of the calls whose results are impossible in every order."""
     with suppress(Undecided):
         calls = _first_wrong(calls, order)
     last = max(calls, key=lambda call: (call.needed, call.end))

@@ -31,7 +31,7 @@ class Invariant(Protocol):
         """Check the states after an instant."""
 
     def at_end(self, agents: Agents) -> None:
-        """Check the states, and the history, of a run that is over."""
+        """Check the states and the history at the end of the run."""
 
 
 class _Nothing:
@@ -242,7 +242,7 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
 
 
 def all_of(*invariants: Any) -> type[Invariant]:
-    """The conjunction of invariants, given as functions or classes as for `netsim.testing.search`."""
+    """All given invariants hold; each is a function or class, as for `netsim.testing.search`."""
     for each in invariants:
         check.instance("invariant", each, Callable, "a function")
 

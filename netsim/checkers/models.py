@@ -85,8 +85,8 @@ register = Model(
     _register,
     lambda call: call.name == "read" or (call.name == "cas" and call.result is False),
 )
-"""A register, or with keys a key–value store: ``read`` → value, ``write`` value, ``cas`` (old, new) → whether it was
-old, ``add`` a number. It begins as None; `linearizable` takes another first value."""
+"""A register, or with keys a key–value store. Operations: ``read`` → value; ``write`` a value; ``cas`` (old, new), a
+compare-and-swap → whether it succeeded; ``add`` a number. The initial value is None, unless `linearizable` sets it."""
 
 mutex = Model(("acquire", "release"), _mutex, lambda call: call.name == "acquire" and call.result is False)
 """A lock. Operations: ``acquire`` (result False: it was not free), and ``release`` by the holder."""
@@ -97,5 +97,5 @@ queue = Model(("enqueue", "dequeue"), _queue, lambda call: False, ())
 transactions = Model(
     ("transaction",), _transactions, lambda call: all(word == "read" for word, *_ in call.value), frozenset()
 )
-"""A key–value store with transactions: the value is a sequence of ``("read", key)``, ``("write", key, value)`` and
-``("add", key, number)``, the result what its reads found, in order."""
+"""A key–value store with transactions. An operation's value is a sequence of ``("read", key)``,
+``("write", key, value)`` and ``("add", key, number)``; its result is the list of the values read, in order."""

@@ -42,7 +42,7 @@ class Order:
         self.model, self._left = model, steps
 
     def explains(self, calls: Sequence[Call]) -> bool:
-        """Return whether such an order exists; raises Undecided once the steps are used up."""
+        """Return whether an order explains the results of all needed calls; raise Undecided if the steps run out."""
         search = _Search(sorted(calls, key=lambda call: (call.start, call.end)), self.model)
         for _ in search.steps():
             self._left -= 1
@@ -52,7 +52,7 @@ class Order:
 
 
 class _Search:
-    """The state of a search: all needed calls before index ``base`` are placed, and the later calls in ``mask``."""
+    """A search. Needed calls that are placed already: all before index ``base``, and later ones by bits of ``mask``."""
 
     def __init__(self, calls: list[Call], model: Model) -> None:
         self.found = False

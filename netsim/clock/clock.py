@@ -69,7 +69,7 @@ class Loop(asyncio.SelectorEventLoop):
     """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
 
     Tasks and futures are hashed by number, so that sets of them have the same order in every run. In virtual time the
-    loop refuses futures and tasks made by asyncio's own constructors, because these have no number. In real time it
+    loop rejects futures and tasks created by asyncio's own constructors, because these have no number. In real time it
     allows them, because runs are not reproducible and I/O libraries may need them.
 
     asyncio's own methods, such as `time` and `call_at`, use the clock of the calling agent if it has its own. `now` and
@@ -340,7 +340,7 @@ class Loop(asyncio.SelectorEventLoop):
     def set_task_factory(self, factory: Any) -> None:
         """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that.
 
-        A factory that an agent sets makes the tasks of that agent only.
+        A factory that an agent sets creates only the tasks of that agent.
         """
         if factory is getattr(asyncio, "eager_task_factory", self):
             make: Any = vars(asyncio)["create_eager_task_factory"]
@@ -348,7 +348,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._set_factory_of(OWNER.get(), factory)
 
     def get_task_factory(self) -> Any:
-        """Return the factory of the running agent's tasks; None if `netsim.clock.task.Task` itself makes them."""
+        """Return the task factory of the running agent; None if tasks are created without a factory."""
         return self._factory_of(OWNER.get())
 
     def _set_factory_of(self, owner: TaskOwner | None, factory: Any) -> None:
@@ -380,7 +380,7 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.clock.pace == math.inf:
-            # asyncio.wrap_future cannot be used: since Python 3.14 its future is done at once, so the awaiting task
+            # asyncio.wrap_future cannot be used: since Python 3.14 its future is done immediately, so the awaiting task
             # would run before callbacks that are ready now.
             finished: Future[_T] = self.create_future()
             self.call_soon(_set_outcome, finished, *_outcome_of(executor, partial(func, *args)))
@@ -426,12 +426,12 @@ def _outcome_of(
     try:
         return (_run_here(job) if submitted is None else submitted.result()), None
     except StopIteration as error:
-        # A future refuses StopIteration, so replace it as asyncio does since Python 3.12.
+        # A future does not accept StopIteration, so replace it as asyncio does since Python 3.12.
         stop = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
         stop.__cause__ = error
         return None, stop
     except concurrent.futures.CancelledError as error:
-        # concurrent.futures has its own CancelledError, which an awaiting task would not take for a cancellation.
+        # Convert concurrent.futures' CancelledError, which an awaiting task would not treat as a cancellation.
         return None, asyncio.CancelledError(*error.args)
     except BaseException as error:
         return None, error
@@ -489,7 +489,7 @@ def timed(handle: Any) -> tuple[Any, tuple[Any, ...], bool]:
     return callback, args, type(handle) is not asyncio.Handle and handle.when() > -math.inf
 
 
-# asyncio's methods that wait for other processes or devices, and so for real time.
+# Names of asyncio's methods that wait for other processes or devices, which takes real time.
 _OUTSIDE = re.compile("add_(reader|writer)|connect_|create_(?!future|task)|sock_|subprocess_")
 
 
@@ -530,4 +530,4 @@ def new_loop(clock: ClockName = "virtual", pace: float = 1.0) -> Loop:
 
 
 COMPILED = compiled("clock._loop")
-"""The module `netsim.clock._loop`, the compiled twin; None if it was not built or is disabled."""
+"""The module `netsim.clock._loop`, the compiled version of the loop; None if it was not built or is disabled."""

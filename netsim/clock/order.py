@@ -139,7 +139,7 @@ def _where(agent: Hashable, time: float, number: int = 0) -> str:
 
 
 class Order:
-    """Chooses which step of an agent comes first at one instant; ``Order()`` is asyncio's order.
+    """Chooses which step of an agent runs first within an instant; ``Order()`` is asyncio's order.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Order:
     Attributes
     ----------
     choices : list of Choice
-        The choices of the last run, if ``records``, unless it had several workers.
+        The choices of the last run, if ``records`` is true; empty after a run with several workers.
     deferrals : list of Deferral
         The deferrals that had an effect in the last run, with their text.
     tells : bool
@@ -197,7 +197,7 @@ class Order:
 
     @classmethod
     def parse(cls, text: str) -> "Order":
-        """Return the order given by a seed, or by a schedule as text with one change per line or semicolon.
+        """Parse a seed, or a schedule with one change per line (or separated by semicolons), and return the order.
 
         Raises BadInput if the text is neither.
         """
@@ -487,7 +487,7 @@ _UNAWAITED = _Bare("the end of a sleep", in_turn=False)
 
 
 class _AgentQueue:
-    """The ready callbacks of one agent, in segments separated by callbacks that belong to no agent.
+    """The ready callbacks of one agent, in segments separated by callbacks that no agent owns.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class PacedSelector(ClockSelector):
         return (time.monotonic() - self._epoch) * self.pace
 
     def now(self) -> float:
-        """Return the time of the present instant, in simulated seconds."""
+        """Return the time of the current instant, in simulated seconds."""
         return self._now
 
     def wait(self, until: float) -> Ready:

@@ -51,7 +51,7 @@ class RoundClock:
     on_round_end : callable
         Called with the number of each round that ended.
     offset : float
-        Shift of all rounds in seconds; a negative shift makes rounds early and the first round shorter.
+        Shift of all rounds in seconds; with a negative shift, rounds begin earlier and the first round is shorter.
     reference : RoundClock, optional
         The network's round clock, for the clock of an agent with a skewed clock. The network's clock also opens rounds
         as long as an agent participates in rounds of this clock.
@@ -95,7 +95,7 @@ class RoundClock:
             self.reference._followers.append(self)
 
     def resume_by_steps(self, context: Context) -> None:
-        """Resume each waiting task by a separate callback, and set timers in a context that belongs to no agent.
+        """From now on, resume each waiting task by a separate callback, and set timers in a context without an agent.
 
         Called before the first round.
         """
@@ -108,7 +108,7 @@ class RoundClock:
         return end if self.compute is None or round_number <= 0 else end + self.compute.waited(round_number)
 
     def length(self, round_number: int) -> float:
-        """Return how long (s) a round lasts."""
+        """Return the length (s) of a round."""
         if self.compute is None:
             return self.period
         return self.close_time(round_number) - self.close_time(round_number - 1)
@@ -157,14 +157,14 @@ class RoundClock:
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def instant_end(self, time: float) -> float:
-        """Return the latest time (s) that counts as ``time`` (s), because it is later by rounding errors only."""
+        """Return the latest time (s) that is treated as equal to ``time`` (s), being later only by rounding errors."""
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
         """Return the time (s) before which arrivals precede the instant ``now``.
 
-        The result is ``now``, unless a round closes at ``now``. Then it is the round's deadline, because all arrivals
-        from the deadline on count as arrivals at ``now``.
+        The result is ``now``, unless a round closes at ``now``. Then it is the round's deadline, because arrivals at or
+        after the deadline are treated as arrivals at ``now``.
         """
         number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now

@@ -76,7 +76,7 @@ class Onlooker(Protocol):
 
     @property
     def time(self) -> float:
-        """The time (s) of the next call of `look`; it must grow with each call."""
+        """The time (s) of the next call of `look`; each call must be later than the last."""
         ...
 
     @property
@@ -92,8 +92,8 @@ class Onlooker(Protocol):
 class ClockSelector(selectors.BaseSelector):
     """A selector that keeps timers, runs callbacks at the end of an instant and detects a standstill.
 
-    Until a socket is registered, it does not use the operating system's selector, and `wake` ends its waits.
-    Subclasses define how time passes (`wait`) and the present time (`now`, in seconds).
+    The operating system's selector is only used once a socket is registered; until then, `wake` ends a wait.
+    Subclasses define how time advances (`wait`) and the current time (`now`, in seconds).
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class ClockSelector(selectors.BaseSelector):
 
     @cached_property
     def _sockets(self) -> selectors.BaseSelector:
-        """The operating system's selector, made when it is first needed."""
+        """The operating system's selector, created when it is first needed."""
         return selectors.DefaultSelector()
 
     def now(self) -> float:
@@ -165,7 +165,7 @@ class ClockSelector(selectors.BaseSelector):
         return False
 
     def at_instant_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when no other callback is ready and no timer is due at the present time."""
+        """Call ``callback`` once, when no other callback is ready and no timer is due at the current time."""
         self._instant_ends.append(callback)
 
     def set_timer(self, time: float, handle: Timer, start: Callable[[], object], first: bool = False) -> None:
@@ -267,8 +267,8 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def wake(self) -> None:
-        """End the present wait in `_rest`, or the next one; a thread calls it if the loop has no pipe to write to."""
-        with suppress(RuntimeError):  # The lock was already released, so the next wait ends at once.
+        """End the current or the next wait in `_rest`; called by other threads if the loop has no wake-up pipe."""
+        with suppress(RuntimeError):  # The lock was already released, so the next wait ends immediately.
             self._sleep.release()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -322,7 +322,7 @@ class VirtualSelector(ClockSelector):
 
 
 class WallSelector(ClockSelector):
-    """Simulated time that passes ``pace`` times as fast as real time; it is 0 until the loop first waits.
+    """Simulated time that runs ``pace`` times as fast as real time; it stays at 0 until the loop first waits.
 
     Without a timer, data may still arrive from open sockets; the loop counts as stalled after ``patience`` real seconds
     without data.

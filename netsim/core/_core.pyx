@@ -437,7 +437,7 @@ cdef class Frame:
         return PyBytes_AS_STRING(self.written) + self.start if self.vector is None else PyBytes_AS_STRING(self.vector)
 
     cdef void fetch(self) noexcept:
-        """Prefetch the first elements of the vector; the processor itself fetches those that follow."""
+        """Prefetch the first elements of the vector; the processor fetches the following elements by itself."""
         cdef const char* at = self.elements()
         cdef int64_t i
         for i in range(0, min(8 * self.length, 1024), 64):
@@ -500,7 +500,7 @@ cdef class Frame:
 
     @property
     def event(self):
-        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it was too old to send."""
+        """Time (s) of the sender's ``event`` by the receiver's own clock; None without an event, or if too old."""
         return self.moment if self.stamped and self.moment == self.moment else None
 
     def received(self, signal, double began, event=None):

@@ -72,7 +72,7 @@ def without_sender(data: bytes) -> bytes:
 
 
 def damaged(frame: Frame, where: float, names: Sequence[Hashable], kinds: Sequence[str] = ()) -> Frame | None:
-    """Return the frame that a receiver without CRC decodes after one bit flip; None if decoding fails.
+    """Flip one bit of a frame and return the frame that a receiver without CRC decodes; None if decoding fails.
 
     ``where``, in [0, 1), is the bit's position as a share of the frame's length.
     """

@@ -321,7 +321,7 @@ def _ulb(originals: Originals, kind: str, names: Sequence[str]) -> "pd.DataFrame
 
 
 def ulb_library1_links(originals: Originals) -> "pd.DataFrame":
-    """Prepare N1.txt to N3.txt, the receptions; lqi_corrected follows the README, rssi_dbm the CC2420's data sheet."""
+    """Prepare N1.txt to N3.txt, the receptions; lqi_corrected is as in the README, rssi_dbm as for a CC2420."""
     names = ("timestamp_ms", "packet_in_seq", "seq", "node", "src", "lqi", "rssi")
     frame = _ulb(originals, "N", names).astype("int64")
     frame["lqi_corrected"] = np.where(frame["lqi"] > 128, 383 - frame["lqi"], 128 - frame["lqi"])

@@ -255,7 +255,7 @@ class _Progress:
         self._count = 0
 
     def close(self) -> None:
-        """End."""
+        """Do nothing; pooch calls this at the end."""
 
 
 def _network_reason(error: Exception) -> str:
