@@ -73,15 +73,16 @@ class Deployment:
         The moves of motes, as from `netsim.mobility`. The shadowing of a pair of motes does not change as they move.
     roaming : sequence
         The motes that `netsim.Network.move` may place anywhere. Give movements that are known in advance as ``moves``,
-        which costs less: each broadcast of a roaming mote is a link message to every other mote, and `lost` at motes
-        out of range.
+        which costs less: each broadcast of a roaming mote is a link message to every other mote, and is counted as
+        `lost` at each mote that is out of range.
     power_dbm : mapping
         {node: dBm}: transmit powers of motes that do not use the power of ``phy``.
     interferers : mapping
         {name: Interferer}: sources of interference, from `netsim.interferers`. They are nodes of the network, but not
         motes: they have no neighbours, each run creates their agents, and its results omit them.
     start : float or mapping
-        The time (s) at which motes are switched on: {node: time}, or the upper limit of times drawn uniformly.
+        The times (s) at which motes are switched on: {node: time}, or one number, up to which times are drawn
+        uniformly.
     warm_up : float
         Time (s) that scripts and studies let a network start up before they measure it.
     roles : mapping
@@ -91,7 +92,7 @@ class Deployment:
         seconds by which a clock is behind. Either {node: value}, or one number: then each mote's drift is drawn
         uniformly from ±``drift_ppm``, and its offset from 0 to ``offset``.
     connected : bool
-        Whether all motes must be connected. With False, the network may have several parts.
+        Whether all motes must be connected. With False, the network may have several components.
     seed : int
         The seed of shadowing and clocks. It determines the site; the network's seed determines a run on this site.
 

@@ -144,7 +144,7 @@ class Number(Drawn):
 
 @dataclass(frozen=True)
 class Stack(Drawn):
-    """A count as a pile of boxes to the right of the agent; counts of 7 or more are written as numbers."""
+    """A count as a pile to the right of the agent; counts of 7 or more are also written as a number."""
 
     _limits = 0.0, math.inf
     _allowed = "a count of at least 0"

@@ -66,7 +66,7 @@ def simulate(
     Parameters
     ----------
     seeds : iterable of int
-        The seeds.
+        The seeds to run, in this order.
     faults : mapping, callable or iterable of Fault, optional
         As for `netsim.testing.search`: by default none.
     order : bool or {"random", "priorities"}

@@ -90,7 +90,7 @@ class Actor(Agent):
 
 
 class Replier(Actor):
-    """Answers requests at the instant of their arrival, and records (time in s, payload) of each in ``log``.
+    """Answers requests at the instant of their arrival, and appends (time in s, payload) of each request to ``log``.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
 """The dtype of a label: the indices of the sender, of its transmission, and of the text in `Captions.texts`."""
 
 NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
-"""The dtype of a note: its time (s), the agent's number, how many messages the agent had sent by then, and the text's
-index in `Captions.texts`."""
+"""The dtype of a note: its time (s), the agent's index, the number of messages that the agent had sent by then, and
+the text's index in `Captions.texts`."""
 
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
 """The maximum lengths of a label and of a note, in characters."""

@@ -13,7 +13,7 @@ __all__ = ["Contradiction", "find_contradiction"]
 
 # A step takes about 20 microseconds, so that searches end within two seconds.
 _MOST_STEPS = 25_000
-# From parts with more operations, these are not removed one by one, because each attempt is a search.
+# Parts with more operations are not reduced one operation at a time, because each attempt needs a search.
 _MOST_SHORTENED = 64
 
 
@@ -24,8 +24,8 @@ class Contradiction:
     Attributes
     ----------
     operations : list of Operation
-        The operations that contradict each other. If they cannot be reduced further: the first operation whose result
-        is impossible, the operations concurrent with it, and the last earlier change of the state.
+        The operations that contradict each other. In a long history: the first operation whose result is impossible,
+        the operations concurrent with it, and the last earlier change of the state.
     before : int
         The number of earlier operations, on which the contradiction also depends.
     """

@@ -17,7 +17,7 @@ class Undecided(Exception):  # noqa: N818  no error: the question is NP-complete
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """An operation in the search: it takes effect between ``start`` and ``end``, and is optional unless ``needed``."""
+    """An operation in the search; it takes effect from ``start`` to ``end``, and may be omitted unless ``needed``."""
 
     operation: Operation
     start: float

@@ -35,7 +35,7 @@ _COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
 
 class TaskOwner:
-    """The owner of an agent's tasks.
+    """An agent, represented as the owner of its tasks.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class BroadcastPath:
     encoder : FrameEncoder
         Encodes the frames.
     number : int
-        The agent's number.
+        The agent's index.
     name : Hashable
         The agent's name.
     draws : LinkDraws
@@ -49,7 +49,7 @@ class BroadcastPath:
     header_bits : int
         Header bits added to each frame by a link, or by the radio.
     on_radio : bool
-        Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
+        Whether one transmission reaches all neighbours; its wire bits are then not counted per link.
     take : callable, optional
         On a `netsim.Radio`: ``Mac.take`` of the agent's node. Frames then go to this MAC layer, not into ``receivers``.
 

@@ -1,9 +1,9 @@
 """Frames: the messages that agents receive, and their bytes.
 
 A frame takes the path agent → outbox → link → inbox → agent. On the wire it is a msgpack array [kind, sender,
-round, payload]. If all nodes know the kind beforehand (`netsim.Network`), the kind's number replaces its name. A frame
-of a request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
-numbers, [… , −sequence, false].
+round, payload]. If all nodes know the kind beforehand (`netsim.Network`), the kind's index replaces its name. A frame
+of a request or a reply has two more elements: [… , request number, is reply]. A frame that a reliable link numbers also
+has two more: [… , −sequence, false].
 """
 
 import math
@@ -244,7 +244,7 @@ class Frame:
 class FrameEncoder:
     """Encodes the frames of one run. Runs share no encoder, because a msgpack packer serves one thread at a time.
 
-    All nodes know ``kinds`` beforehand: a frame of such a kind carries the kind's number, one byte, not its name.
+    All nodes know ``kinds`` beforehand: a frame of such a kind carries the kind's index (one byte) instead of its name.
     """
 
     def __init__(self, kinds: Sequence[str] = ()) -> None:
