@@ -11,7 +11,7 @@ _RUNNING = {"run", "sweep", "tune", "bench", "verify", "lab", "deploy", "node", 
 """The commands that run agents."""
 
 _OBJECTS = 50_000
-"""New objects before a collection, as during a run (`netsim.engine.process`)."""
+"""Garbage-collection threshold, in newly allocated objects; runs use the same (`netsim.engine.process`)."""
 
 
 def main() -> None:
@@ -20,8 +20,8 @@ def main() -> None:
         _start_again({**os.environ, "PYTHONHASHSEED": "0"})
     # Imports create hundreds of thousands of long-lived objects, so garbage collections during imports find nothing.
     gc.set_threshold(_OBJECTS)
-    # Imports take half a second, in which a KeyboardInterrupt would print a traceback or, inside a C extension, an
-    # ImportError. Nothing is written yet, so ending at once is safe. An ignored signal stays ignored.
+    # Imports take half a second. A KeyboardInterrupt during them would print a traceback or, inside a C extension, an
+    # ImportError. No file is written yet, so the process may exit immediately. An ignored signal stays ignored.
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
         if interrupts:
@@ -39,8 +39,8 @@ def main() -> None:
         if interrupts:
             # The command has finished; an interrupt now could only cause a traceback while Python ends.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # Finalize unreachable objects, such as a file that a study left open; freezing the others saves a second
-        # search.
+        # Finalize unreachable objects, such as a file that a study left open. Freeze the others, so that the collection
+        # at Python's exit skips them.
         gc.collect()
         gc.freeze()
     except KeyboardInterrupt:
@@ -50,7 +50,7 @@ def main() -> None:
 
         if not isinstance(error, NetsimError):
             raise
-        # Importing a package fails if an environment variable is invalid, such as NETSIM_CORE.
+        # Packages raise errors for bad settings at import, such as an unknown NETSIM_CORE.
         print(f"netsim: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -66,12 +66,12 @@ def _quit(*_: Any) -> None:
 
 
 def runs_agents(words: Sequence[str]) -> bool:
-    """Return whether a command line runs agents: the order of their sets of strings depends on the hash seed."""
+    """Return whether a command line runs agents; these may iterate over sets of text, which needs a fixed hash seed."""
     return bool(words) and words[0] in _RUNNING and not {"-h", "--help"} & {*words}
 
 
 def _must_start_again() -> bool:
-    """Return whether Python must restart with a fixed hash seed, which it reads only at its start."""
+    """Return whether Python must restart with a fixed hash seed; Python reads the seed only at startup."""
     if os.environ.get("PYTHONHASHSEED") or sys.flags.ignore_environment or not runs_agents(sys.argv[1:]):
         return False
     # Do not restart a program that calls `main` itself, an interactive Python, or one under a debugger.
@@ -81,7 +81,7 @@ def _must_start_again() -> bool:
 
 
 def _start_again(environment: dict[str, str]) -> None:
-    """Replace this process by the same command with another environment; return if the system cannot do so."""
+    """Replace this process by the same command with another environment; return if the system does not support this."""
     command = [sys.executable, *sys.orig_argv[1:]]
     if os.name == "nt":
         _wait_for(command, environment)
@@ -93,10 +93,11 @@ def _start_again(environment: dict[str, str]) -> None:
 
 
 def _wait_for(command: list[str], environment: dict[str, str]) -> NoReturn:
-    """Run a command as a child and exit with its status, for Windows, where exec returns to the shell immediately."""
+    """Run a command as a child process and exit with its status, because exec on Windows returns to the shell early."""
     import subprocess
 
-    # Ctrl-C reaches the child as well, which handles it. Set a handler, because a child inherits SIG_IGN.
+    # Ctrl-C also reaches the child, which handles it. Use a no-op handler here, because the child would inherit
+    # SIG_IGN.
     signal.signal(signal.SIGINT, lambda *_: None)
     sys.exit(subprocess.run(command, env=environment, check=False).returncode)
 

@@ -1,4 +1,4 @@
-"""Build the compiled modules if a C compiler is available; without them netsim uses equivalent Python modules."""
+"""Build the compiled modules if a C compiler is available; otherwise netsim uses the equivalent Python modules."""
 
 import hashlib
 import importlib.metadata
@@ -24,12 +24,12 @@ _DECLARED = ("clock._loop", "core._core")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
-    """Compiles into the source tree, for an editable install, and into the wheel."""
+    """A build hook that compiles the modules into the source tree (editable install) and into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; if compiling fails, report the failure and continue without compiled modules."""
         if self.target_name != "wheel":
-            # A source archive is for every system.
+            # A source archive must not contain modules compiled for one system.
             return
         try:
             built = compile_core(Path(self.root))
@@ -53,14 +53,14 @@ def fingerprint(paths: list[Path]) -> str:
 
 
 def compile_core(root: Path) -> list[str]:
-    """Return the paths, below ``root``, of the extension modules that were built."""
+    """Build the extension modules and return their paths below ``root``."""
     import numpy
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
-    # Fused multiply-add is disabled, because the equivalent Python module rounds after each operation.
+    # Forbid fused multiply-add: the equivalent Python module rounds after each operation.
     options = [] if sys.platform == "win32" else ["-g0", "-ffp-contract=off"]
     # The compiler obeys the last of several options, and these options follow CFLAGS.
     if options and "-O" not in os.environ.get("CFLAGS", ""):
@@ -79,14 +79,14 @@ def compile_core(root: Path) -> list[str]:
     built = [str(Path("netsim") / command.get_ext_filename(name)) for name in MODULES]
     sources = [root / _source(name) for name in MODULES] + [Path(__file__)]
     sources += [(root / _source(name)).with_suffix(".pxd") for name in _DECLARED]
-    # Compare hashes instead of file dates: a second install writes tools such as numpy's headers anew.
+    # Compare hashes, not file dates: every install writes its build tools, such as numpy's headers, with new dates.
     stamp = work / "stamp"
     results = [root / path for path in built]
     there = stamp.is_file() and all(path.is_file() for path in results)
     if there and stamp.read_text(encoding="utf-8") == fingerprint(sources + results):
         return built
     cores = os.cpu_count() or 1
-    # On other systems child processes are not forked, and would run the installer a second time.
+    # Other systems start children without fork, and each child would run the installing program again.
     forked = cores if sys.platform == "linux" else 0
     command.distribution.ext_modules = cythonize(modules, build_dir=str(work), quiet=True, nthreads=forked)  # type: ignore[no-untyped-call]
     command.inplace = True

@@ -1,3 +1,3 @@
-"""The version of netsim, which the build, `netsim --version` and every run folder read from here."""
+"""The version of netsim, read by the build, by `netsim --version` and when a run folder is written."""
 
 __version__ = "0.2.0"

@@ -30,7 +30,7 @@ _ABSENT = object()
 
 
 class _NoContext:
-    """A placeholder for an agent's context until `attach` sets it."""
+    """Stands for a context before `attach`: finds the context of a mote's part, or raises AgentError."""
 
     def __get__(self, agent: "Agent | None", kind: "type[Agent]") -> Any:
         if agent is None:
@@ -54,12 +54,13 @@ class Agent:
         Whether these agents require links in both directions; `netsim.Network.run` rejects a one-way link. A
         subclass may set it; False by default.
     background : bool
-        Whether the agent belongs to the environment and is not itself studied: a run ends without it, and the run's
-        agents, rows, states and tables of airtime and energy leave it out. A subclass may set it; False by default.
+        Whether the agent is part of the environment instead of the system under study. A run does not wait for its end,
+        and the run's agents, rows, states and tables of airtime and energy omit it. A subclass may set it; False by
+        default.
     draw : dict
         Class attribute: how the agent's states are drawn in replays (see `netsim.draw`): ``{"role": Role(), "parent":
-        Edge()}``. A run that keeps a trace or is shown live watches them. Agents may set a state late, but if no agent
-        of the class ever sets it, the run ends with an error, because the name may be misspelled.
+        Edge()}``. These states are watched in each run that keeps a trace or is shown live. Agents may set a state
+        late, but if no agent of the class ever sets it, the run ends with an error, because the name may be misspelled.
     """
 
     _netsim: Context
@@ -90,7 +91,7 @@ class Agent:
         raise NotImplementedError(f"{type(self).__qualname__} must define: async def run(self)")
 
     def answer(self, frame: Frame) -> Any:
-        """Return the payload that replies to a request; netsim calls this when the request arrives.
+        """Return the payload of the reply to a request; netsim calls this method when the request arrives.
 
         Without this optional method, requests go to the inbox and the agent answers them with `reply`.
         """
@@ -98,10 +99,10 @@ class Agent:
 
     @classmethod
     def _check_together(cls, agents: "Mapping[Any, Agent]", graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput, or warn, if agents of a protocol have settings that are inconsistent with each other."""
+        """Raise BadInput, or warn, if the settings of a protocol's agents are inconsistent with each other."""
 
     def _members(self) -> "dict[str, Any]":
-        """Return the parts by name; only a `netsim.Mote` has any."""
+        """Return the agent's parts by name; empty unless it is a `netsim.Mote`."""
         return {}
 
     @property
@@ -111,20 +112,21 @@ class Agent:
 
     @property
     def neighbors(self) -> tuple[Hashable, ...]:
-        """The names of the agents to which this agent has a link; in an undirected graph also those it hears."""
+        """The names of the agents to which this agent has a link; in an undirected graph these are also its senders."""
         return self._netsim.neighbors
 
     @property
     def out_neighbors(self) -> tuple[Hashable, ...]:
         """The neighbours to which this agent currently has links; `netsim.faults.Rewire` changes them.
 
-        Links that a fault or `netsim.Network.set_link` has cut count, because the agent does not know.
+        Links that a fault or `netsim.Network.set_link` has cut are included, because the agent cannot know that they
+        are cut.
         """
         return self._netsim.out_neighbors
 
     @property
     def in_neighbors(self) -> tuple[Hashable, ...]:
-        """The neighbours that currently have links to this agent, as with `out_neighbors`."""
+        """The neighbours that currently have links to this agent; cut links are included, as in `out_neighbors`."""
         return self._netsim.in_neighbors
 
     @property
@@ -141,7 +143,7 @@ class Agent:
 
     @property
     def has_compute_times(self) -> bool:
-        """Whether the network has compute times, so that `compute` may go without seconds."""
+        """Whether the network has compute times, so that `compute` may be called without seconds."""
         return self._netsim.shared.rounds.compute is not None
 
     @property
@@ -154,7 +156,7 @@ class Agent:
 
     @property
     def inbox(self) -> Inbox:
-        """Frames that arrived: ``await inbox.get()``, or ``async for frame in inbox``."""
+        """The queue of received frames: ``await inbox.get()``, or ``async for frame in inbox``."""
         return self._netsim.inbox
 
     @property
@@ -202,7 +204,7 @@ class Agent:
         AgentError
             If the medium is not a `netsim.Radio` with an ``energy`` model.
         BadInput
-            If the joules are negative, or ``what`` is the name of a state.
+            If the joules are negative, or ``what`` is the name of a radio state.
         """
         self.energy.spend(what, joules)
 
@@ -214,22 +216,22 @@ class Agent:
     def rounds(self, count: int, keep_late: bool = False) -> Rounds:
         """Iterate over ``count`` rounds: ``async for k in self.rounds(50)`` yields each round's number as it opens.
 
-        A frame that arrives after its own round has closed is dropped and counted as late or, with ``keep_late``,
-        delivered with the frames of the next round. An agent that overruns a round rejoins at the next round that
-        opens.
+        A frame that arrives after the close of the round in which it was sent is dropped and counted as late or, with
+        ``keep_late``, delivered with the frames of the next round. An agent that overruns a round rejoins at the next
+        round that opens.
         """
         return Rounds(self._netsim, check.integer("rounds", count, low=0), check.flag("keep_late", keep_late))
 
     def note(self, text: str) -> None:
-        """Attach a remark to the agent, to be shown with the run: ``self.note("becomes leader")``.
+        """Attach a remark to the agent, which replays show: ``self.note("becomes leader")``.
 
-        The replay shows the note, and `netsim.Run.notes` lists it. It is kept if the run keeps a trace or is watched
-        live, and does not affect the run. A node that is down writes no notes.
+        `netsim.Run.notes` lists the notes. They are kept if the run keeps a trace or is watched live, and do not affect
+        the run. A node that is down writes no notes.
 
         Raises
         ------
         BadInput
-            If it is not printable text of 1 to 200 characters.
+            If ``text`` is not printable text of 1 to 200 characters.
         RunOver
             If the run is over.
         """
@@ -244,7 +246,7 @@ class Agent:
         label: str | None = None,
         everyone: bool = False,
     ) -> int:
-        """Encode a message once and send it to every neighbour: over every link that this agent has.
+        """Encode a message once and send it to every neighbour, over each of this agent's links.
 
         Parameters
         ----------
@@ -256,12 +258,13 @@ class Agent:
         raw_data : bool
             Whether the payload contains raw data samples, whose bits are then also counted as raw-data bits.
         label : str, optional
-            The text on the message's arrows in a replay, at most 40 characters; "" for none. By default the payload, if
-            it is a number, a str, or a list, tuple, dict or set of these, of at most 16 characters as text. The label
-            is not sent.
+            The text on the message's arrows in a replay, at most 40 characters; "" for none. The label is not sent. By
+            default it is the payload, if that is a number, a str, or a list, tuple, dict or set of these, with at most
+            16 characters as text.
         everyone : bool
-            With ``Network(routing=...)``: send the message to all nodes. Each node forwards it along the tree of the
-            routes to this agent, so that it crosses one link per other node. Default: only to the neighbours.
+            With ``Network(routing=...)``: send the message to all nodes. Nodes forward it along the tree formed by
+            their routes to this agent, so each other node receives it over exactly one link. Default: only to the
+            neighbours.
 
         Returns
         -------
@@ -296,7 +299,7 @@ class Agent:
     async def send(
         self, to: Hashable, kind: str, payload: Any = None, *, raw_data: bool = False, label: str | None = None
     ) -> bool:
-        """Send a message to one neighbour, as `broadcast` does to all, and return whether the link accepted it.
+        """Send a message to one neighbour, with the parameters of `broadcast`, and return whether the link accepted it.
 
         With ``Network(routing=...)`` the receiver may be any node: intermediate nodes forward the message.
 
@@ -380,17 +383,18 @@ class Agent:
         )
 
     async def compute(self, seconds: float | None = None) -> None:
-        """Compute for some simulated time: the agent waits, and frames that arrive meanwhile wait in its inbox.
+        """Spend simulated time on computation; frames that arrive meanwhile wait in the inbox.
 
-        In a loop over `rounds` the time counts within the round: if it ends after the round has closed, the agent's
-        frames are late, and it joins the next round that opens. With ``Network(…, compute=…)`` rounds wait for all
-        agents; these take the network's compute times without calling this method.
+        In a loop over `rounds`, the time is spent within the current round. If the computation ends after the round has
+        closed, the agent's frames are late, and the agent joins the next round that opens. With ``Network(…,
+        compute=…)`` each round lasts until all agents have computed, and agents spend the network's compute times
+        without calling this method.
 
         Parameters
         ----------
         seconds : float, optional
-            The duration; by default the next of the network's compute times for this node, in the order of its rounds
-            1, 2, ….
+            The duration. By default the network's compute time of this node: the first call takes the time of round 1,
+            the second call that of round 2, ….
 
         Raises
         ------
@@ -464,7 +468,7 @@ def attach(agent: Agent, context: Context) -> None:
         raise _name_clash(type(agent), min(_NAMES & vars(agent).keys()))
     agent._netsim = context
     for part in agent._members().values():
-        # A part gets its context through its mote.
+        # The mote will create the part's context.
         vars(part).pop("_netsim", None)
 
 

@@ -1,6 +1,6 @@
-"""An agent's context in its network: its name, neighbours, inbox and outbox, and its rounds.
+"""The context that connects an agent to its network: name, neighbours, inbox, outbox and rounds.
 
-On the path agent → outbox → link → inbox → agent, this module serves the agents at both ends.
+On the path agent → outbox → link → inbox → agent, this module is at both ends.
 """
 
 import asyncio
@@ -42,15 +42,15 @@ class Context:
     inbox: Inbox
     outbox: Outbox
     seed: int
-    # The neighbours to which this agent currently has links, and those that have links to it. `netsim.faults.Rewire`
-    # changes both.
+    # Neighbours to which this agent currently has a link, then those that have one to it; changed by
+    # `netsim.faults.Rewire`.
     out_neighbors: tuple[Hashable, ...] = field(init=False)
     in_neighbors: tuple[Hashable, ...] = field(init=False)
     # The neighbours without a link back to this agent.
     one_way: frozenset[Hashable] = frozenset()
     # The energy that the agent's radio spends; None without an energy model.
     energy: "EnergyAccount | None" = None
-    # The agent's radio, on a `netsim.Radio`.
+    # The agent's radio; None unless the medium is a `netsim.Radio`.
     radio: "RadioHandle | None" = None
     # The router for messages to nodes that are not neighbours; None without routing.
     router: Router | None = None
@@ -61,28 +61,29 @@ class Context:
     left: tuple[int, float] = (0, 0.0)
     collected: int = 0
     requests: int = 0
-    # Seconds by which a straggler delays each message.
+    # The delay (s) of each message while a fault makes the agent a straggler.
     delay: float = 0.0
-    # The agent's index in the run's order of agents.
+    # The agent's index among all agents.
     number: int = 0
     # The run's labels and notes; None if they are not kept.
     captions: Captions | None = None
     # Number of `compute` calls that took the network's compute times.
     steps: int = 0
-    # In a `netsim.Mote`: its parts' contexts, by name.
+    # The contexts of a `netsim.Mote`'s parts, by name; None for other agents.
     parts: dict[str, Any] | None = None
     # Whether the agent's node is down.
     down: bool = False
-    # The first round that the agent took part in; 0 before.
+    # The first round in which the agent participated; 0 until then.
     first_round: int = 0
-    # The number of rounds that passed before a restart, and that the agent skips; None if they are not counted yet.
+    # Number of rounds that passed before a restart and are skipped; None: the agent restarted, and they are not counted
+    # yet.
     _passed: int | None = 0
 
     def __post_init__(self) -> None:
         self.out_neighbors = self.in_neighbors = self.neighbors
 
     def note_restart(self) -> None:
-        """Record that the agent's code starts late or again, so that it skips the rounds that have passed."""
+        """Record that the agent's code restarts, or starts late, so that it skips the rounds that have passed."""
         self._passed = None
 
     def check_neighbor(self, to: Hashable) -> None:
@@ -102,11 +103,11 @@ class Context:
         raise AgentError(f"agent {self.name!r} cannot send to {to!r}: its neighbours are {shown or 'none'}{more}")
 
     def carrier(self, to: Hashable) -> Outbox | Router:
-        """Return the sender for messages to a node: the outbox to a neighbour, else the router."""
+        """Return the object that sends messages to a node: the outbox for a neighbour, otherwise the router."""
         return self.outbox if self.router is None or to in self.outbox.link_index_of else self.router
 
     def carrier_to_all(self) -> Router:
-        """Return the sender for messages to all nodes; raises AgentError without routing, or above a MAC layer."""
+        """Return the router, which sends messages to all nodes; AgentError if there is none, or above a MAC layer."""
         if self.router is None or self.router.outbox is not self.outbox:
             raise AgentError(
                 f"agent {self.name!r}: broadcast(…, everyone=True) needs Network(…, routing='shortest'); "
@@ -115,7 +116,7 @@ class Context:
         return self.router
 
     def claim_radio(self) -> None:
-        """Record that the agent switches its radio; of a mote's parts only one may (`netsim.Mote`)."""
+        """Record that the agent's code switches its radio on and off; only one part of a `netsim.Mote` may do so."""
 
     async def straggle(self) -> None:
         """Wait for a straggler's delay, unless nothing will be sent because the agent is down or the run is over."""
@@ -149,7 +150,7 @@ class Context:
         outcome: asyncio.Future[Delivery] | None = None,
         label: str | None = None,
     ) -> bool:
-        """Send to a neighbour or over a route, after a straggler's delay; return whether the link took the frame."""
+        """Send to a neighbour or over a route, after a straggler's delay; return whether the link accepted it."""
         if label is not None:
             check_label(label)
         if self.delay:
@@ -169,12 +170,12 @@ class Context:
         return taken
 
     def caption(self, number: int, label: str | None, payload: Any) -> None:
-        """Label transmission ``number``, unless nothing was sent because the agent has no links."""
+        """Store the label of transmission ``number``, unless nothing was sent because the agent has no links."""
         if self.captions is not None and self.outbox.sent > number:
             self.captions.label(self.number, number, label, payload)
 
     def note(self, text: str) -> None:
-        """Store a note, but first call ``on_send`` for the agent, so that its watched states are read at this time."""
+        """Store a note; first call ``on_send``, so that the agent's watched states are read at the same time."""
         check_note(text)
         shared = self.shared
         if shared.over:
@@ -187,7 +188,7 @@ class Context:
             self.captions.note(shared.loop.now(), self.number, self.outbox.sent, text)
 
     def without_passed(self, count: int) -> int:
-        """Return how many of ``count`` rounds are left, without those that passed before the agent's restart."""
+        """Return ``count`` minus the number of rounds that passed before the agent's restart."""
         if self._passed is None:
             self._passed = self.shared.rounds.next_number() - max(self.first_round, 1)
         passed = min(self._passed, count)
@@ -243,7 +244,7 @@ class Rounds:
         return number
 
     def _warn_of_overrun(self, number: int) -> None:
-        """Warn, once per run, that the agent's code missed rounds, unless faults, clocks or real time explain it."""
+        """Warn, once per run, that the agent's code missed rounds; not if faults, clocks or real time explain this."""
         context, shared = self._context, self._context.shared
         if shared.overrun or context.delay or shared.clock is not None or shared.loop.clock.pace != math.inf:
             return
@@ -254,12 +255,12 @@ class Rounds:
         )
 
     def __del__(self) -> None:
-        # A break, return or exception ends the loop without calling __anext__.
+        # A break, return or exception has ended the loop without a call of __anext__.
         if self._inside:
             self.leave()
 
     def goes_on(self) -> bool:
-        """Return whether another round follows, and decrement the count."""
+        """Return whether another round follows; if so, decrement the number of remaining rounds."""
         if not self._started:
             self._started = True
             self._left = self._context.without_passed(self._left)
@@ -277,7 +278,7 @@ class Rounds:
         self._inside = True
 
     def leave(self) -> None:
-        """Leave the round: frames sent now belong to no round; late frames of earlier rounds are still dropped."""
+        """Leave the round: frames sent from now on have no round; late frames of earlier rounds are still dropped."""
         self._inside = False
         context = self._context
         context.inbox.drop_late_frames(0 if self._keep_late else context.round)

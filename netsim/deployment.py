@@ -1,4 +1,4 @@
-"""A deployment: the motes' positions, movements and clocks, and the walls between them; it creates a network."""
+"""A deployment: positions, moves and clocks of motes, and the walls between them; it creates a network."""
 
 import heapq
 import math
@@ -29,70 +29,72 @@ Place = tuple[float, ...]
 Powers = dict[tuple[Any, Any], float]
 
 REFERENCE = 8 * 50
-"""The length, in bits on the air, of the frame whose reception decides which motes are neighbours."""
+"""The length (bits on the air) of the reference frame: nodes that can receive such a frame are neighbours."""
 
-# A field whose longer side (m) is shorter than the first number, and farther from the origin than the second times that
-# side, is doubtful.
+# Warn of positions whose longer extent (m) is below the first number, and whose distance from the origin exceeds the
+# second number times that extent.
 _LEAST_SIDE, _FAR = 1.0, 3.0
 
 
 @check.named
 @dataclass(frozen=True)
 class Deployment:
-    """Motes at their positions, with everything that determines reception; `network` creates a `Network` from it.
+    """Motes at their positions, with everything that determines reception; `network` returns a `Network` of them.
 
-    In a `netsim.Experiment` it is one of the ``networks``, as `netsim.Links` on a graph are.
+    A deployment can be one of the ``networks`` of a `netsim.Experiment`.
 
-    ``path_loss`` determines received powers, and the ``phy`` determines reception from these powers. Two motes are
-    neighbours, and have an edge, if one receives a frame of 50 bytes from the other with probability ``least`` or more,
-    without other senders and without fading. For motes that move, once during their ``moves`` suffices. A ``roaming``
-    mote is a neighbour of all motes. These are an agent's ``neighbors``; only by sending does an agent learn whether
-    one of them is in range now. Signals of all other motes that are not too weak are sensed, and interfere.
+    Received powers follow from ``path_loss``; reception from these powers and the ``phy``. Two motes are neighbours,
+    and have an edge, if one receives a frame of 50 bytes from the other with probability ``least`` or more, without
+    fading and interference. For motes that move, this must hold at some time of their ``moves``. A ``roaming`` mote is
+    a neighbour of all motes. An agent's ``neighbors`` therefore include motes that are out of range at present; the
+    agent finds out by sending. Signals of motes that are not neighbours are sensed and interfere, unless they are too
+    weak.
 
     Parameters
     ----------
     positions : mapping
-        {node: (x, y)} or {node: (x, y, z)} in metres, for all motes. For a mote that moves, its initial position.
+        {node: (x, y)} or {node: (x, y, z)}: the positions of all motes in metres; for motes that move, the first
+        position.
     sinks : sequence
-        The motes that collect what others measure. The network does not treat them differently.
+        The motes that collect the measurements of others. The network does not treat them differently.
     path_loss : LogDistance
-        Path loss, shadowing of each link, and walls. Its ``fading`` and ``sensitivity`` are ignored: `Phy` has its own.
+        Path loss, shadowing of each link, and walls. Its ``fading`` and ``sensitivity`` are ignored in favour of the
+        `Phy`.
     preset : Preset
         Link and radio; default: `netsim.presets.ieee802154`.
     phy : Phy, optional
         The transmit power, and how frames are received. Default: the preset's phy.
     least : float
-        The least probability of reception, in (0, 1), that makes two motes neighbours.
+        The least probability of reception at which two motes are neighbours, in (0, 1).
     weakest_db : float
-        Signals weaker than this number of dB below the noise floor are neglected. For comparison: a signal 10 dB below
-        the noise floor raises the noise by 0.4 dB. Larger values are more exact, and take more memory and time.
+        Signals that are more than this number of dB below the noise floor are neglected. (A signal 10 dB below the
+        floor raises the noise by 0.4 dB.) Larger values are more exact, and take more memory and time.
     moves : iterable of Move
-        Movements, such as those that `netsim.mobility` returns. The shadowing between two motes stays the same while
-        they move.
+        The moves of motes, as from `netsim.mobility`. The shadowing of a pair of motes does not change as they move.
     roaming : sequence
         The motes that `netsim.Network.move` may place anywhere. Give movements that are known in advance as ``moves``,
-        which costs less: each broadcast of a roaming mote is a link message to every other mote, and `lost` at motes
-        out of range.
+        which costs less: each broadcast of a roaming mote is a link message to every other mote, and is counted as
+        `lost` at each mote that is out of range.
     power_dbm : mapping
-        {node: dBm}: the transmit powers that differ from the phy's.
+        {node: dBm}: transmit powers of motes that do not use the power of ``phy``.
     interferers : mapping
-        {name: Interferer} of `netsim.interferers`: other sources on the air. They are nodes of the network, but not
-        motes: they have no neighbours, each run creates their agents, and the run's results omit them.
+        {name: Interferer}: sources of interference, from `netsim.interferers`. They are nodes of the network, but not
+        motes: they have no neighbours, each run creates their agents, and its results omit them.
     start : float or mapping
-        The times (s) at which motes are switched on: {node: time}, or one number, the upper limit of times that are
-        drawn uniformly.
+        The times (s) at which motes are switched on: {node: time}, or one number, up to which times are drawn
+        uniformly.
     warm_up : float
-        The time (s) after which scripts and studies begin to measure; the network itself ignores it.
+        Time (s) that scripts and studies let a network start up before they measure it.
     roles : mapping
-        {node: role}, for scripts. The network itself ignores roles.
+        {node: role}, for scripts. The network ignores roles.
     drift_ppm, offset : float or mapping
         Errors of the clocks, as in `netsim.faults.ClockSkew`: the drift in parts per million (positive: slow), and the
-        number of seconds by which the clock is behind. Either {node: value}, or one number: each mote's drift is drawn
+        seconds by which a clock is behind. Either {node: value}, or one number: then each mote's drift is drawn
         uniformly from ±``drift_ppm``, and its offset from 0 to ``offset``.
     connected : bool
-        Whether all motes must be connected. With False, the network may have several parts.
+        Whether all motes must be connected. With False, the network may have several components.
     seed : int
-        The seed of shadowing and clocks: one seed stands for one site. The seeds of the network stand for runs on it.
+        The seed of shadowing and clocks. It determines the site; the network's seed determines a run on this site.
 
     Raises
     ------
@@ -208,20 +210,23 @@ class Deployment:
         - [radio], [phy], [path_loss]: the preset's arguments and those of `Radio`, `Phy` and `LogDistance`
         - [building]: walls, the name of a csv file for `Walls.from_csv`, storey and floor_db
         - [clocks]: drift_ppm and offset
-        - [motes]: file, the name of a file of motes; [motes.NAME]: at, the position, and other columns of such a file
+        - [motes]: file, the name of a file of motes; [motes.NAME]: at (the position), and the other columns of such a
+          file
         - [interferers.NAME]: kind ("wifi", "jammer", "reactive-jammer", "network" or "busy-periods"), and the
           arguments of the class in `netsim.interferers`
         - [[moves]]: mote, to, at, until, step, as `netsim.faults.Move`; [mobility]: file, for
           `netsim.mobility.read`, and step
 
-        Files are looked for beside this one. A file of motes is recognised by its content (docs/files.md):
+        File names are relative to this file's folder. The format of a file of motes is recognised by its content
+        (docs/files.md):
 
-        - csv: the columns name, x and y, in metres, or longitude and latitude, and optionally z, sink and roaming (1 or
-          yes; empty, 0 or no), role, power_dbm, drift_ppm, offset and start (an empty cell: the default). A name that
-          is a whole number is read as a number. Empty lines and lines that begin with # are skipped
+        - csv: the columns name, x and y, in metres, or longitude and latitude, and if wanted z, sink and roaming (1 or
+          yes; empty, 0 or no), role, power_dbm, drift_ppm, offset and start (empty: the default). A name that is a
+          whole number is read as an int. Empty lines and lines that begin with # are skipped
         - Cooja's simulations (``.csc``); nodes of FIT IoT-LAB, as csv or in the JSON of its API
         - any graph that `netsim.topology.read` reads and whose nodes have positions
-        - any trace that `netsim.mobility.read` reads: each node begins at its first position, at that time, and moves
+        - any trace that `netsim.mobility.read` reads: each node appears at the time and position of its first point,
+          and moves
 
         Degrees are projected to metres. A RuntimeWarning reports the projection and omitted data.
 
@@ -230,7 +235,7 @@ class Deployment:
         path : str or Path
             The file.
         changes : mapping, optional
-            Values that replace the file's, by their paths, as {"radio.power_dbm": -5, "interferers.ap.at": 60}.
+            Values that replace values of the file, keyed by path: {"radio.power_dbm": -5, "interferers.ap.at": 60}.
 
         Raises
         ------
@@ -250,8 +255,8 @@ class Deployment:
             raise check.refuse("sinks", self.sinks, "one mote")
         return self.sinks[0]
 
-    # These values are derived from the fields, but not stored in fields: `dataclasses.replace` would take stored ones
-    # as given.
+    # Derived values are not stored in fields, because `dataclasses.replace` would copy stored values without
+    # recomputing them.
     @cached_property
     def _phy(self) -> Phy:
         radio = self.preset.radio
@@ -265,26 +270,23 @@ class Deployment:
 
     @cached_property
     def places(self) -> dict[Any, Place]:
-        """The positions (m) of all nodes at the start of a run: motes, and after them interferers."""
+        """The positions (m) of all nodes at the start of a run: motes, then interferers."""
         return {**self.positions, **{name: tuple(each.position) for name, each in self.interferers.items()}}
 
     @cached_property
     def _more_db(self) -> dict[Any, float]:
-        """The difference (dB) of nodes' transmit power from the phy's, for nodes where it is not 0."""
+        """The difference (dB) of a node's transmit power from that of the phy, only for nodes where it is not 0."""
         own = {**self.power_dbm, **{name: each.in_band_dbm(self._phy) for name, each in self.interferers.items()}}
         more = {node: power - self._phy.transmit_dbm for node, power in own.items()}
         return {node: each for node, each in more.items() if each}
 
     def _powers_above(self, level: float, places: Mapping[Any, Place]) -> Powers:
-        """Return the powers (dBm) in both directions of each pair in which either exceeds a level.
-
-        They include each node's transmit power.
-        """
+        """Return the received powers (dBm) in both directions of each pair in which at least one exceeds a level."""
         usual = {node: at for node, at in places.items() if node not in self._more_db}
         found = self._model.powers_above(usual, level, seed=self.seed) if len(usual) > 1 else {}
         if len(usual) == len(places):
             return found
-        # For the few nodes with their own power, take all pairs.
+        # For the few nodes whose transmit power differs, compute the powers of all pairs.
         others = [node for node in places if node in self._more_db]
         pairs = {ends: None for one in others for node in places if node != one for ends in ((one, node), (node, one))}
         powers = self._powers_between(pairs, places)
@@ -296,24 +298,24 @@ class Deployment:
 
     @cached_property
     def hears_dbm(self) -> float:
-        """The least received power (dBm) that makes two motes neighbours."""
+        """The least received power (dBm) at which two motes are neighbours."""
         return self._phy.receives_from(self.least, REFERENCE)
 
     @cached_property
     def powers(self) -> Powers:
-        """{(sender, receiver): dBm} at the start, for neighbours and for other pairs whose power is not negligible."""
+        """The initial received powers, {(sender, receiver): dBm}, without pairs that are negligible both ways."""
         if len(self.places) < 2:
             return {}
         found = self._powers_above(self._weakest, self.places)
         later = [pair for edge in self.graph.edges for pair in (edge, edge[::-1]) if pair not in found]
         more = self._powers_between(later, self.places) if later else {}
-        # Many walls can attenuate a power below the least one that is allowed.
+        # Behind many walls the computed power can be minus infinity.
         return found | {ends: max(power, -MOST_DBM) for ends, power in more.items()}
 
     def reception(self, bits: int = REFERENCE) -> dict[tuple[Any, Any], float]:
         """Return the probability that a frame of ``bits`` on the air is received without interference.
 
-        The result is {(sender, receiver): probability} of all neighbours, at the motes' initial positions.
+        The result maps each pair of neighbours (sender, receiver) to its probability at the motes' first positions.
         """
         bits, noise = check.integer("bits", bits, low=1), self._phy.noise_dbm
         pairs = [ends for edge in self.graph.edges for ends in (edge, edge[::-1])]
@@ -322,7 +324,7 @@ class Deployment:
 
     @cached_property
     def graph(self) -> "nx.Graph[Any]":
-        """The graph of neighbours, with each node's ``pos``. Motes that move have links to all that they ever meet."""
+        """The graph of neighbours, with each node's ``pos``; a moving mote is linked to each mote it ever meets."""
         graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from((node, {"pos": at}) for node, at in self.positions.items())
         if len(graph) > 1:
@@ -342,11 +344,11 @@ class Deployment:
 
     @property
     def _weakest(self) -> float:
-        """The least received power (dBm) that interferes."""
+        """The least received power (dBm) that is not neglected."""
         return min(self._phy.noise_dbm - self.weakest_db, self.hears_dbm)
 
     def powers_of(self, node: Hashable, places: Mapping[Any, Place]) -> Powers:
-        """Return the powers (dBm) between a node and the others at given positions, both ways, if not negligible."""
+        """Return the non-negligible received powers (dBm) between a node and all others, in both directions."""
         at, names = list(places.values()), list(places)
         there, back = self._model.powers_of(self._numbers[node], at, self._keys, seed=self.seed)
         if self._more_db:
@@ -371,14 +373,14 @@ class Deployment:
                 )
 
     def place(self, position: object, before: Place) -> Place:
-        """Return a checked position; a missing height is taken from ``before``."""
+        """Validate a position and return it; a missing height is copied from ``before``."""
         values = check.finite_array("position", position)
         if values.shape not in ((2,), (len(before),)):
             raise check.refuse("position", position, f"{len(before)} numbers in metres, as Deployment's positions are")
         return (*values.tolist(), *before[len(values) :])
 
     def place_of(self, node: Hashable, time: float) -> Place:
-        """Return a mote's position (m) at ``time`` (s), according to the deployment's ``moves``.
+        """Return the position (m) of a mote at ``time`` (s) according to the deployment's ``moves``.
 
         Raises
         ------
@@ -398,7 +400,7 @@ class Deployment:
     # --- motes that move ----------------------------------------------------------------------------------------------
 
     def _met(self, graph: "nx.Graph[Any]") -> Iterator[tuple[Any, Any]]:
-        """Yield the pairs of motes that come into range as they move."""
+        """Yield the pairs of motes that come into range because one of them moves."""
         names, number = list(self.positions), self._numbers
         now = np.array(list(self.positions.values()))
         # For each moving mote, the motes that it has not met yet.
@@ -440,7 +442,7 @@ class Deployment:
 
     @property
     def clocks(self) -> list[ClockSkew]:
-        """The clock errors of the motes that have any."""
+        """The `ClockSkew` faults of the motes whose clocks have an error."""
         offsets = (drawn("offset", self.offset, node, self.seed) for node in self.positions)
         drifts = (drawn("drift_ppm", self.drift_ppm, node, self.seed) / 1e6 for node in self.positions)
         found = map(ClockSkew, self.positions, offsets, drifts)
@@ -452,8 +454,8 @@ class Deployment:
         Parameters
         ----------
         radio : Radio, optional
-            Another radio than the preset's, as `dataclasses.replace` makes it (a duty cycle, batteries). Its powers
-            and its phy are those of the deployment.
+            A radio that replaces the preset's, such as a copy by `dataclasses.replace` with a duty cycle or batteries.
+            The deployment sets its powers and its phy.
         faults : iterable of Fault
             Further faults, such as `netsim.faults.Join` for a mote that is switched on later.
         **options
@@ -462,8 +464,8 @@ class Deployment:
         Raises
         ------
         BadInput
-            If motes are not connected though they must be. The message names them, and gives the distance to the
-            nearest other mote.
+            If motes are not connected although ``connected`` requires it; the message names them and the distance to
+            the nearest other mote.
         """
         for name in ("graph", "links", "medium", "connected"):
             if name in options:
@@ -496,13 +498,13 @@ class Deployment:
 
     @property
     def joins(self) -> list[Join]:
-        """The faults that switch on the motes that are absent at the start."""
+        """The `Join` faults of the motes that are switched on after the start."""
         at = {node: drawn("start", self.start, node, self.seed) for node in self.positions}
         return [Join(node, time) for node, time in at.items() if time > 0.0]
 
 
 def _doubt_places(places: list[Place]) -> None:
-    """Warn if all motes are within a square metre far from the origin: degrees were probably taken for metres."""
+    """Warn if all motes are within a square metre far from the origin, because degrees were probably read as metres."""
     x, y = np.array([place[:2] for place in places], dtype=float).T
     side = max(np.ptp(x), np.ptp(y))
     if 0.0 < side < _LEAST_SIDE and min(np.abs(x).max(), np.abs(y).max()) >= _FAR * side:
@@ -511,7 +513,7 @@ def _doubt_places(places: list[Place]) -> None:
 
 
 def _place(name: str, position: object, size: int) -> Place:
-    """Return a checked position with the given number of coordinates."""
+    """Check that a position has ``size`` coordinates, and return it as a tuple."""
     values = check.finite_array(name, position)
     if values.shape != (size,):
         raise check.refuse(name, position, f"{size} numbers in metres, as the others are")

@@ -1,8 +1,8 @@
-"""How replays draw the watched states of agents, as declared by an agent's class (`netsim.Agent.draw`) or a network.
+"""How replays draw the watched states of agents, as declared by a class (`netsim.Agent.draw`) or for one network.
 
 ``draw = {"role": Role(usual="follower"), "log": Strip(committed="commit")}`` on an agent's class maps a state's name to
-its drawing; the state is the attribute of this name, or the result of a function of the agent. States are watched in
-runs that keep a trace or are shown live.
+its drawing. The state is the agent's attribute of this name, or the result of a given function of the agent. States are
+watched in runs that keep a trace or are shown live.
 """
 
 import math
@@ -39,13 +39,13 @@ __all__ = [
 
 State = str | Callable[[Any], Any] | None
 
-# The texts of a flag's values.
+# The text forms of a boolean state.
 _FLAGS = {"True", "False"}
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Base of the ways to draw a state.
+    """Base class of drawings: each subclass is one way to draw a state.
 
     Parameters
     ----------
@@ -54,20 +54,20 @@ class Drawn:
     """
 
     state: State = None
-    # The accepted classes of values, or the least and the greatest number; and a text for error messages.
+    # The accepted classes of values; the least and the greatest number; the description of allowed values in errors.
     _classes: ClassVar[Any] = object
     _limits: ClassVar[tuple[float, float] | None] = None
     _allowed: ClassVar[str] = ""
 
     def check(self, value: Any) -> bool:
-        """Return whether a value can be drawn in this way."""
+        """Return whether this drawing accepts a value."""
         if self._limits is None:
             return isinstance(value, self._classes)
         number = check.measured(value)
         return number is not None and self._limits[0] <= number <= self._limits[1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the declaration as a dict for the page: ``as``, the class's name in lower case, and its settings."""
+        """Return the form used by the replay page: the class's name in lower case as ``as``, and the settings."""
         read = ("state", "committed")
         more = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in read}
         return {"as": type(self).__name__.lower()} | {name: value for name, value in more.items() if value is not None}
@@ -75,15 +75,14 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Edge(Drawn):
-    """An arrow to the agent that the state names. The arrow's width shows the size of the subtree below the agent.
+    """An arrow to the agent that the state names; its width shows the size of the subtree, its colour the depth.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     colour : bool, optional
-        Whether agents are coloured by their depth in the tree of these edges. At most one edge can give the colour, by
-        default the first.
+        Whether the depth along this edge colours the agents. At most one edge can do so; by default the first.
     """
 
     colour: bool | None = None
@@ -92,7 +91,7 @@ class Edge(Drawn):
 
 @dataclass(frozen=True)
 class Star(Drawn):
-    """A star in place of the circle while a flag is set, for example at a sink or source."""
+    """A star in place of the agent's circle while a flag is set, for example for a sink or a source."""
 
     _classes = bool | np.bool_
     _allowed = "True or False"
@@ -105,14 +104,14 @@ class Token(Star):
 
 @dataclass(frozen=True)
 class Role(Drawn):
-    """A text, shown as the shape and colour of the agent.
+    """A text state as the shape and colour of the agent.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     usual : str, optional
-        The value that is shown in grey; by default the value that most agents have at the start.
+        The text drawn in grey; by default the one that most agents have at the start.
     """
 
     usual: str | None = None
@@ -125,14 +124,14 @@ class Badge(Drawn):
 
 @dataclass(frozen=True)
 class Number(Drawn):
-    """A number as colour; a short one is also written below the agent.
+    """A number as the agent's colour; a short number is also written below the agent.
 
     Parameters
     ----------
     state : str or callable, optional
         See `Drawn`.
     middle : float, optional
-        The number in the middle of a two-coloured scale; by default the scale has one colour.
+        The number at the middle of the colour scale, which then has two colours.
     """
 
     middle: float | None = None
@@ -145,7 +144,7 @@ class Number(Drawn):
 
 @dataclass(frozen=True)
 class Stack(Drawn):
-    """A count, shown as a pile at the agent's right; from 7 on as a number."""
+    """A count as a pile to the right of the agent; counts of 7 or more are also written as a number."""
 
     _limits = 0.0, math.inf
     _allowed = "a count of at least 0"
@@ -153,7 +152,7 @@ class Stack(Drawn):
 
 @dataclass(frozen=True)
 class Gauge(Drawn):
-    """A share as a bar at the agent's left, red below a fifth."""
+    """A value from 0 to 1 as a bar to the left of the agent, red below 0.2."""
 
     _limits = 0.0, 1.0
     _allowed = "a share from 0 to 1"
@@ -161,12 +160,12 @@ class Gauge(Drawn):
 
 @dataclass(frozen=True)
 class Dim(Star):
-    """A pale agent while a flag is set, for example an agent asleep."""
+    """A pale agent while a flag is set, for example while it sleeps."""
 
 
 @dataclass(frozen=True)
 class Arc(Drawn):
-    """The time (s) of a future event, shown as a shrinking ring; infinity means never."""
+    """The time (s) of a future event as a ring that shrinks until then; infinity means never."""
 
     _limits = -math.inf, math.inf
     _allowed = "a time (s)"
@@ -174,7 +173,7 @@ class Arc(Drawn):
 
 @dataclass(frozen=True)
 class Strip(Drawn):
-    """A list, shown as a row of cells, aligned by index. If an entry is a pair, its first element gives the colour.
+    """A list as a row of cells, aligned by index; an entry may be a pair of a term, shown as colour, and a value.
 
     The last 64 entries are shown, each with at most 12 characters.
 
@@ -183,7 +182,7 @@ class Strip(Drawn):
     state : str or callable, optional
         See `Drawn`.
     committed : str or callable, optional
-        The number of first entries that are committed: they are drawn solid, the others dashed.
+        The number of committed entries, counted from the first: they are drawn solid, the others dashed.
     """
 
     committed: str | Callable[[Any], Any] | None = None
@@ -193,27 +192,27 @@ class Strip(Drawn):
 
 @dataclass(frozen=True)
 class Kind(Drawn):
-    """The name of a kind of message, which pages show in place of the kind. This is not a state.
+    """Not a state, but the displayed name of a kind of message, for kinds that are single letters.
 
     Parameters
     ----------
     state : str
-        The name to show.
+        The displayed name.
     """
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the page's form; see `Drawn`."""
+        """Return the form used by the replay page, as `Drawn.as_dict` does."""
         return {"as": "kind", "word": self.state}
 
 
 Draw = Mapping[str, Drawn | None]
-"""How states are drawn, by column; None: not at all."""
+"""The drawing of each state, by column; None: the state is not drawn."""
 
 _SHOWN, _LONGEST = 64, 12
 
 
 def check_draw(draw: Any) -> dict[str, Drawn | None]:
-    """Return checked declarations; raises BadInput if one is invalid, or two edges both give the colour."""
+    """Validate declarations and return them; raise BadInput if one is invalid, or if two edges both set the colour."""
     if not isinstance(draw, Mapping) or not all(isinstance(each, Drawn | None) for each in draw.values()):
         raise check.refuse("draw", draw, "{state: how it is drawn}, as {'role': Role()}; None for not at all")
     colours = [name for name, each in draw.items() if isinstance(each, Edge) and each.colour]
@@ -223,7 +222,7 @@ def check_draw(draw: Any) -> dict[str, Drawn | None]:
 
 
 def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
-    """Return, for each state that agents' classes declare, how it is drawn and a function that reads it.
+    """Return the drawing and the reading function of each state that the agents' classes declare.
 
     The state of a mote's part is named ``part.state``. The function returns None for an agent whose class does not
     declare the state.
@@ -245,14 +244,14 @@ def declared(agents: Iterable[Any]) -> dict[str, tuple[Drawn, Callable[[Any], An
 
 
 class DeclaredState:
-    """Reads a state as the class of an agent, or of its part, declares it; None for any other class.
+    """Reads a state that the class of an agent, or of a mote's part, declares; None for any other class.
 
     Parameters
     ----------
     column : str
-        The state's column; for a part of a mote, the part's name, a dot and the state's name.
+        The state's column; for a mote's part, the part's name and a dot precede it.
     functions : mapping
-        The function that reads the state, by the class of the agent or part.
+        The function that reads the state, keyed by the class of the agent or part.
     """
 
     def __init__(self, column: str, functions: Mapping[type, Callable[[Any], Any]]) -> None:
@@ -266,7 +265,7 @@ class DeclaredState:
         return type(self._member(agent)) in self._functions
 
     def __call__(self, agent: Any) -> Any:
-        """Return the state. While the agent lacks it, raise an AttributeError whose ``obj`` is the agent."""
+        """Return the state; raise AttributeError, with the agent as its ``obj``, if the agent has not set it yet."""
         member = self._member(agent)
         function = self._functions.get(type(member))
         try:
@@ -278,7 +277,7 @@ class DeclaredState:
 
 
 def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
-    """Return the default drawings of a `netsim.Radio`'s nodes: asleep, and the battery's charge.
+    """Return the default drawings and reading functions for nodes of a `netsim.Radio`: sleep, and battery charge.
 
     Both are read when the agent's code runs, because only that code switches the agent's radio.
     """
@@ -287,7 +286,7 @@ def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]
     switched: set[Hashable] = set()
 
     def is_asleep(agent: Any) -> bool | None:
-        # None until an agent has switched its radio off, so that other runs have no such state.
+        # None until an agent has switched its radio off, so that runs in which no radio sleeps have no such state.
         context = agent._netsim
         is_off = context.radio is not None and context.radio.is_off
         if is_off:
@@ -319,7 +318,7 @@ def source_of(name: str, drawn: Drawn) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True)
 class Cells:
-    """A strip's entries at one time, and the number that are committed (None: unknown)."""
+    """The entries of a `Strip` at one time, and the number of committed ones (None: unknown)."""
 
     entries: Any
     committed: Any = None
@@ -328,7 +327,7 @@ class Cells:
 def cells_text(drawn: Strip, cells: Cells) -> str | None:
     """Return the entries of a strip as one text; None if the value is not a list.
 
-    Each entry becomes ``term|entry``, with ``!`` before a committed one; entries are separated by spaces.
+    Each entry is written as ``term|entry``, with ``!`` in front if it is committed. Spaces separate entries.
 
     Raises
     ------
@@ -347,12 +346,12 @@ def cells_text(drawn: Strip, cells: Cells) -> str | None:
         text = str(said)[:_LONGEST].replace(" ", "\u00a0").replace("|", "\u00a6")
         fixed = "!" if committed is not None and place < committed else ""
         words.append(f"{fixed}{str(term)[:_LONGEST].replace(' ', '')}|{text}")
-    # An empty text would count as no state.
+    # Return "-" for an empty list, because an empty text would mean that there is no state.
     return " ".join(words) or "-"
 
 
 def named_kinds(kinds: Iterable[str], draw: Mapping[str, Any]) -> list[str]:
-    """Return the names of kinds of message, with declared names (`Kind`) except those that another kind has."""
+    """Return message kinds with declared names (`Kind`) replaced by these, unless another kind has the same name."""
     words = {name.rpartition(".")[2]: each["word"] for name, each in draw.items() if each and each["as"] == "kind"}
     named = {kind: words.get(kind, kind) for kind in kinds}
     return [word if [*named.values()].count(word) == 1 else kind for kind, word in named.items()]
@@ -364,13 +363,13 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
     Parameters
     ----------
     states : mapping
-        The states in the page's form: ``agents``, and ``values`` by column, which are numbers or ``words`` and
+        The states in the page's form: ``agents``, and ``values`` by column, which are numbers, or ``words`` and
         ``codes``.
     agents : sequence
         The agents' names as text.
     given : mapping
-        The declarations: ``as_dict`` of a `Drawn`, or None for states not to draw. Other states are drawn according to
-        their values.
+        The declarations: ``as_dict`` of a `Drawn`, or None for states not to draw. States without a declaration get a
+        drawing that fits their values.
     """
     names = set(agents)
     found = {}
@@ -389,7 +388,7 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
         if (beside := next(rest, None)) is not None:
             found[beside] = {"as": "badge"}
     edges = [each for each in found.values() if each["as"] == "edge"]
-    # The edge with ``colour`` True, or else the first edge that leaves ``colour`` open.
+    # The edge declared to set the colour, otherwise the first edge that does not declare whether it does.
     chosen = next((each for said in (True, None) for each in edges if each.get("colour") is said), None)
     for each in edges:
         each["colour"] = each is chosen
@@ -397,7 +396,7 @@ def resolved(states: Mapping[str, Any], agents: Sequence[Hashable], given: Mappi
 
 
 def values_of(column: Any) -> list[Any]:
-    """Return a state's value (text, number or None) at each change, from its numbers or its ``words`` and ``codes``."""
+    """Return a state's value at each change (text, number or None), given as numbers or as ``words`` and ``codes``."""
     if isinstance(column, Mapping):
         return [column["words"][code] if code >= 0 else None for code in column["codes"]]
     return [None if each is None or not math.isfinite(each) else float(each) for each in column]
@@ -427,6 +426,6 @@ def _usual(values: list[Any], changed: Sequence[int], names: set[Hashable], agen
 
 
 def _is_short(drawn: Mapping[str, Any], values: list[Any]) -> bool:
-    """Return whether a state's texts or whole numbers are short enough to be shown beside a role."""
+    """Return whether a state's texts, or whole numbers, are short enough to be shown beside a role."""
     is_whole = (each is None or (each == int(each) and abs(each) < 1e4) for each in values)
     return drawn["as"] == "role" or (drawn["as"] == "number" and all(is_whole))

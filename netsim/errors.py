@@ -1,4 +1,4 @@
-"""The errors that netsim raises. Every message is one line for the user."""
+"""The exceptions that netsim raises; each message is a single line that addresses the user."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +10,14 @@ class NetsimError(Exception):
     Attributes
     ----------
     run : Run or None
-        The run up to the error, if the error ended `Network.run`. Copies of the error, such as those sent to other
-        processes, have None.
+        The partial run, if the error ended `Network.run`. Copies of the error, also those sent to other processes, lack
+        it.
     """
 
     run: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Agents may hold objects that cannot be pickled.
+        # Drop the run, because its agents may hold objects that cannot be pickled.
         kept = {name: value for name, value in vars(self).items() if name != "run"}
         return (type(self), self.args, kept) if kept else (type(self), self.args)
 
@@ -27,7 +27,7 @@ class BadInput(NetsimError, ValueError):  # noqa: N818  named after the event
 
 
 class WireError(NetsimError):
-    """Bytes that are not a frame, or a payload that cannot be encoded."""
+    """Bytes cannot be decoded as a frame, or a payload cannot be encoded."""
 
 
 class AgentError(NetsimError):
@@ -35,7 +35,7 @@ class AgentError(NetsimError):
 
 
 class RunOver(AgentError):  # noqa: N818
-    """An agent sent a message after the run's end; an uncaught one does not make the run fail."""
+    """An agent sent a message after the run's end; if the agent does not catch this error, the run still succeeds."""
 
 
 class Stalled(NetsimError):  # noqa: N818
@@ -43,7 +43,7 @@ class Stalled(NetsimError):  # noqa: N818
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interrupt between two passes of a run's loop, after which the run can still be closed and counted."""
+    """Ctrl-C between two iterations of a run's event loop; the run's counts remain consistent and can be reported."""
 
 
 def one_line(error: BaseException) -> str:
@@ -52,7 +52,7 @@ def one_line(error: BaseException) -> str:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, then its cause, and so on."""
+    """Yield an error, its cause, the cause's cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

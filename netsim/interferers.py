@@ -1,7 +1,7 @@
 """Interference sources beside motes: Wi-Fi, jammers, networks on other channels.
 
-An interferer has a position, and emits carriers (`netsim.radio.handle.RadioHandle.carrier`): motes sense it, and it
-disturbs their reception, but its signals are not frames. Only a `ReactiveJammer` senses what motes send.
+An interferer has a position, and emits carriers (`netsim.radio.handle.RadioHandle.carrier`). Motes sense these
+carriers, which disturb reception but are not frames. Only a `ReactiveJammer` senses the motes' signals.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from netsim.util import check, tables
 __all__ = ["BusyPeriods", "Interference", "Interferer", "Jammer", "NearbyNetwork", "ReactiveJammer", "WiFi"]
 
 _TU = 1024e-6
-# Rejection (dB) of a network by its distance in channels of 5 MHz; beyond the last, the last. Source: Atmel, AT86RF231
-# data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
+# Attenuation (dB) of another network's signals, indexed by its distance in channels of 5 MHz; the last value also holds
+# for larger distances. Source: Atmel, AT86RF231 data sheet 8111C, table 12-7 (32 dB at -5 MHz, 35 dB at +5 MHz).
 _REJECTED = (0.0, 32.0, 48.0, 54.0)
 
 
@@ -28,19 +28,19 @@ _REJECTED = (0.0, 32.0, 48.0, 54.0)
 class Interferer:
     """Base class of interference sources.
 
-    Only the power that falls into the motes' band interferes. That band is ``Phy.bandwidth`` wide: a source of 20 MHz
-    loses 10 dB in a band of 2 MHz.
+    Only the share of its power inside the motes' band (of width ``Phy.bandwidth``) interferes: of a signal 20 MHz wide,
+    a band of 2 MHz receives 10 dB less.
 
     Parameters
     ----------
     position : (x, y) or (x, y, z)
-        The position in metres.
+        Its position in metres.
     power_dbm : float
         The transmit power over the source's whole band.
     bandwidth : float
-        The width of the source's band in Hz. A wider band than the motes' contains the motes' band.
+        The width (Hz) of its band; if it is wider than the motes' band, it contains the motes' band.
     at, until : float
-        The times (s) from and to which the source is present.
+        The times at which it begins and ends, in seconds.
 
     Raises
     ------
@@ -66,16 +66,16 @@ class Interferer:
         check.fields(self, check.number, "until", above=self.at)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return the source's power (dBm) in the band of motes with this phy."""
+        """Return the transmit power (dBm) that falls into the band of motes with this phy."""
         return self.power_dbm - max(0.0, 10.0 * math.log10(self.bandwidth / phy.bandwidth))
 
     async def act(self, agent: "Interference") -> None:
-        """Emit carriers without end; the agent's `run` cancels this coroutine."""
+        """Emit endlessly; the agent's `run` cancels this coroutine at the end time."""
         raise NotImplementedError
 
 
 class Interference(Agent):
-    """The agent of an interferer, in the background."""
+    """The background agent that runs an interferer."""
 
     background = True
 
@@ -83,7 +83,7 @@ class Interference(Agent):
         self.source = source
 
     async def run(self) -> None:
-        """Run the interferer's `act` from its ``at`` to its ``until``."""
+        """Run the interferer's `act` from its begin to its end."""
         await asyncio.sleep(self.source.at)
         try:
             async with asyncio.timeout(
@@ -91,7 +91,7 @@ class Interference(Agent):
             ) as limit:
                 await self.source.act(self)
         except TimeoutError:
-            # A TimeoutError of the interferer's own code is an error like any other.
+            # The interferer's own code raised the TimeoutError, so it is a real error.
             if not limit.expired():
                 raise
 
@@ -110,8 +110,8 @@ class Jammer(Interferer):
     duty : float
         The share of time for which the jammer emits, above 0, up to 1.
     period : float
-        Seconds from the start of a burst to the start of the next. The power with which a burst reaches moving motes
-        depends on their positions at its start.
+        Seconds between the starts of bursts. For moving motes, the positions at the start of a burst determine its
+        received power.
     """
 
     duty: float = 1.0
@@ -131,14 +131,14 @@ class Jammer(Interferer):
 
 @dataclass(frozen=True, kw_only=True)
 class ReactiveJammer(Interferer):
-    """A jammer that emits once it senses a carrier.
+    """A jammer that emits a burst whenever it senses a carrier.
 
     Parameters
     ----------
     burst : float
         Seconds for which the jammer emits after it senses a carrier.
     poll : float
-        Seconds from one assessment of the channel to the next, which bounds the delay of a reaction.
+        Seconds between carrier-sense measurements; a longer value delays the reaction.
     """
 
     burst: float = 5e-3
@@ -154,20 +154,20 @@ class ReactiveJammer(Interferer):
             await asyncio.sleep(self.poll)
             if agent.radio.busy():
                 await agent.emit(self.burst)
-                # The turnaround of the jammer's radio comes first; meanwhile the jammer would sense a busy channel.
+                # Its radio first switches from sending to receiving; until then it would sense a busy channel.
                 await asyncio.sleep(self.poll)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearbyNetwork(Interferer):
-    """Another network of motes on a nearby channel, modelled as frames from one position in a Poisson process.
+    """Another network of motes on a nearby channel, modelled as one source that sends frames as a Poisson process.
 
     Parameters
     ----------
     frames_per_s : float
-        Mean number of frames per second in which no frame is being sent.
+        Mean number of frames that begin per second in which no frame is being sent.
     frame : float
-        Duration of a frame in seconds. Default: the longest frame of IEEE 802.15.4 at 250 kbit/s, 133 bytes.
+        Duration of a frame in seconds; by default that of the longest IEEE 802.15.4 frame, 133 bytes at 250 kbit/s.
     channels_off : int
         The distance between its channel and the motes', in channels of 5 MHz. For distances 0, 1, 2, and 3 or more, the
         network's power is attenuated by 0, 32, 48 and 54 dB, as in an AT86RF231.
@@ -183,7 +183,7 @@ class NearbyNetwork(Interferer):
         check.fields(self, check.integer, "channels_off", low=0)
 
     def in_band_dbm(self, phy: Phy) -> float:
-        """Return the network's power (dBm) after the filters of the motes' radios."""
+        """Return its power (dBm) after attenuation by the motes' receive filters."""
         return super().in_band_dbm(phy) - _REJECTED[min(self.channels_off, len(_REJECTED) - 1)]
 
     async def act(self, agent: Interference) -> None:
@@ -214,19 +214,18 @@ class WiFi(Interferer):
     """A Wi-Fi access point that sends beacons, or its network's traffic, on a channel that overlaps the motes'.
 
     "beacons": a beacon of ``beacon`` s every 100 TU of 1.024 ms, the usual interval of IEEE 802.11. The other values
-    model a network of 802.11g at 54 Mbit/s: packets of uniform size with their acknowledgements. The next packet
-    follows immediately with probability p, or after a silence from a generalised Pareto distribution. "voip", "video"
-    and "download"
-    have the parameters of these kinds of traffic, "5 %" to "50 %" those of a device that uses this share of the
-    capacity. Source of model and parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit 9cb6d8e7,
-    src/WLAN_actmod_main.c and src/WLAN_actmod_argparse.c.
+    model a network of 802.11g at 54 Mbit/s. Packets have a uniformly distributed size, and each is acknowledged. The
+    next packet follows immediately with probability p, otherwise after a silence drawn from a generalised Pareto
+    distribution. "voip", "video" and "download" have the parameters of such traffic; "5 %" to "50 %" those of a device
+    that uses this share of the capacity. Source of model and parameters: BabbleSim, ext_2G4_device_WLAN_actmod, commit
+    9cb6d8e7, src/WLAN_actmod_main.c and src/WLAN_actmod_argparse.c.
 
     Parameters
     ----------
     traffic : str
         "beacons", "voip", "video", "download", "5 %", "10 %", "25 %" or "50 %".
     beacon : float
-        Duration of a beacon in seconds. Default: 200 bytes at 1 Mbit/s after a long preamble of 192 us.
+        Duration of a beacon in seconds; by default that of 200 bytes at 1 Mbit/s after a long preamble of 192 us.
     """
 
     power_dbm: float = 20.0
@@ -242,7 +241,7 @@ class WiFi(Interferer):
             raise check.refuse("beacon", self.beacon, f"below {100 * _TU:g} s, the interval of beacons")
 
     async def act(self, agent: Interference) -> None:
-        """Send packets or, from a random time on, beacons."""
+        """Send beacons, the first at a random time, or packets."""
         rng = agent.rng
         if self.traffic == "beacons":
             await asyncio.sleep(100 * _TU * rng.random())
@@ -272,9 +271,9 @@ class BusyPeriods(Interferer):
     Parameters
     ----------
     file : str or Path
-        The csv file. Its periods must be in order of time and must not overlap.
+        The file. Its periods must be in order of time and must not overlap.
     period : float, optional
-        The recording repeats after this number of seconds, counted from ``at``. None: it is played once.
+        Interval in seconds, counted from ``at``, after which the busy periods repeat. None: they are played once.
 
     Raises
     ------
@@ -318,4 +317,4 @@ KINDS: Mapping[str, type[Any]] = {
     "network": NearbyNetwork,
     "busy-periods": BusyPeriods,
 }
-"""The kinds of interferers by their names in site files."""
+"""The interferer classes by their names in site files."""

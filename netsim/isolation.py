@@ -1,9 +1,9 @@
 """Isolated agents: each agent's class comes from a separate copy of its module, as if each agent had a process.
 
 Agents of one process can reach each other through a variable of their module, an attribute of their class, a default
-argument, or an object that `make` gave to several of them. Isolated agents cannot. So a run with isolated agents is the
-same to the byte only if the agents did not depend on sharing. Isolation does not stop malicious code, which can still
-use `sys.modules` or the garbage collector.
+argument, or an object that `make` gave to several of them. Isolated agents cannot. So if a run gives the same bytes
+with and without isolation, its agents did not depend on sharing. Isolation does not stop malicious code, which can
+still use `sys.modules` or the garbage collector.
 """
 
 import io
@@ -35,7 +35,8 @@ _EXECUTED: set[str] = set()
 _LIBRARIES = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-# Types of objects that copies share, as in `copy.deepcopy`, because they have no state that can be copied.
+# Types whose objects are shared instead of copied, as in `copy.deepcopy`: they have no state, or their state cannot be
+# copied.
 _SHARED = (type, FunctionType, BuiltinFunctionType, ModuleType, weakref.ref)
 
 
@@ -51,9 +52,9 @@ def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N,
     Parameters
     ----------
     agents : mapping or class
-        ``{node: agent}`` of agents that have not run: they are copied, and what they share is copied for each. Or a
-        class: then agents are created when the result is called, with its arguments, so that they share no state from
-        ``__init__`` either.
+        ``{node: agent}`` of agents that have not run: each is copied, together with all objects that it shares with
+        others. Or a class: the result is then a function that creates an agent from the class's arguments, so that
+        agents share no state from ``__init__`` either.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def isolated(agents: type[_A] | Mapping[_N, _A]) -> Callable[..., _A] | dict[_N,
 
 
 def _own_file(kind: type) -> str | None:
-    """Return the file of a class; None if it belongs to netsim, Python or an installed package."""
+    """Return the file that defines a class; None if that is a file of netsim, Python or an installed package."""
     module = sys.modules.get(kind.__module__)
     path = getattr(module, "__file__", None)
     if kind.__module__.partition(".")[0] == "netsim" or (path and os.path.realpath(path).startswith(_LIBRARIES)):
@@ -90,7 +91,7 @@ def _own_file(kind: type) -> str | None:
 
 
 def _found(module: ModuleType | None, name: str) -> Any:
-    """Return a module's object with a dotted name, or None."""
+    """Return the object with a dotted name in a module, or None."""
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -103,12 +104,12 @@ def _compiled(path: str, changed_at: int) -> CodeType:
 
 
 def _executed(path: str, kind: type) -> ModuleType:
-    """Return a new module of the file of a class."""
+    """Execute the file of a class as a new module, and return the module."""
     if path in _EXECUTED:
         raise BadInput(f'agents: {path} isolates them as it is executed; let it do so under if __name__ == "__main__"')
     module = ModuleType(f"{kind.__module__}__{next(_NUMBERS)}")
     module.__file__, module.__package__ = path, sys.modules[kind.__module__].__package__
-    # Dataclasses and pickle look modules up by name.
+    # Dataclasses and pickle look up modules in `sys.modules` by name.
     sys.modules[module.__name__] = module
     _EXECUTED.add(path)
     try:
@@ -122,7 +123,7 @@ def _executed(path: str, kind: type) -> ModuleType:
 
 
 def _kept(module: ModuleType, make: Callable[[], _A]) -> _A:
-    """Return the new agent. Its module is removed from `sys.modules` when the agent is deleted."""
+    """Return the agent that ``make`` creates, and remove its module once the agent is garbage-collected."""
     try:
         agent = make()
     except BaseException:
@@ -150,14 +151,14 @@ def _copied(name: Hashable, agent: _A) -> _A:
 
 
 class _Writer(pickle.Pickler):
-    """Pickles an agent: objects of its module are written as names, and shared objects as indices."""
+    """Pickles an agent; objects of its module are stored by name, and shared objects by index."""
 
     def __init__(self, file: io.BytesIO, module: str | None, shared: list[Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._name, self._shared = module, shared
 
     def persistent_id(self, value: Any) -> str | int | None:
-        """Return the name of an object of the module, the index of a shared object, or None for any other object."""
+        """Return the name of an object of the module, the index of a shared object, or None for other objects."""
         if not isinstance(value, _SHARED):
             return None
         if self._name is not None and getattr(value, "__module__", None) == self._name:
@@ -169,7 +170,7 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Reads the output of a `_Writer`; names refer to objects of another module."""
+    """Unpickles the output of a `_Writer`, with names looked up in another module."""
 
     def __init__(self, file: io.BytesIO, module: ModuleType, shared: list[Any]) -> None:
         super().__init__(file)

@@ -1,7 +1,7 @@
 """Questions in a lesson, which readers answer before a run shows the result.
 
 ``guess("q1", "How many leaders?", ["none", "one", "two"], right=2)`` at the end of a cell shows the question. On the
-site of the documentation a click answers it, and the cells whose metadata are ``{"reveal": "q1"}`` open then.
+documentation's website the reader answers with a click, which opens the cells with the metadata ``{"reveal": "q1"}``.
 """
 
 import html
@@ -55,7 +55,7 @@ def guess(name: str, question: str, options: Sequence[str], *, right: int) -> Gu
     Parameters
     ----------
     name : str
-        An identifier of the question. An answer opens the cells with the metadata ``{"reveal": name}``.
+        The question's identifier, one word. The answer opens the cells with the metadata ``{"reveal": name}``.
     question : str
         The text of the question.
     options : sequence of str
@@ -66,7 +66,7 @@ def guess(name: str, question: str, options: Sequence[str], *, right: int) -> Gu
     Raises
     ------
     BadInput
-        If the name is not an identifier, there are too few or too many options, or ``right`` is not an index of one.
+        If the name is not one word, the number of options is not 2 to 8, or ``right`` is not the index of an option.
     """
     if not name.isidentifier():
         raise check.refuse("name", name, "a word, such as q1")

@@ -1,4 +1,4 @@
-"""Movements of nodes: moves for `netsim.Deployment`, drawn at random or read from a trace."""
+"""Mobility models: moves of nodes for `netsim.Deployment`, drawn at random or read from a trace."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -28,18 +28,19 @@ def random_waypoint(
 ) -> list[Move]:
     """Return the moves of the random waypoint model.
 
-    Each node repeats two steps. It draws a position in the area, a speed within the bounds ``speed`` and a duration
-    within the bounds ``pause``, all uniformly. Then it moves straight to the position and stays there so long. Slow
-    legs last longer. So without pauses the long-run mean speed, (high − low)/ln(high/low), is below the middle of the
-    bounds. Sources: Johnson, Maltz, "Dynamic Source Routing in Ad Hoc Wireless Networks", 1996; Yoon, Liu, Noble,
-    "Random Waypoint Considered Harmful", INFOCOM 2003, for the mean speed, and for why the lower bound must be above 0.
+    A node moves in a straight line to a position drawn uniformly from the area, at a speed drawn uniformly from
+    ``speed``. It pauses there for a time drawn uniformly from ``pause``, and continues with the next position. Slow
+    legs last longer, so that without pauses the long-run mean speed is (high − low)/ln(high/low), which is below the
+    middle of the bounds. Sources: Johnson, Maltz, "Dynamic Source Routing in Ad Hoc Wireless Networks", 1996; Yoon,
+    Liu, Noble, "Random Waypoint Considered Harmful", INFOCOM 2003, for the mean speed, and for why the lower bound must
+    be above 0.
 
     Parameters
     ----------
     positions : mapping
         {node: (x, y)}: the start position, in metres, of each node that walks.
     area : tuple
-        (least x, least y, largest x, largest y) in metres. It may be a line, but not a point.
+        (least x, least y, largest x, largest y) in metres. One of the extents may be 0, but not both.
     speed : tuple
         (low, high) in metres a second, above 0.
     until : float
@@ -87,9 +88,9 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
     """Read the moves of a trace, whose format is recognised by its content (docs/files.md).
 
     * csv: the columns time (s), name, x and y (m) and, if heights change, z; or longitude and latitude, which are
-      projected. The rows of a node are in order of time. A name that is a whole number is read as a number
+      projected. The rows of a node are in order of time. A name that is a whole number is read as an int
     * ns-2: ``$ns_ at TIME "$node_(I) setdest X Y SPEED"``, as setdest, BonnMotion and SUMO write it
-    * BonnMotion (``.movements``): a line for each node, with times and positions in two or three dimensions
+    * BonnMotion (``.movements``): for each node a line of times and positions, in two or three dimensions
     * SUMO's floating-car data: XML with ``fcd-export``; positions in degrees are projected
 
     Each may be compressed by gzip or bzip2. Between two points of the trace a node moves in a straight line. It jumps
@@ -106,7 +107,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
     Raises
     ------
     BadInput
-        If the file is missing or holds no trace; the error names the line, if there is one.
+        If the file is missing or contains no trace; the error names the line where possible.
     """
     source = FileContent.read("file", path)
     if kind_of(source) in ("motes", "links", "packets"):
@@ -121,7 +122,7 @@ def read(path: str | Path, *, step: float = 1.0) -> list[Move]:
 
 
 def _ordered(name: str, values: Any, count: int) -> list[float]:
-    """Return ``count`` numbers, first the lower bounds, then the upper; raises BadInput if a lower bound is larger."""
+    """Return ``count`` checked numbers, lower bounds then upper bounds; raise BadInput if a lower one is larger."""
     found: list[float] = np.atleast_1d(check.finite_array(name, values)).tolist()
     if len(found) != count or any(
         low > high for low, high in zip(found[: count // 2], found[count // 2 :], strict=True)

@@ -1,7 +1,7 @@
-"""Motes of several parts, such as routing, time synchronization and an application, which share one radio.
+"""Motes composed of several parts that share one radio: routing, time, dissemination, an application.
 
-On the path agent → outbox → link → inbox → agent, a mote stands between the inbox and its parts: it passes each frame
-to the part that owns the frame's kind. Each part is an agent, which can also run alone.
+On the path agent → outbox → link → inbox → agent, a mote is between the inbox and its parts: it passes each frame to
+the part that owns the frame's kind. Each part is an agent that can also run alone.
 """
 
 import asyncio
@@ -32,20 +32,21 @@ MAC = "mac"
 
 
 class Part(Agent):
-    """Base class of agents that are used only as parts of a `Mote`.
+    """Base class for agents that are only used as parts of a `Mote`.
 
     Attributes
     ----------
     kinds : collection of str
         Class attribute: the kinds of frames delivered to the part; by default none.
     switches_radio : bool
-        Class attribute: whether the part switches the radio on and off, or sets its channel. At most one part of a mote
-        may do so.
+        Class attribute: whether the part switches the radio on and off, or sets its channel. A mote has at most one
+        such part.
     uses_radio : bool
         Class attribute: whether the part uses the radio directly, as with ``radio.transmit``, and so cannot run above a
         MAC layer.
     on_ipv6 : type, optional
-        Class attribute: the format of the part's IPv6 packets (`netsim.ipv6.Packets`); by default the general format.
+        Class attribute: the class that encodes the part's messages as IPv6 packets (`netsim.ipv6.Packets`); by default
+        the general encoding.
     mote : Mote
         The mote. Its attributes are the other parts: ``self.mote.routing.report(21.5)``.
     """
@@ -54,16 +55,16 @@ class Part(Agent):
     switches_radio: ClassVar[bool] = False
     uses_radio: ClassVar[bool] = False
     on_ipv6: ClassVar[Any] = None
-    # Whether the radio is on only for this part's frames, so that no other part of the mote may receive frames.
+    # Whether the part has the radio on only while it expects its own frames, so that no other part may receive frames.
     _is_alone: ClassVar[bool] = False
     mote: "Mote"
 
 
 class MacLayer(Protocol):
-    """The methods that a mote requires of a MAC layer, such as `netsim.agents.ContikiMAC`, besides those of a part."""
+    """The methods that a MAC layer, such as `netsim.agents.ContikiMAC`, has in addition to those of a part."""
 
     async def post(self, to: Hashable, value: Any) -> Delivery:
-        """Send a value to a neighbour, and return the outcome."""
+        """Send a value to a neighbour, and return the outcome once it is known."""
 
     async def announce(self, value: Any) -> bool:
         """Send a value to all neighbours."""
@@ -73,7 +74,7 @@ class MacLayer(Protocol):
 
 
 class Message(NamedTuple):
-    """A message that arrived through an agent's own MAC layer; parts receive it in place of a frame."""
+    """A message received through an agent's MAC layer; parts receive it in place of a frame."""
 
     sender: Hashable
     kind: str
@@ -81,14 +82,14 @@ class Message(NamedTuple):
 
 
 class _PartContext:
-    """The context of one part of a mote, with the part's inbox, random numbers, radio handle and outbox.
+    """The context of one part of a mote, with a separate inbox, random stream, radio handle and outbox.
 
     All other attributes, such as the name, the neighbours and the battery, are read from and written to the mote's
     context.
     """
 
     _OWN = frozenset({"base", "inbox", "mote", "outbox", "part", "parts", "radio", "rng", "task"})
-    # The mote's methods would send through the mote's outbox.
+    # Bind these methods here, because the mote's own would send through the mote's outbox.
     send, check_neighbor = Context.send, Context.check_neighbor
     carrier, carrier_to_all = Context.carrier, Context.carrier_to_all
 
@@ -98,7 +99,7 @@ class _PartContext:
         self.inbox = PartInbox(part, base.inbox)
         self.radio: RadioHandle | None = None if base.radio is None else base.radio.of(cast(Context, self))
         self.outbox: Any = base.outbox
-        # A part has no parts itself. `task` is the task that runs the part; None before its start.
+        # A part has no parts itself. `task` runs the part; None before its start.
         self.parts: None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -112,12 +113,12 @@ class _PartContext:
             setattr(self.base, name, value)
 
     def claim_radio(self) -> None:
-        """Register this part as the one that switches the radio; raise AgentError if another part already does."""
+        """Record that this part switches the radio; raise AgentError if another part of the mote does so already."""
         self.mote._claim_radio(self.part)
 
 
 class _MacOutbox:
-    """The outbox of the parts above a MAC layer. It sends through that layer, in tasks of the mote."""
+    """The outbox of all parts above a MAC layer; tasks of the mote pass its messages to the MAC layer."""
 
     acknowledges = True
 
@@ -144,7 +145,7 @@ class _MacOutbox:
         is_reply: bool = False,
         outcome: "asyncio.Future[Delivery] | None" = None,
     ) -> bool:
-        """Send a message to a neighbour through the MAC layer."""
+        """Start to send a message to a neighbour through the MAC layer; return whether it was accepted."""
         begun = self._begin(self._post(to, self._message(kind, payload, raw_data, request), outcome))
         if not begun and outcome is not None:
             outcome.set_result(Delivery(False, 0, 0, ALL_CAUSES[REFUSED]))
@@ -182,18 +183,18 @@ class _MacOutbox:
 
 
 class Mote(Agent):
-    """An agent of several parts: ``Mote(time=FTSP(), routing=CTP(), app=Sampler())``.
+    """An agent composed of parts: ``Mote(time=FTSP(), routing=CTP(), app=Sampler())``.
 
-    Each part is a separate agent: it has its tasks, its stream of random numbers, and an inbox that receives only
-    frames of its ``kinds``. All parts share the mote's name, neighbours, clock, radio, battery and faults. If a part
-    returns, the others continue; the mote ends when all parts have returned. If a part raises an error, the mote fails.
-    After a `netsim.faults.Crash` all parts restart.
+    Each part is a separate agent: it has its tasks, its stream of random numbers, and an inbox with frames of its
+    ``kinds`` only. All parts share the mote's name, neighbours, clock, radio, battery and faults. If a part returns,
+    the others continue; the mote ends with its last part. If a part raises an exception, the mote fails. After a
+    `netsim.faults.Crash` all parts restart.
 
     Parameters
     ----------
     mac : MAC layer, optional
         The MAC layer below all parts, such as `netsim.agents.ContikiMAC`; None: the MAC layer of the radio. Parts above
-        a MAC layer use `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and receive a `Message` in place of each
+        ``mac`` send by `Agent.broadcast`, `Agent.send` and `Agent.deliver`, and receive a `Message` in place of each
         frame.
     **parts : Agent
         The parts by name, each of which becomes an attribute of the mote.
@@ -201,11 +202,11 @@ class Mote(Agent):
     Attributes
     ----------
     mac : MAC layer or None
-        The MAC layer.
+        The MAC layer below all parts, as passed to the constructor.
     parts : dict
         The parts by name, without the MAC layer.
     foreign : Counter
-        The number of dropped frames by kind: frames whose kind no part owns.
+        The number of frames by kind that were dropped because no part owns their kind.
 
     Raises
     ------
@@ -223,7 +224,7 @@ class Mote(Agent):
             raise BadInput("Mote: parts: must be one or more, as in Mote(routing=CTP(), app=Sampler())")
         self.mac, self.parts = mac, parts
         self.foreign: Counter[str] = Counter()
-        # {kind: the name of the part that receives its frames}.
+        # {kind: name of the part that owns it}.
         self._owners: dict[str, str] = {}
         for name, part in self._members().items():
             _check_part(name, part, has_mac=mac is not None)
@@ -244,7 +245,7 @@ class Mote(Agent):
                     f"Mote: {alone}: {kind} must be the only part that gets frames, for it has the radio off between "
                     f"its own; {others[0]} gets some, too"
                 )
-        # The part that switches the radio; None until one does.
+        # The name of the part that switches the radio; None until a part does so.
         self._switches: str | None = switching[0] if switching else None
 
     # --- in the network -----------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class Mote(Agent):
             if self.mac is not None:
                 below.append(group.create_task(_named(MAC, self.mac)))
             waiting = list[asyncio.Task[Any]]()
-            # Parts that own no kinds only call others, so they start last, when the others are ready.
+            # Parts without kinds only call other parts, so start them last, when the others are ready.
             for name, part in sorted(self.parts.items(), key=lambda each: not each[1].kinds):
                 context = part._netsim
                 context.task = group.create_task(_named(name, part))
@@ -298,7 +299,8 @@ class Mote(Agent):
                     done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
                         if task.cancelled():
-                            # A cancelled part ends the mote, just as a cancelled agent ends.
+                            # A part whose task is cancelled during the run ends the mote, as the cancellation would end
+                            # a single agent.
                             task.result()
             for task in below:
                 task.cancel()
@@ -308,20 +310,20 @@ class Mote(Agent):
         while True:
             while not inbox._settled():
                 if not await inbox._block():
-                    # End the parts' iterations over their inboxes. Other parts may still send.
+                    # Close all inboxes, which ends the parts' iterations over them; other parts may still send.
                     for part in self._members().values():
                         part._netsim.inbox.end_iteration()
             self.hand_out(inbox._next())
 
     def _take(self, sender: Hashable, value: Any) -> None:
-        """Handle a payload received over the MAC layer; it may be of any form."""
+        """Handle a value received over the MAC layer; count it as foreign if it is not a mote's message."""
         if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str):
             self.hand_out(Message(sender, *value))
         else:
             self.foreign["(message)"] += 1
 
     def hand_out(self, frame: Frame | Message) -> None:
-        """Put a frame into the inbox of the part that owns the frame's kind."""
+        """Put a frame into the inbox of the part that owns its kind."""
         owner = self._owners.get(frame.kind)
         if owner is None:
             self.foreign[frame.kind] += 1
@@ -355,7 +357,7 @@ def _check_part(name: str, part: Any, *, has_mac: bool) -> None:
 
 
 async def _named(name: str, part: Agent) -> None:
-    """Run a part, and add its name as a note to its errors."""
+    """Run a part; add the part's name as a note to an exception that it raises."""
     try:
         await part.run()
     except RunOver:

@@ -51,15 +51,15 @@ Compute = float | Latency | Mapping[Any, float | Latency]
 Capacities = float | str | Path | Mapping[Any, float]
 Agents = Mapping[Any, Agent]
 
-# Lower bounds of the memory (bytes) per agent and per directed link; 5,700 and 220 were measured.
+# Lower bounds on the memory (bytes) per agent and per directed link; measured values are 5,700 and 220.
 _BYTES_PER_AGENT, _BYTES_PER_LINK = 4_000, 150
 
 _BY_NAME = operator.attrgetter("name")
 
-# Numbers that msgpack encodes in one byte.
+# The maximum number of known kinds: msgpack encodes the integers 0 to 127 in one byte.
 _MOST_KINDS = 128
 
-# The most links that `repr` shows.
+# The maximum number of links that `repr` shows.
 _MOST_SHOWN = 12
 
 # Minimum sample interval as a fraction of a round; a shorter interval would be within rounding errors.
@@ -68,7 +68,7 @@ _MIN_SAMPLE_FRACTION = 1e-8
 
 @check.named
 class Network:
-    """A graph whose edges are links, one in each direction; in a directed graph, one along each edge.
+    """A graph whose edges are links: one in each direction, or in a directed graph one along each edge.
 
     Parameters
     ----------
@@ -82,13 +82,13 @@ class Network:
     round_period : float
         Length of a round in seconds.
     medium : {"wires", "radio"} or Radio
-        With "wires", each link has its own transmitter, and a broadcast sends one link message over each link. With
+        With "wires", each link has a separate transmitter, and a broadcast sends one link message over each link. With
         "radio", an agent has one transmitter (rate, queue, budget, MTU and header of ``link``), a broadcast is one
         transmission to all neighbours, and ``links`` may override only what happens after transmission, such as latency
         and loss. A `Radio` also models the shared channel: medium access, carrier sense, collisions, acknowledgements
         and energy.
     inbox_limit : int, optional
-        Maximum number of frames in an inbox; frames beyond it are dropped.
+        Maximum number of frames in an inbox; frames that arrive at a full inbox are dropped.
     seed : int or (int, int)
         The seed of every random stream. If two are given, the second is for the links and the radio (losses, delays,
         back-offs, fading), and the first for everything else.
@@ -96,29 +96,29 @@ class Network:
         Faults injected at fixed times in every run; see `netsim.faults`.
     connected : bool
         Whether the graph must be connected (a DiGraph strongly: each agent reaches every other one). With False it may
-        have several parts, and nodes without neighbours.
+        have several components, and nodes without neighbours.
     compute : float, time model or mapping, optional
         The compute time of the nodes: seconds, a model of `netsim.latency`, or {node: seconds or model} for all nodes.
-        Each round is extended by the time of its slowest node, and an agent spends its own time at the start of the
-        round. `Agent.compute` waits for the next compute time. Default: nothing takes time.
+        Each round is longer by the compute time of its slowest node, and each agent computes at the start of the round.
+        `Agent.compute` waits for the next compute time. Default: nothing takes time.
     kinds : sequence of str, optional
-        Kinds of message that all nodes know beforehand, at most 128: frames contain the kind's number, in one byte,
-        instead of its name. Other kinds can be sent, too.
+        Kinds of message that all nodes know beforehand, at most 128. Their frames contain a number of one byte instead
+        of the kind's name. Other kinds can also be sent.
     stack : SixLowpan, optional
-        `netsim.SixLowpan`: messages are sent as frames of 6LoWPAN. Default: a message is one msgpack array.
+        A `netsim.SixLowpan`: messages are sent as 6LoWPAN frames. Default: a message is one msgpack array.
     uplink, downlink : float, mapping or path, optional
-        The capacity of a node in bits per second, which is shared by all frames that the node sends (uplink), or that
-        are sent to it (downlink): a number for all nodes, {node: number}, or a csv file with the columns node and
-        uplink, or downlink (`netsim.Profile`). A missing node has no limit. The ``rate`` of a link applies in addition.
+        Bits per second of a node, shared by all frames that it sends (uplink) or that are sent to it (downlink): a
+        number for all nodes, {node: number}, or a csv file with the columns node and uplink or downlink
+        (`netsim.Profile`). A node that is missing has no limit. The ``rate`` of a link limits that link in addition.
         Only on wires.
     sharing : {"fair", "fifo"}
-        How frames in flight share a node's capacity. "fair": max-min fairly. "fifo": each frame, in the order of
+        "fair": the frames in flight share a node's capacity max-min fairly. "fifo": each frame, in the order of
         sending, gets all the capacity that earlier frames leave.
     routing : str or mapping, optional
         How messages to nodes that are not neighbours are forwarded. "shortest": over the fewest links; the name of an
-        edge attribute: over the path with the least sum of this attribute; {node: {destination: neighbour}}: by these
-        tables. Among equally good routes, each node chooses the neighbour that is first in the graph. Default: an agent
-        can send only to neighbours. Not on a `Radio`, for which `netsim.agents` has routing protocols.
+        edge attribute: over the path with the least sum; {node: {destination: neighbour}}: by these tables. Among
+        equally good routes, each node chooses the neighbour that is first in the graph. Default: agents can send only
+        to neighbours. Not available on a `Radio`, for which `netsim.agents` has routing protocols.
     hop_limit : int, optional
         The maximal number of links that a message crosses with ``routing``. Default: the number of nodes minus one.
 
@@ -127,13 +127,13 @@ class Network:
     deployment : Deployment or None
         The positions of the nodes, if `netsim.Deployment.network` created the network.
     scenery : dict
-        {node: function} that creates the agent of the node in each run: the interferers of the deployment.
+        {node: function} for the deployment's interferers: the function creates the node's agent in each run.
 
     Raises
     ------
     BadInput
-        If the graph is empty, or not connected though it must be, or another argument cannot be used. Acknowledgements
-        and frames that are requested again need links in both directions.
+        If the graph is empty, or not connected although ``connected`` requires it, or if another argument is invalid.
+        Acknowledgements, and frames that receivers request again, need links in both directions.
     """
 
     def __init__(  # noqa: PLR0913  an editor shows every parameter
@@ -225,7 +225,7 @@ class Network:
             )
 
     def _checked_compute(self, compute: Compute) -> dict[Hashable, Latency]:
-        """Return each node's time model; raise BadInput for settings inconsistent with rounds of unequal length."""
+        """Return each node's compute-time model; raise BadInput if other settings forbid rounds of unequal length."""
         if any(isinstance(fault, ClockSkew) for fault in self.faults):
             raise check.refuse(
                 "compute", compute, "left out with a ClockSkew, by which agents have rounds of their own"
@@ -247,7 +247,7 @@ class Network:
     def _checked_capacity(
         self, uplink: Capacities | None, downlink: Capacities | None, sharing: str
     ) -> Capacity | None:
-        """Return the nodes' capacities; raise BadInput for a medium or a rate inconsistent with them."""
+        """Return the nodes' capacities; raise BadInput if the medium or a link's rate does not allow capacities."""
         capacity = Capacity.of(self.graph, limits_of("uplink", uplink), limits_of("downlink", downlink), sharing)
         if capacity is None:
             return None
@@ -260,7 +260,7 @@ class Network:
         return capacity
 
     def _checked_routes(self, routing: Routing | None, hop_limit: int | None) -> Routes | None:
-        """Return the routes; raise BadInput on a radio, whose agents run routing protocols themselves."""
+        """Return the routes; raise BadInput on a `Radio`, where protocols of `netsim.agents` forward messages."""
         if routing is not None and isinstance(self.medium, Radio):
             what = "left out on a netsim.Radio, where a protocol of netsim.agents, such as Rpl, forwards messages"
             raise check.refuse("routing", routing, what)
@@ -362,23 +362,23 @@ class Network:
         sender, receiver : Hashable
             The endpoints of the link.
         up : bool, optional
-            Whether the link carries frames from now on. Frames that are offered to a cut link end as ``link_down``;
-            frames in flight arrive.
+            Whether the link carries frames from now on. Frames that are offered to a cut link are dropped as
+            ``link_down``; frames in flight still arrive.
         one_way : bool
             Whether to change only the direction from ``sender`` to ``receiver``, as in `netsim.faults.LinkDown`.
         drops : bool
-            With ``up=False``: whether the frames that the link has accepted but not delivered, including those in its
-            queue, end as ``lost``.
+            With ``up=False``: whether frames in flight or in the link's queue are dropped as ``lost``.
         held : bool, optional
-            True: frames that arrive over the link wait from now on. False: the waiting frames arrive.
+            True: from now on frames that reach the end of the link wait there. False: the waiting frames arrive.
         latency, loss, rate, queue, queue_bits, duplicate, corrupt, crc
-            As in `netsim.Link`. Here ``rate`` is a number of bits per second; with `math.inf`, sending takes no time.
+            New settings, as in `netsim.Link`. ``rate`` is a number of bits per second; with `math.inf`, sending takes
+            no time.
 
         Raises
         ------
         BadInput
-            If the graph has no such edge, no change is given, a value is outside its range, or the link does not
-            support the change: links of a `netsim.Radio`, and of a real transport, can only be cut.
+            If the graph has no such edge, no property is given, a value is outside its range, or the link does not
+            support the change: a link of a `netsim.Radio`, or a real one, can only be cut.
         """
         runtime, one_way = self._runtime(), check.flag("one_way", one_way)
         there, now, changes = (sender, receiver), runtime.loop.now(), runtime.changes
@@ -409,7 +409,7 @@ class Network:
             runtime.injector.record.set_links(links, up, now)
 
     def route(self, sender: Hashable, receiver: Hashable) -> list[Any]:
-        """Return the nodes that a message passes with ``routing``, both ends included; [] if no route leads there.
+        """Return the nodes on the route of a message with ``routing``, both ends included; [] without a route.
 
         Raises
         ------
@@ -433,7 +433,8 @@ class Network:
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
         """Move an agent's node to another position during a run; this ends a `netsim.faults.Move` in progress.
 
-        Reception, carrier sensing and interference are recomputed. Signals on the air keep their powers.
+        Reception, carrier sensing and interference are recomputed. Signals already on the air keep their received
+        powers.
 
         Parameters
         ----------
@@ -446,7 +447,8 @@ class Network:
         ------
         BadInput
             If the network does not come from a `netsim.Deployment`, or the node would move into the range of a node
-            that is not its neighbour: give the Deployment its ``moves``, or the node among its ``roaming``.
+            that is not its neighbour. To allow this, pass the moves as the Deployment's ``moves``, or the node in its
+            ``roaming``.
         """
         runtime = self._runtime()
         if agent not in self.graph:
@@ -454,7 +456,7 @@ class Network:
         runtime.move(agent, tuple(position))
 
     def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:
-        """Record every change of agents' states of later runs in `Run.states`; several calls add up.
+        """Record, in later runs, every change of agents' states in `Run.states`; further calls add states.
 
         To watch a run in progress, use `netsim.live.live_view` or ``--live``.
 
@@ -464,15 +466,15 @@ class Network:
         ----------
         states : mapping or sequence
             {column: state}, or the states alone. A state is the name of an attribute, or a function of an agent. Its
-            value is a number; or one of up to 1,000 different values of the types bool, text, enum, and sets, lists,
-            tuples and dicts of these; or None, which means no value. Agents that lack the attribute have no value, but
-            it is an error if no agent has it by the first row or the end. A state is read before each message and with
-            each note of the agent, at the end of each instant at which the agent's code ran, and with each row of
-            `Run.rounds`. Reading a state does not affect the agent.
+            value is a number; or True or False, text, a member of an enum, or a set, list, tuple or dict of these (at
+            most 1,000 different ones); or None: no value. An agent that lacks the attribute has no value, because
+            agents may be of several classes. But an attribute that no agent has by the first row, or by the end, is an
+            error. A state is read before each message and with each note of the agent, at the end of each instant at
+            which the agent's code ran, and with each row of `Run.rounds`. Reading a state does not affect the agent.
         draw : mapping, optional
-            {column: how a replay draws the state}, as ``{"queue": Stack(), "parent": Edge()}`` of `netsim.draw`. A
-            column that is not watched yet is watched, too. This takes precedence over the states that the agents'
-            classes declare (`netsim.Agent.draw`), which are watched in every run that keeps a trace or is shown live.
+            {column: drawing in a replay}, such as ``{"queue": Stack(), "parent": Edge()}`` of `netsim.draw`. A column
+            that was not watched so far is then watched. These drawings override those declared by the agents' classes
+            (`netsim.Agent.draw`). Declared states are watched in every run that keeps a trace or is shown live.
 
         Raises
         ------
@@ -529,9 +531,9 @@ class Network:
         sample : float, optional
             Interval (s) between rows of `Run.rounds`, for agents that do not use rounds. Row k, whose ``round`` is k,
             shows time k·sample, after all events of that time. The last row shows the end of the run, even if the run
-            ends between two samples. Sampling does not affect the agents. With ``sample``, rounds get no rows of their
-            own, and a sample at the end of a round shows the state before the next round opens, as the row of that
-            round would. Default: a row for each round.
+            ends between two samples. Sampling does not affect the agents. With ``sample``, rounds add no rows. A sample
+            at the end of a round shows the state before the next round opens, as that round's row would. Default: a row
+            for each round.
         trace : bool
             Keep the event log (`Run.trace`).
         progress : callable, optional
@@ -555,21 +557,21 @@ class Network:
         clock : {"virtual", "wall"}
             "virtual" advances simulated time from event to event; "wall" runs it ``pace`` times as fast as real time.
         pace : float
-            See ``clock``; default 1.
+            Speed relative to real time with ``clock="wall"``; default 1.
         every : int
-            Write only the first row, each ``every``-th and the last, and call the probes only for these: measures of
-            many models may cost more time than the rounds. Default: 1.
+            Write, and call the probes for, only the first row, each ``every``-th row and the last. Use it if probes
+            take longer than the rounds, as measures of many models do. Default: 1.
         order : int or Order, optional
-            The order of an agent's steps at equal times: drawn from this seed, or given by a `netsim.testing.Order`.
-            Default: the order in which the steps became ready.
+            The order in which agents' steps at equal times run: drawn from this seed, or given by a
+            `netsim.testing.Order`. Default: the order in which the steps became ready.
         deliveries : bool
             Whether to record the messages that each agent receives (`Run.deliveries`), with payloads.
 
         Raises
         ------
         BadInput
-            If the agents do not fit the graph, an argument cannot be used, or ``sample`` makes more than 1,000,000
-            rows.
+            If the agents do not match the graph's nodes, an argument is invalid, or ``sample`` gives more than
+            1,000,000 rows.
         AgentError
             If an agent raises an exception, which becomes ``__cause__``; the message names agent, round and line.
         Stalled
@@ -579,8 +581,8 @@ class Network:
 
         Notes
         -----
-        An error that ends a run has the partial result as ``error.run``, whose rows, ledger and trace are as consistent
-        as those of a complete run. The KeyboardInterrupt of the first Ctrl-C also has ``run``.
+        An error that ends a run has the partial result as ``error.run``; its rows, ledger and trace are consistent up
+        to the error. The KeyboardInterrupt of the first Ctrl-C also has this attribute.
         """
         settings = replace(self._settings_of(until, sample, trace, blas_threads, deliveries), clock=clock, pace=pace)
         if transport is not None and not isinstance(transport, Transport):
@@ -616,7 +618,7 @@ class Network:
         return run
 
     def play_in_workers(self, settings: Settings, result: Run, workers: int, dask: str | None = None) -> Run:
-        """Run with validated ``settings`` over several processes, as `play` does in one."""
+        """Run with validated ``settings``, as `play` does, but spread over several processes."""
         from netsim.parallel.launch import run_in_workers
 
         self._watch_drawn(settings, result)
@@ -659,7 +661,8 @@ class Network:
         """Run the network from a coroutine, with the results and errors of `run`.
 
         On a loop from `netsim.clock.new_loop`, the run shares the loop and its clock with other tasks. On any other
-        loop, it runs in virtual time in a separate thread or, where there are no threads, while that loop waits.
+        loop, the run takes place in virtual time in a separate thread; on platforms without threads it blocks that
+        loop.
         """
         if ordered(None) is not None:
             raise BadInput("order: must go with Network.run; run_async may share its loop with others")
@@ -715,7 +718,8 @@ class Network:
         if not settings.trace and settings.viewer is None:
             return
         drawn = {**drawn_by_radio(settings.medium), **declared(result.agents.values())}
-        # Keep a user's function: it may differ in meaning from the state of the same name that a class declares.
+        # Keep a column that the user watches, because the user's function may differ from the class's state of the same
+        # name.
         new = {
             name: found
             for name, found in drawn.items()
@@ -761,22 +765,22 @@ class Network:
 
 
 Backend = Callable[[Network, Settings, Run], Run]
-"""A function that runs a network with checked settings; it fills and returns the given run, or returns another."""
+"""Runs a network with validated settings: fills and returns the given `Run`, or returns another `Run`."""
 
 BACKEND: ContextVar[Backend | None] = ContextVar("BACKEND", default=None)
-"""The function that runs networks in place of the simulation; None: the simulation runs them."""
+"""The backend that runs networks in place of the simulation; None: the simulation runs them."""
 
 
 Refine = Callable[[Network, Settings, Run], Settings]
-"""A function that returns the settings with which a run begins, in place of the given settings."""
+"""Returns the settings that replace a run's given settings before it starts."""
 
 REFINE: ContextVar[Refine | None] = ContextVar("REFINE", default=None)
-"""The function that changes the settings of runs, as a search does; None: settings are not changed."""
+"""The function that changes the settings of runs during a search; None: settings are used as given."""
 
 
 @contextmanager
 def refined_by(refine: Refine) -> Iterator[None]:
-    """Let ``refine`` change the settings of the runs inside the context; the simulation runs them."""
+    """Let ``refine`` change the settings of runs inside the context; the simulation runs them."""
     token = REFINE.set(refine)
     try:
         with played_by(None):
@@ -787,7 +791,7 @@ def refined_by(refine: Refine) -> Iterator[None]:
 
 @contextmanager
 def unscheduled(network: Network) -> Iterator[None]:
-    """At the end of the context, discard the actions (`Network.at`) and watched states that were added inside it."""
+    """On exit, discard the actions (`Network.at`) and watched states that were added inside the context."""
     before = list(network._scheduled), network._watched, network._draw
     try:
         yield
@@ -797,7 +801,7 @@ def unscheduled(network: Network) -> Iterator[None]:
 
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
-    """Make ``backend`` run the networks inside the context; with None, the simulation runs them."""
+    """Let ``backend`` run the networks inside the context; None: the simulation runs them."""
     token = BACKEND.set(backend)
     try:
         yield
@@ -816,7 +820,7 @@ def spread(workers: int, dask: str | None = None) -> Iterator[None]:
 
 
 def _changed(link: Link) -> str:
-    """Return a link as text, with only the arguments that differ from the defaults."""
+    """Return the representation of a link with only the arguments that differ from the defaults."""
     own = [(each.name, getattr(link, each.name)) for each in fields(link)]
     usual = Link()
     return f"Link({', '.join(f'{name}={value!r}' for name, value in own if value != getattr(usual, name))})"
@@ -833,10 +837,10 @@ def _seeds(seed: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float] | None:
-    """Return capacities as numbers; read them from the file if a path is given."""
+    """Return capacities as numbers; read them from a file if a path is given."""
     if not isinstance(value, str | Path):
         return value
-    # Imported here, because few networks have a profile.
+    # Imported only when needed, because few networks have a profile.
     from netsim.profile import Profile
 
     found = getattr(Profile.read(value), name)
@@ -847,7 +851,7 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 
 
 def _time_model(name: str, value: float | Latency) -> Latency:
-    """Return a time model; a number stands for a constant time in seconds."""
+    """Return a compute-time model; a number becomes a model of this constant time (s)."""
     if isinstance(value, latency.Correlated):
         # Workers draw compute times in any order, and several workers may draw the same time. So a time must not
         # depend on earlier draws.

@@ -13,7 +13,7 @@ from netsim.util import check, tables
 
 __all__ = ["Profile"]
 
-# The columns ``communication`` (kbit/s, both directions) and ``computation`` (ms) are those of FedScale.
+# Columns named as in FedScale, whose units are kbit/s for both capacities and milliseconds for computation.
 _CAPACITIES = ("uplink", "downlink", "communication")
 _COLUMNS = (*_CAPACITIES, "seconds", "computation", "active", "inactive")
 
@@ -22,7 +22,7 @@ Times = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Profile:
-    """Speeds and online times of devices, keyed by node; the key None stands for all nodes.
+    """Speeds and online times of devices, keyed by node; the key None means all nodes.
 
     Attributes
     ----------
@@ -31,8 +31,7 @@ class Profile:
     seconds : mapping
         The compute times (s) of a node's steps, in the order of the steps.
     online : mapping
-        The intervals (from, to) in seconds in which a node is online, in order of time. A missing node is always
-        online.
+        The intervals (begin, end) in seconds during which a node is online, in order. A missing node is always online.
     """
 
     uplink: Mapping[Hashable, float]
@@ -42,13 +41,13 @@ class Profile:
 
     @classmethod
     def read(cls, path: str | Path) -> "Profile":
-        """Read a csv file, whose columns docs/compute.md lists.
+        """Read a csv file with the columns listed in docs/compute.md.
 
         Raises
         ------
         BadInput
             If the file is missing, has only the column ``node``, an unknown column, or two columns of the same meaning;
-            or if a cell is invalid, or two rows give different capacities of a node.
+            or if a cell is invalid, or two rows contradict each other on a node's capacities.
         """
         found: tuple[dict[Hashable, Any], ...] = ({}, {}, {}, {})
         uplink, downlink, seconds, online = found

@@ -1,6 +1,6 @@
-"""The pytest plugin: options for tests under `netsim.testing.simulate`, and the test that is running.
+"""The pytest plugin: provides the options of `netsim.testing.simulate`, and records which test is running.
 
-pytest imports the plugin at each start, even if no test uses netsim, so it imports nothing of netsim.
+pytest imports the plugin at each start, even if no test uses netsim. So the plugin imports no module of netsim.
 """
 
 import os
@@ -22,9 +22,9 @@ class Call(NamedTuple):
     node : str
         The test's identifier on the command line.
     seed : int or None
-        The only seed to try; None: the seeds that the test declares.
+        The only seed to try; None: the seeds of the test.
     at, order : str or None
-        The faults and the order as text; None: they are drawn at random.
+        Faults and order as text; None: as `netsim.testing.simulate` draws them.
     folder : Path or None
         The folder for replays; None: replays are not written.
     """
@@ -54,7 +54,7 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
 
 
 def pytest_configure(config: "pytest.Config") -> None:
-    """Refuse inconsistent options."""
+    """Raise a usage error for inconsistent options."""
     seed = config.getoption("--netsim-seed")
     if seed is not None and seed < 0:
         raise _refused(f"--netsim-seed = {seed}: must be a whole number >= 0")
@@ -70,7 +70,7 @@ def _refused(text: str) -> Exception:
 
 
 def pytest_runtest_setup(item: "pytest.Item") -> None:
-    """Store the test that pytest is about to run."""
+    """Record the running test and its options."""
     config = item.config
     file, _, rest = item.nodeid.partition("::")
     here = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
@@ -79,7 +79,7 @@ def pytest_runtest_setup(item: "pytest.Item") -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Store that no test is running."""
+    """Record that no test is running."""
     CALL.set(None)
 
 

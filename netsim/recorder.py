@@ -19,14 +19,14 @@ __all__ = ["Recorder"]
 class Recorder:
     """Appends each row to a file immediately, as a line of JSON.
 
-    If the process is killed, the file contains every recorded row. (After a crash of the machine this depends on its
-    file system.) Agents may share a recorder, and it does not affect the run. An agent that restarts without its state
-    after a `Crash` keeps its recorder.
+    If the process is killed, the file keeps every recorded row. (If the machine crashes, this depends on its file
+    system.) Agents may share a recorder, and it does not affect the run. An agent that loses its state in a `Crash`
+    keeps its recorder.
 
     Parameters
     ----------
     path : str or Path
-        The file, which must not exist yet, so that rows of two runs never mix and no row of a killed run is lost.
+        The file, which must not exist yet, so that rows of two runs are never mixed and no recorded row is overwritten.
 
     Raises
     ------
@@ -43,7 +43,7 @@ class Recorder:
             raise BadInput(f"path = {str(path)!r}: must be a new file that can be written ({reason})") from None
 
     def record(self, **row: Any) -> None:
-        """Append a row: numbers, texts, lists and arrays by the names of their columns.
+        """Append a row, given as keyword arguments {column: number, text, list or array}.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Recorder:
         except OSError as error:
             raise NetsimError(f"recorder {str(self.path)!r}: could not be written ({error.strerror})") from error
         if written < len(line):
-            # Remove the partial row: the disk may have room later, and the next row must then begin on a new line.
+            # Remove the partial row: the disk may have space again later, and the next row must start on a new line.
             with suppress(OSError):
                 os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise NetsimError(f"recorder {str(self.path)!r}: could not be written (the disk is full)")

@@ -1,4 +1,4 @@
-"""Agents that broadcast at the start of each round, and process the received frames at its end."""
+"""Base classes of agents that repeat each round: broadcast as the round opens, process frames as it closes."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from netsim.transport.heard import Heard
 from netsim.wire.payloads import encodable
 
 Failed = Callable[[int, BaseException], None]
-"""Called with the index of an agent in its batch, and the error that the agent's code raised."""
+"""Called with the index of an agent in its batch and the error that this agent's work raised."""
 
 Call = Callable[..., Any]
-"""Calls a function with arguments on behalf of the agent with an index in the batch, to which an error is ascribed."""
+"""Calls a function on behalf of an agent, given by its index in the batch, to which errors are attributed."""
 
 
 class RoundAgent(Agent):
-    """Base class of agents that do the same in each of ``count`` rounds: subclass it and write `say` and `hear`.
+    """Base of agents that repeat the same actions in ``count`` rounds: subclass it and write `say` and `hear`.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class RoundAgent(Agent):
         self.begin()
         async for k in self.rounds(self.count):
             await self.say(k)
-            # Look up `hear` only after the wait, during which it may be replaced.
+            # A separate statement, because `hear` may be replaced during the wait and must be looked up afterwards.
             frames = await self.collect()
             self.hear(frames, k)
 
@@ -54,8 +54,8 @@ class RoundAgent(Agent):
     def batch(cls, agents: Sequence[Any]) -> "BatchRounds | None":
         """Return an object that batches the rounds of this class's agents; None: each agent runs in its own task.
 
-        A user's `say` may wait, and so needs a task. The `say` of netsim's agents never waits on a network that batches
-        rounds.
+        A user's `say` may wait for other coroutines, and so needs a task. The `say` of netsim's agents never waits in a
+        network that batches rounds.
         """
         if any(not definer(cls, name).__module__.startswith("netsim.") for name in ("say", "hear")):
             return None
@@ -74,7 +74,7 @@ class BatchRounds:
     def __init__(self, agents: Sequence[Any]) -> None:
         self._agents = list(agents)
         self._kind = type(self._agents[0])
-        # The agents' classes and numbers of attributes when they were last examined.
+        # The agents' classes, and how many attributes each agent had, when `own_ways` last examined them.
         self._seen: tuple[list[type], list[int]] = [], []
         self._own_ways: list[int] = []
 
@@ -102,7 +102,7 @@ class BatchRounds:
 
 
 def complete(say: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> None:
-    """Run the `say` of an agent, or of its `Sharing`, to its end; this `say` never waits."""
+    """Run to its end a `say` coroutine, of an agent or of its sharing, that never waits."""
     saying = say(*values)
     try:
         while True:
@@ -122,16 +122,17 @@ def has_own_method(agent: object) -> bool:
 
 
 def definer(kind: type, name: str) -> type:
-    """Return the class that defines a class's method; `object` if none does."""
+    """Return the class in the MRO of ``kind`` that defines an attribute; `object` if none does."""
     return next((each for each in kind.__mro__ if name in vars(each)), object)
 
 
 def overrides(kind: type, base: type) -> bool:
-    """Return whether a class, or one between it and ``base``, overrides a method or property."""
+    """Return whether a class, or a class between it and ``base``, overrides a method or property of ``base``."""
     fields = vars(base).get("__dataclass_fields__", ())
     for each in kind.__mro__[: kind.__mro__.index(base)]:
         for name, value in vars(each).items():
-            # A plain value changes no method, unless it overrides a property: otherwise it is another default.
+            # A plain value that replaces another one, such as a default, is no override; one that replaces a property
+            # is.
             is_code = callable(value) or hasattr(type(value), "__get__")
             is_code = is_code or isinstance(vars(definer(base, name)).get(name), property)
             if is_code and not name.startswith("__") and (name in fields or hasattr(base, name)):
@@ -140,7 +141,7 @@ def overrides(kind: type, base: type) -> bool:
 
 
 class HeardByAll(list[Heard]):
-    """The frames that each agent of a batch received in a round: a `Heard` per agent, in their order, and arrays.
+    """The frames received in a round by each agent of a batch: a `Heard` for each agent, and sums and counts as arrays.
 
     Attributes
     ----------
@@ -161,7 +162,7 @@ class HeardByAll(list[Heard]):
         return np.array([len(each) for each in self]).reshape(-1, *[1] * len(self._shape))
 
     def sum(self) -> NDArray[np.float64]:
-        """Return each agent's `Heard.sum`, in the shape of all states; zeros for agents that received nothing.
+        """Return `Heard.sum` of each agent, shape (agents, …); zeros for agents that received nothing.
 
         Raises
         ------
@@ -183,10 +184,10 @@ class HeardByAll(list[Heard]):
 
 
 class StateAgent(RoundAgent):
-    """Base class of agents that broadcast a state: subclass it and write `step` (and `step_all`, for speed).
+    """Base of agents that broadcast a state each round: subclass it and write `step` (and `step_all`, for speed).
 
-    In each of ``count`` rounds an agent broadcasts its state as a message of kind "state", and computes a new state
-    from the frames that it received.
+    In each of ``count`` rounds an agent broadcasts its state in a message of kind "state", and computes a new state
+    from the received frames.
 
     Attributes
     ----------
@@ -201,7 +202,7 @@ class StateAgent(RoundAgent):
         await self.broadcast("state", self.state)
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
-        """Step to the new state."""
+        """Replace the state by the result of `step`."""
         self.state = self.step(self.state, frames)
 
     def step(self, state: Any, heard: Any) -> Any:
@@ -218,15 +219,15 @@ class StateAgent(RoundAgent):
 
     @classmethod
     def step_all(cls, states: NDArray[np.float64], heard: HeardByAll) -> Any:
-        """Return the new states of several agents in one call, equal to the byte to the results of `step`.
+        """Return the new states of several agents in one call, byte for byte equal to the results of `step`.
 
-        Optional: `step` defines the result. It is called if `step_all` returns None, as by default, if the states are
-        not float64 of one shape, or if a run needs a task for each agent (faults, a radio, watched states, …).
+        Optional. `step` is called instead if `step_all` returns None (the default), if the states are not float64
+        arrays of one shape, or if a run needs a task for each agent (faults, a radio, watched states, …).
 
         Parameters
         ----------
         states : float64 array, shape (agents, …)
-            The states, a new array, which may be changed in place.
+            The states. This array is a copy, which may be changed in place.
         heard : HeardByAll
             The messages that each agent received.
 
@@ -246,7 +247,7 @@ class StateAgent(RoundAgent):
 
 
 class _StateRounds(BatchRounds):
-    """Runs the rounds of a batch of agents with a state, with `StateAgent.step_all` where possible."""
+    """Runs the rounds of a batch of `StateAgent` objects, with `StateAgent.step_all` where possible."""
 
     def __init__(self, agents: Sequence[Any], step_all: Callable[[NDArray[np.float64], HeardByAll], Any]) -> None:
         super().__init__(agents)
@@ -265,7 +266,7 @@ class _StateRounds(BatchRounds):
                 failed(place, error)
 
     def hear(self, k: int, until: float, call: Call, failed: Failed) -> None:
-        """Step to the new states."""
+        """Replace the agents' states by the results of `StateAgent.step_all` or `StateAgent.step`."""
         agents = self._agents
         if self.own_ways():
             super().hear(k, until, call, failed)
@@ -295,5 +296,6 @@ class _StateRounds(BatchRounds):
                 f"{self._kind.__name__}.step_all() returned shape {np.shape(found)}, but must return that of the "
                 f"states, {(len(agents), *shape)}"
             )
-        # Copy, because rows that share memory would change together.
+        # Copy, because if rows of the result share memory (a broadcast array), a change of one state would change
+        # others.
         return list(np.array(found))

@@ -1,4 +1,4 @@
-"""The results of a run: a row for each round, the ledger, the trace."""
+"""The result of a run: a row for each round, the ledger and the trace."""
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Probe = Callable[[Mapping[Any, Any]], float | Mapping[str, float]]
 Progress = Callable[[int], None]
 
-# Studies reserve the last two names in the tables and summaries that also hold a run's columns.
+# The last two names are columns that studies add to the tables and summaries of runs.
 _RESERVED_COLUMNS = frozenset({"round", "time_s", *TOTALS, "algorithm", "trace_hash"})
 
 
@@ -42,17 +42,18 @@ class Run:
     air : AirtimeLog or None
         The counts and the airtime log of a `netsim.Radio`.
     every : int
-        Rows are those of the first round, of each ``every``-th and of the last.
+        The interval between rows: the first round, each ``every``-th round and the last round have a row.
     sampled : bool
-        Whether the rows of `rounds` are samples, not rounds.
+        Whether the rows of `rounds` are samples instead of rounds.
     watch : Watch or None
-        Keeps `states`.
+        The recorder of `states`.
     costs : list of dict
-        The costs of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds`` for
-        the others, ``windows`` in which frames were exchanged, ``bytes`` that it sent in them. Empty in one process.
+        The costs of each worker (``workers`` of `Network.run`): ``cpu_seconds`` of its process, ``waited_seconds``
+        spent waiting for other workers, ``windows``, the number of exchanges of frames, and ``bytes`` that it sent in
+        them. Empty for a run in one process.
     hash_seed : int or None
-        Python's hash seed, on which the order of a set of texts depends (``PYTHONHASHSEED``); None if it was not fixed,
-        so that a program that sends in the order of such a set is not reproducible.
+        Python's hash seed (``PYTHONHASHSEED``), which determines the iteration order of a set of strings. None if it
+        was not fixed: then a program that sends in the order of such a set is not reproducible.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Run:
         self._progress = progress
         self._rows: list[tuple[Any, ...]] = []
         self._measured: list[dict[str, float]] = []
-        # The interval of rounds with a row, the number of rounds, and the last round if it has no row.
+        # `_ended` counts all rounds (or samples); `_without_row` is the last of them if `every` excluded its row.
         self.every, self._ended = 1, 0
         self._without_row: tuple[int, float, tuple[int, ...]] | None = None
 
@@ -85,11 +86,11 @@ class Run:
     def add_row(
         self, number: int, time: float, totals: tuple[int, ...], measure: bool = True, parts: Sequence[Any] = ()
     ) -> None:
-        """Add a round's row, unless ``every`` leaves it out.
+        """Add a row for a round or sample, unless ``every`` excludes it.
 
         Raises NetsimError if a probe fails, returns a non-number or duplicates a column.
-        If ``measure`` is False, no probe is called and the probes' columns are NaN in this row. ``parts`` has, of each
-        probe that is measured in parts, what its ``local`` returned in each worker.
+        If ``measure`` is False, no probe is called and the probes' columns are NaN in this row. ``parts`` holds, for
+        each probe that is measured in parts, the results of its ``local`` method in each worker.
         """
         self._ended += 1
         if number % self.every and number > 1:
@@ -102,7 +103,7 @@ class Run:
             self._progress(number)
 
     def complete(self) -> None:
-        """Add the row of the last round if ``every`` left it out, and drop states that no agent had."""
+        """Add the row of the last round if ``every`` excluded it, and drop states that no agent had."""
         if self._without_row is not None:
             self._add(*self._without_row)
             self._without_row = None
@@ -163,7 +164,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many rows `rounds` has."""
+        """The number of rows of `rounds`."""
         return len(self._rows)
 
     @property
@@ -183,7 +184,7 @@ class Run:
 
     @property
     def trace(self) -> Trace:
-        """The event log; raises BadInput if it was not kept."""
+        """The event log; raises BadInput if the run kept no trace."""
         trace = self.ledger.trace(None if self.air is None else self.air.records())
         if trace is None:
             raise BadInput("trace = False: must be True in Network.run for the event log to be kept")
@@ -202,17 +203,17 @@ class Run:
         """Return the frames that agents' code received, one row each, in order of time.
 
         An agent receives a frame by `netsim.Agent.collect`, ``inbox``, `netsim.Agent.request` (a reply) or
-        `netsim.Agent.answer` (a request). Frames that were lost, late, sent to a node that was down, or not read, are
-        not included. The table does not depend on the number of workers.
+        `netsim.Agent.answer` (a request). The table omits frames that were lost, late, sent to a node that was down, or
+        never read. It does not depend on the number of workers.
 
-        Columns: time_s, when the agent received it (s): in rounds, when the round closed; receiver; sender; kind;
-        round, of the sender (0: outside rounds); payload, decoded; sent_s, when it was sent (s). Rows of one time are
-        ordered by the receivers in the graph, then by the receiver's own order.
+        Columns: time_s, when the agent received the frame (s), which in rounds is when the round closed; receiver;
+        sender; kind; round, of the sender (0: outside rounds); payload, decoded; sent_s, when the frame was sent (s).
+        Rows of equal time are ordered by the receivers' order in the graph, then in the order of reception.
 
         Raises
         ------
         BadInput
-            If they were not kept (``deliveries=True`` in `netsim.Network.run`).
+            If deliveries were not kept (``deliveries=True`` in `netsim.Network.run`).
         """
         if self.ledger.hearings is None:
             raise BadInput("deliveries = False: must be True in Network.run for what agents heard to be kept")
@@ -278,12 +279,13 @@ class Run:
         title : str
             The title of the page.
         most : int
-            Maximum number of frames shown; the page reports the omitted frames and counts all frames.
+            Maximum number of frames shown. The page reports the number of omitted frames, and its counts include them.
         draw : mapping, optional
-            {watched state: how it is drawn}, of `netsim.draw`; None: not drawn. It overrides earlier declarations.
+            {watched state: its drawing}, from `netsim.draw`; None: the state is not drawn. Overrides earlier
+            declarations.
         follow : str, optional
-            A word of frames' labels, such as a reading ("12:3") or a command, or a kind of message, such as a token:
-            the film follows these frames, and highlights their path.
+            A word in frames' labels, such as a reading ("12:3") or a command, or a kind of message, such as a token.
+            The replay follows the frames with this label or kind, and highlights their path.
 
         Raises
         ------
@@ -315,20 +317,20 @@ class Run:
         Parameters
         ----------
         path : str or Path
-            The file, whose suffix selects the format; .mp4 takes the program ffmpeg. An existing file is replaced once
+            The file, whose suffix selects the format; .mp4 needs the program ffmpeg. An existing file is replaced once
             the new one is complete.
         view : str, optional
             "map" or "spacetime"; by default a film shows the map, a picture the space–time diagram.
         begin, end : float, optional
-            The begin and end (s). A still map shows the time ``begin``. A film of the map shows the whole interval if
-            that takes at most 24 s, otherwise the most important moments. By default a diagram shows a whole run of at
-            most 400 frames (100 with few agents), and otherwise its beginning.
+            The interval (s) to draw. A still map shows the time ``begin``. A film of the map shows the whole interval
+            if it plays in at most 24 s, otherwise the most important moments. By default a diagram shows the whole run
+            if that has at most 400 frames (100 with few agents), otherwise its beginning.
         theme : str, optional
-            "light" or "dark"; by default light, and an SVG follows its reader's colour scheme.
+            "light" or "dark". By default light, but an SVG adapts to the colour scheme of its viewer.
         size : (int, int), optional
             Width and height in pixels.
         fps : int, optional
-            Pictures in a second of a film, 1 to 50; by default 12.
+            Frames per second of a film, 1 to 50; by default 12.
         title : str
             The title above it.
         draw, follow
@@ -351,14 +353,14 @@ class Run:
     def export(self, path: str | Path, *, title: str = "", most: int | None = None) -> Path:
         """Export the run's frames for Wireshark (.pcapng) or its topology (.graphml or .json).
 
-        For a `netsim.Radio` the frames are those on the air, as IEEE 802.15.4.
+        On a `netsim.Radio`, the exported frames are the IEEE 802.15.4 frames on the air.
 
         Parameters
         ----------
         path : str or Path
             The file, whose suffix selects the format; an existing file is replaced once the new one is complete.
         title : str
-            The title in the file.
+            The title stored in the file.
         most : int, optional
             For pcapng, the largest number of frames; default: all.
 
@@ -451,7 +453,7 @@ class Run:
         return self.air
 
     def __getstate__(self) -> dict[str, Any]:
-        # Keep the measurements; drop the probes and the progress callback, which may not be picklable.
+        # Drop the probes and the progress callback, which may not be picklable; the measurements are kept.
         kept = {name: value for name, value in vars(self).items() if name not in ("probes", "_progress")}
         try:
             return kept | {"ledger": pickle.dumps(self.ledger)}
@@ -466,7 +468,8 @@ class Run:
 
     def __repr__(self) -> str:
         if not hasattr(self, "ledger"):
-            # The network was refused during its construction; a debugger or a traceback may show this run.
+            # Run.__init__ has not finished, because an argument was rejected; a debugger or traceback may show this
+            # object.
             return f"<Run of {len(self.agents)} agents, not begun>"
         totals = dict(zip(totals_of(self.ledger.causes), self.ledger.totals(), strict=True))
         rows = f"{len(self._rows)} {self.unit}s, " if self._rows else ""

@@ -1,10 +1,10 @@
-"""Search for a seed, faults and an order that violate an invariant; shrink faults and order to the needed ones.
+"""Search for a seed, faults and an order that violate an invariant, and reduce faults and order to a minimum.
 
-A run is a function of its seed, its faults and the order of steps within instants, so a finding consists of these
-three, which repeat the violation. The draws of links and agents are keyed: removing a fault changes only that fault's
-effects. A choice of the order is identified by agent, time and number. So a script and an order are shrunk by running
-without some of their parts, until no part can be removed (Zeller, Hildebrandt 2002, "Simplifying and isolating
-failure-inducing input").
+A run is a function of its seed, its faults and the order of steps within instants. A finding consists of these three,
+which suffice to repeat the violation. The random draws of links and agents are keyed: removing a fault changes only
+that fault's effects. A choice in the order is identified by agent, time and number. So faults and order can be shrunk:
+the run is repeated with some faults or choices left out, until none can be removed (Zeller, Hildebrandt 2002,
+"Simplifying and isolating failure-inducing input").
 """
 
 import dataclasses
@@ -43,20 +43,20 @@ Invariant: TypeAlias = Callable[[Mapping[Any, Any]], Any]
 Drawn: TypeAlias = Mapping[str, Any] | Iterable[Fault] | Callable[["nx.Graph[Any]", int], Iterable[Fault]] | None
 
 Change: TypeAlias = Choice | Deferral
-"""What makes an order differ from asyncio's."""
+"""A single deviation from asyncio's order of steps."""
 
 _T = TypeVar("_T")
 
-# Arguments of `Network.run` that `make` may set: a search runs in virtual time, in this process, and sets the others
-# itself.
+# Arguments of `Network.run` that `make` may set. The search sets the others itself; it runs in virtual time in this
+# process.
 _OF_RUN = ("probes", "until", "sample", "progress", "blas_threads", "trace")
-# The arguments of `Faults.draw` other than kinds of faults, without the graph and the seed, which the search sets.
+# Arguments of `Faults.draw` that are not kinds of faults. The search itself sets the graph and the seed.
 _OF_DRAW = tuple(inspect.signature(Faults.draw).parameters.keys() - {"graph", "seed", "counts"})
-# Real seconds before a terminal shows progress.
+# Real seconds after which progress is shown on a terminal.
 _PROGRESS_DELAY_S = 2.0
-# Fields of faults that are delays (s), or losses.
+# Fields of faults that are delays (s) or loss probabilities.
 _SIZES = ("delay", "most", "loss")
-# The most decimals of a number tried in place of a longer one.
+# The maximum number of decimals of a rounded number that replaces a longer one.
 _MOST_DECIMALS = 6
 
 
@@ -73,26 +73,26 @@ class Finding:
     drawn : Faults
         The faults with which the violation was first seen.
     time : float
-        When the invariant was broken, in seconds of simulated time.
+        When the invariant was violated, in seconds of simulated time.
     message : str
         The first line of the AssertionError's text, or the message of the error that ended the run.
     kind : str
         "invariant", or the name of the error that ended the run: "AgentError" or "Stalled".
     words : str or None
-        The faults in words, as ``--at`` and `netsim.faults.words.appending` take them; "" for none, and None if they
-        are of a kind that has no words.
+        The faults as text for ``--at`` and `netsim.faults.words.appending`; "" without faults, and None if a fault has
+        no text form.
     run : Run
         The run with its trace, stopped at the violation.
     tried, runs : int
-        How many seeds were tried, and how many runs the shrinking took.
+        The number of seeds tried, and the number of runs for shrinking.
     again : str
         The command of the shell that repeats the run; if ``make`` is not in a file, the Python call.
     error : BaseException or None
-        What was raised; None if the invariant returned False.
+        The exception that was raised; None if the invariant returned False.
     order : tuple of Choice or Deferral
-        In what the order differs from asyncio's: none can be left out.
+        The changes of asyncio's order that are necessary for the violation.
     drawn_order : int
-        In how many choices it differed when the violation was first seen.
+        The number of changes of asyncio's order when the violation was first seen.
     """
 
     seed: int
@@ -112,7 +112,7 @@ class Finding:
 
     @property
     def schedule(self) -> Order:
-        """The order of the run, as `netsim.Network.run` takes it, in the form of a file for ``--order``."""
+        """The order of the run, as an argument of `netsim.Network.run` and as the content of a file for ``--order``."""
         return Order(schedule=self.order)
 
     def replay(self, path: str | Path = "replay.html", *, title: str = "") -> Path:
@@ -136,7 +136,7 @@ class Finding:
 
 
 def quoted(words: str) -> str:
-    """Return words quoted for a shell, in one line; in double quotes, unless special characters forbid it."""
+    """Return text quoted for a shell, on one line; in double quotes, unless it has special characters."""
     words = " ".join(words.split())
     return shlex.quote(words) if set(words) & set('"$`\\!') else f'"{words}"'
 
@@ -162,12 +162,14 @@ def search(
     Parameters
     ----------
     make : callable
-        ``make(seed=…)`` returns a new network and its agents, ``(network, agents)``, or with a mapping of arguments of
-        `netsim.Network.run`, such as ``{"until": 5.0}``, as ``netsim lab`` takes it. It is called for each run.
+        ``make(seed=…)`` returns a new network and its agents, ``(network, agents)``. A third element, such as
+        ``{"until": 5.0}``, holds arguments of `netsim.Network.run`. Called for each run; ``netsim lab`` accepts the
+        same function.
     invariant : callable or class
-        ``invariant(agents)`` with {node: agent}. It is broken if it returns False or raises AssertionError, whose first
-        line is kept; if it returns None or True, it holds. If it is a class, each run gets a new object, which may keep
-        state; its method ``at_end(agents)``, if any, is called in the same way when the run is over.
+        ``invariant(agents)`` with {node: agent}. The invariant is violated if the call returns False or raises
+        AssertionError, whose first line is kept; it holds if the call returns None or True. If it is a class, each run
+        gets a new object, which may keep state. Its optional method ``at_end(agents)`` is checked in the same way at
+        the end of the run.
     seeds : iterable of int
         The seeds to try, in this order.
     faults : mapping, callable or iterable of Fault, optional
@@ -175,21 +177,22 @@ def search(
         seed is that of the run; a function of graph and seed that returns faults; or the same faults for all seeds.
         Default: none.
     order : bool or {"random", "priorities"}
-        Whether and how (`netsim.testing.Order`) the order of an agent's steps at equal times is also drawn, with the
-        seed of the run. True: the seed selects the way. The first seed is first tried in asyncio's order.
+        Whether the order of agents' steps at equal times is also drawn, with the seed of the run, and by which method
+        (`netsim.testing.Order`). True: the seed selects the method. The first seed is also tried in asyncio's order,
+        before the drawn one.
 
     Raises
     ------
     BadInput
         If an argument is invalid, or a run rejects the faults or the result of ``make``.
     NetsimError
-        If the invariant raises another error, or the run of a seed does not repeat.
+        If the invariant raises another error, or a repetition of a run differs from the run.
     """
     return Trials(_Made(_checked_make(make)), invariant, faults).search(seeds, order)
 
 
 def _found(trials: "Trials", seed: int, broken: "_Broken", tried: int) -> Finding:
-    """Return the finding of a seed, shrunk and repeated."""
+    """Shrink a violation, repeat the shrunk run with a trace, and return the finding."""
     before, last = trials.count, broken
 
     def breaks(faults: Sequence[Fault], changes: Sequence[Change]) -> bool:
@@ -220,12 +223,12 @@ def _found(trials: "Trials", seed: int, broken: "_Broken", tried: int) -> Findin
 
 
 class Program(Protocol):
-    """A function that makes and runs one network for each seed.
+    """Base class of programs that create and run one network for a seed.
 
     Attributes
     ----------
     name : str
-        The name in errors.
+        The program's name in error messages.
     """
 
     name: str
@@ -234,11 +237,11 @@ class Program(Protocol):
         """Run the network of a seed with refined settings; return the error that is a violation, or None."""
 
     def again(self, seed: int, words: str | None, order: Sequence[Change]) -> str:
-        """Return the command that repeats a run with faults, as text where possible, and an order."""
+        """Return the command that repeats a run with faults (as text, None if they have no text form) and an order."""
 
 
 class _Made:
-    """The networks that a function ``make`` makes."""
+    """The program that runs the network and agents returned by a function ``make``."""
 
     name = "make"
 
@@ -265,11 +268,11 @@ class _Made:
 
 
 def _command(make: Make, seed: int) -> str:
-    """Return the command that runs the file of ``make``; "" without a file."""
+    """Return the ``netsim lab`` command for the file of ``make``; "" if it is not in a file."""
     settings: dict[str, Any] = {}
     if isinstance(make, partial) and not make.args:
         settings, make = make.keywords, make.func
-    # A decorator may be from another file.
+    # A decorator may be defined in another file than the function.
     make = inspect.unwrap(make)
     path = Path(getattr(getattr(make, "__code__", None), "co_filename", ""))
     if getattr(make, "__qualname__", "") != "make" or path.suffix != ".py" or not path.is_file():
@@ -288,7 +291,7 @@ def _command(make: Make, seed: int) -> str:
 
 @dataclass(frozen=True)
 class _Broken:
-    """A run that violated the invariant or raised; ``kind`` identifies the reason."""
+    """A run that violated the invariant or ended with an error; ``kind`` says which."""
 
     kind: tuple[str, ...]
     time: float
@@ -300,7 +303,7 @@ class _Broken:
     error: BaseException | None
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """Return the part that is equal in each repetition."""
+        """Return the values that must be equal in every repetition of the run."""
         return self.kind, self.time, self.message, self.run.trace_hash
 
 
@@ -310,7 +313,7 @@ class Trials:
     Parameters
     ----------
     program : Program
-        Makes and runs the network of a seed.
+        Creates and runs the network of a seed.
     invariant, faults : object
         As for `search`.
 
@@ -359,18 +362,18 @@ class Trials:
     def run(
         self, seed: int, faults: Faults | None = None, trace: bool = False, order: Order | None = None
     ) -> _Broken | None:
-        """Run with a seed, an order and faults, by default those of the seed; return the violation, or None."""
+        """Run with a seed, an order and faults (by default the seed's faults); return the violation, or None."""
         self.count += 1
         guard = _Guard(self._invariant, seed)
         if order is not None:
-            # Only the last run's choices are read as text.
+            # Describing choices as text takes time, and only the final run's descriptions are shown.
             order.tells = trace
         own = {"inspect": guard, "order": order, "trace": trace}
         trial = _Trial(own, lambda graph: self._faults_of(graph, seed) if faults is None else faults)
         error = self.program.play(seed, trial.refine)
         run = trial.run
         if run is None:
-            # The function raised before it ran a network, or ran none.
+            # The program raised an error before it ran a network, or ran no network at all.
             raise error or BadInput(f"{self.program.name}: must run a network")
         changes = () if order is None else order.again().schedule
         about = trial.faults, trial.graph, run, changes
@@ -392,7 +395,7 @@ class Trials:
 
 
 class _Trial:
-    """One run of a search: it refines the settings of the program's run, and keeps its result."""
+    """One run of a search: changes the settings with which the program's network runs, and stores the run's result."""
 
     def __init__(self, own: Mapping[str, Any], faults_of: Callable[["nx.Graph[Any]"], Faults]) -> None:
         self._own, self._faults_of = own, faults_of
@@ -407,7 +410,7 @@ class _Trial:
             if OWNER.get() is None:
                 raise BadInput("network: must be the only one that runs in a simulated test")
             return settings
-        # Runs that the agents start are not part of the search.
+        # Runs that agents start within this run are not part of the search.
         BACKEND.set(self._before)
         self.graph = network.graph
         self.faults = self._faults_of(network.graph)
@@ -421,9 +424,9 @@ class _Guard:
     Attributes
     ----------
     message : str or None
-        How it was broken; None: not yet.
+        How the invariant was violated; None: not yet.
     time : float
-        When it was called last, in seconds.
+        The simulated time (s) of the last call.
     error : AssertionError or None
         The raised error.
     """
@@ -438,7 +441,7 @@ class _Guard:
         self.time = math.inf
 
     def __call__(self, agents: Mapping[Hashable, Agent], time: float, last: bool) -> bool:
-        """Return whether the run is to end; raises NetsimError for another error of the invariant."""
+        """Check the invariant and return whether the run must end; raise NetsimError if it raises another error."""
         self.time = time
         # This mapping is the network's own, so pass a read-only view.
         agents = MappingProxyType(agents)
@@ -468,12 +471,12 @@ class _Guard:
 
 
 def _text_of(error: AssertionError) -> str:
-    """Return the first line of the text, without addresses, which differ between runs; pytest's details follow it."""
+    """Return the first line of an error's text (pytest's details follow) without addresses, which vary by run."""
     return re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).strip().partition("\n")[0].split()))
 
 
 def _together(own: Faults, more: Faults, network: Network) -> Faults:
-    """Return a network's own faults with additional ones; raises BadInput as the network does."""
+    """Return a network's own faults joined with additional ones; raise BadInput if the network rejects them."""
     both = own + more
     both.must_fit(network.graph)
     for fault in both:
@@ -496,9 +499,9 @@ class Explored:
     runs : int
         How many runs there were.
     complete : bool
-        Whether these are all orders with up to ``deviations`` changes.
+        Whether all orders with up to ``deviations`` changes were tried.
     deviations : int or None
-        The most changes of asyncio's order in a run; None: any number.
+        The maximum number of changes of asyncio's order in a run; None: any number.
     """
 
     runs: int
@@ -522,9 +525,9 @@ def explore(
 ) -> Finding | Explored:
     """Try every order of agents' steps within instants, for one seed, until an invariant is violated.
 
-    First each task and each link in turn comes last at an instant, which finds most mistakes in few runs. Then all
-    orders follow, each once: by the number of changes to asyncio's order and then by the number of agents whose steps
-    change.
+    The first runs each delay one task or link behind all other steps of an instant, which finds most mistakes in few
+    runs. Then all orders follow, each once, sorted by the number of changes to asyncio's order and then by the number
+    of agents whose steps change.
 
     Parameters
     ----------
@@ -533,9 +536,9 @@ def explore(
     seed : int
         The seed of all runs.
     deviations : int, optional
-        The most changes of asyncio's order in a run. Default: any number.
+        The maximum number of changes of asyncio's order in a run. Default: any number.
     limit : int
-        The maximal number of runs, without those that shrink a finding.
+        The maximum number of runs, not counting those that shrink a finding.
 
     Raises
     ------
@@ -552,7 +555,7 @@ def explore(
     waiting: dict[tuple[Any, ...], Deferral] = {}
     for each in usual if deviations != 0 else ():
         for thing in each.things:
-            # An agent held back behind all others is one hold, whichever agent has the turn.
+            # Delaying an agent behind all others is one and the same change, whichever agent runs instead.
             key = each.time, thing, None if each.kind == "agent" else each.agent
             waiting.setdefault(key, Deferral(each.agent, each.time, thing))
     holds = [Order(schedule=[hold], records=True) for hold in waiting.values()]
@@ -581,7 +584,7 @@ def explore(
 
 
 def _after(taken: Sequence[Choice], choices: Sequence[Choice]) -> int:
-    """Return the index of the first choice after the last one ``taken``."""
+    """Return the index in ``choices`` of the first choice after the last element of ``taken``."""
     return 1 + max((place for place, each in enumerate(choices) if taken and each.place == taken[-1].place), default=-1)
 
 
@@ -591,16 +594,16 @@ _Breaks: TypeAlias = Callable[[Sequence[Fault]], bool]
 
 
 def _shrunk(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
-    """Return faults that still violate, none of which can be removed or simplified."""
+    """Return a subset of faults, possibly simplified, that still violates; no fault can be removed or simplified."""
     faults = _simplest(_fewest(faults, breaks), breaks)
-    # After simplification another fault may be needless.
+    # After simplification another fault may be unnecessary.
     while len(faults) > 1 and len(fewer := _fewest(faults, breaks)) < len(faults):
         faults = _simplest(fewer, breaks)
     return faults
 
 
 def _fewest(parts: list[_T], breaks: Callable[[list[_T]], bool]) -> list[_T]:
-    """Return the needed faults: remove halves, then quarters, then single ones, until none can be removed."""
+    """Return the necessary items: remove halves, then quarters, then single ones, until none can be removed."""
     if not parts or breaks([]):
         return []
     size = (len(parts) + 1) // 2
@@ -616,9 +619,9 @@ def _fewest(parts: list[_T], breaks: Callable[[list[_T]], bool]) -> list[_T]:
 
 
 def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], bool]) -> list[Change]:
-    """Return changes of order that still violate, none of which can be removed, with one hold for several if possible.
+    """Return necessary changes of order that still violate; one `Deferral` replaces several choices if possible.
 
-    A step overtaken by twelve others takes twelve choices, none of which can be removed, or a single hold.
+    A step overtaken by twelve others needs twelve choices, none of which can be removed, or a single `Deferral`.
     """
     left = _fewest(list(changes), breaks)
     for place, change in enumerate(left):
@@ -636,7 +639,7 @@ def _shrunk_changes(changes: Sequence[Change], breaks: Callable[[list[Change]], 
 
 
 def _simplest(faults: list[Fault], breaks: _Breaks) -> list[Fault]:
-    """Return the faults, each in the simplest form that still violates."""
+    """Return the faults, each replaced by the simplest form that still violates."""
     for place in range(len(faults)):
         found: Fault | None = faults[place]
         while found is not None:
@@ -667,18 +670,18 @@ def _simpler(fault: Fault) -> Iterator[Fault]:
 
 
 def _rounder(fault: Any, name: str, value: float) -> Iterator[Fault]:
-    """Yield a fault with fewer decimals in a time or a delay (s), the fewest first."""
+    """Yield copies of a fault with fewer decimals in a field, a time or delay (s); the fewest decimals first."""
     for decimals in range(_MOST_DECIMALS):
         rounded = round(value, decimals)
         if rounded == value:
             return
         if name in _SIZES and rounded > value:
-            # A larger number is not simpler.
+            # Round down, because a larger value is not simpler.
             rounded = round(rounded - 10.0**-decimals, decimals)
         try:
             yield dataclasses.replace(fault, **{name: rounded})
         except BadInput:
-            # The fault would end as it begins, or delay nothing.
+            # The rounded fault would have no duration, or no delay.
             continue
 
 
@@ -694,7 +697,7 @@ def _checked_make(make: Make) -> Make:
 
 
 def _made(made: Any) -> tuple[Network, Mapping[Any, Agent], Mapping[str, Any]]:
-    """Return the network, the agents and the arguments of the run that ``make`` made."""
+    """Return the network, the agents and the arguments of the run from the result of ``make``."""
     form = "(network, agents), or (network, agents, {arguments of Network.run})"
     if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], Network)):
         raise BadInput(f"make: must return {form}, not {_shown(made)}")
@@ -723,7 +726,7 @@ def _checked_invariant(invariant: Invariant | type[Any]) -> Invariant | type[Any
 
 
 def _object_of(invariant: type[Any]) -> Invariant:
-    """Return a new object of a class of invariants."""
+    """Return a new instance of an invariant's class."""
     if not _takes(invariant):
         raise check.refuse("invariant", invariant, "a class whose objects are made without arguments")
     made: Invariant = invariant()
@@ -733,19 +736,19 @@ def _object_of(invariant: type[Any]) -> Invariant:
 
 
 def _takes(function: Callable[..., Any], *values: Any, **arguments: Any) -> bool:
-    """Return whether a function accepts these arguments."""
+    """Return whether a function's signature accepts these arguments."""
     try:
         inspect.signature(function).bind(*values, **arguments)
     except TypeError:
         return False
     except ValueError:
-        # A function in C has no signature.
+        # Some functions written in C have no signature.
         return True
     return True
 
 
 def _checked_seeds(seeds: Any) -> Iterator[int]:
-    """Yield the seeds."""
+    """Yield the seeds after validation."""
     if not isinstance(seeds, Iterable) or isinstance(seeds, str):
         raise check.refuse("seeds", seeds, "whole numbers, such as range(100)")
     for seed in seeds:

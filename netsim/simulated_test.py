@@ -41,7 +41,7 @@ def simulate(
     order: bool | Method = False,
     invariant: Invariant | type[Any] | None = None,
 ) -> Callable[[Test], Callable[..., None]]:
-    """Make a test of a function that runs a network: the test runs it once per seed, until it fails.
+    """Turn a function that runs a network into a test, which calls the function once per seed, until it fails.
 
     ::
 
@@ -51,21 +51,22 @@ def simulate(
             await network.run_async(tills, until=10.0)
             assert tills[0].total == 2
 
-    The function runs in virtual time. It must run one network, with `netsim.Network.run_async`, on the same clock as
-    the function's own sleeps and tasks, or with `netsim.Network.run`. The network gets the present seed in place of its
-    own, and the drawn faults in addition to its own. Arguments are fixtures, as of any test; one named ``seed`` is the
-    seed. After each run, actions and watched states that the test added to a network from a fixture are removed.
+    The function runs in virtual time. It must run exactly one network: with `netsim.Network.run_async`, on the same
+    clock as the function's own sleeps and tasks, or with `netsim.Network.run`. The seed under test replaces the
+    network's own seed, and the drawn faults are added to the network's own. Arguments are fixtures, as in any test; an
+    argument ``seed`` receives the seed. After each run, actions and watched states that the test added to a network
+    from a fixture are removed.
 
-    If the function or an agent raises, or if the network deadlocks, faults and order are shrunk to the needed ones
-    (`netsim.testing.search`), and the test fails with the error of the shrunk run. A note on the error has seed, faults
-    and order as text, and the command that repeats only that run, with the options of netsim's pytest plugin:
-    ``--netsim-seed``, ``--netsim-at``, ``--netsim-order``. The replay is written into pytest's cache, or the folder of
-    ``--netsim-replays``. The result is no coroutine function, so plugins for asyncio ignore it.
+    If the function or an agent raises, or if the network deadlocks, faults and order are shrunk to the necessary ones
+    (`netsim.testing.search`), and the test fails with the error of the shrunk run. A note on the error shows seed,
+    faults and order as text, and the command that repeats only that run, with the options of netsim's pytest plugin:
+    ``--netsim-seed``, ``--netsim-at``, ``--netsim-order``. The replay is written into pytest's cache, or into the
+    folder ``--netsim-replays``. The resulting test is not a coroutine function, so pytest's asyncio plugins ignore it.
 
     Parameters
     ----------
     seeds : iterable of int
-        The seeds.
+        The seeds to run, in this order.
     faults : mapping, callable or iterable of Fault, optional
         As for `netsim.testing.search`: by default none.
     order : bool or {"random", "priorities"}
@@ -79,7 +80,7 @@ def simulate(
         If an argument cannot be used, or the test runs no network, or several.
     """
     check.instance("seeds", seeds, Iterable, "whole numbers, such as range(100)")
-    # A test may be called several times.
+    # Store the seeds, because a test may be called several times and an iterator could be used only once.
     tried = seeds if isinstance(seeds, Sequence) else tuple(seeds)
 
     def simulated(test: Test) -> Callable[..., None]:
@@ -117,7 +118,7 @@ def _always(agents: Mapping[Any, Any]) -> bool:
 
 
 class _Body:
-    """The function of a test, as a `Program`."""
+    """The `Program` that calls a test's function."""
 
     def __init__(
         self, test: Test, args: Sequence[Any], arguments: Mapping[str, Any], takes_seed: bool, call: Call | None
@@ -161,13 +162,13 @@ class _Body:
         if call.at is not None or call.order is not None:
             words, told = call.at or "", call.order or ""
         if words is None:
-            # Faults that have no text are drawn, and shrunk, again.
+            # Faults without a text form cannot be given to the command, so it draws and shrinks them again.
             return command
         return f"{command} --netsim-at {quoted(words)} --netsim-order {quoted(told)}"
 
 
 def _alone(error: BaseException) -> BaseException:
-    """Return the only error of a group, as of a TaskGroup with one error; else the error itself."""
+    """Return the only error in an exception group, as a TaskGroup raises it; otherwise the given error."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -177,7 +178,7 @@ def _is_failure(error: BaseException) -> bool:
     """Return whether an error means that a test failed, rather than a misuse of netsim or a skip."""
     if isinstance(error, Exception):
         return not isinstance(error, NetsimError) or isinstance(error, AgentError | Stalled)
-    # `pytest.fail`, or a `pytest.raises` without an error, raised it.
+    # `pytest.fail`, or `pytest.raises` without an error in its block, raises an exception of this class.
     pytest = sys.modules.get("pytest")
     return pytest is not None and isinstance(error, pytest.fail.Exception)
 
@@ -191,7 +192,8 @@ def _told(found: Finding, call: Call | None) -> BaseException:
     error = found.error
     trace = None if error is None else _own(error.__traceback__)
     if trace is None and call is not None and getattr(error, "__cause__", None) is None:
-        # The error comes from an invariant of netsim or a separate task, so that pytest would show only netsim's code.
+        # The error was raised in an invariant of netsim or a separate task, for which pytest would show only netsim's
+        # code.
         import pytest
 
         return pytest.fail.Exception("\n".join([found.message, *notes]), pytrace=False)
@@ -204,7 +206,7 @@ def _told(found: Finding, call: Call | None) -> BaseException:
 
 
 def _cut(trace: TracebackType | None) -> None:
-    """End a traceback at its last frame that is neither netsim's nor asyncio's."""
+    """Truncate a traceback after its last frame outside netsim and asyncio."""
     last = trace
     while trace is not None:
         last = last if trace.tb_frame.f_code.co_filename.startswith(_FOLDERS) else trace

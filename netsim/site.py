@@ -1,6 +1,6 @@
 """Site files: positions of motes and sources of interference, in TOML, with csv files for long lists.
 
-See `netsim.Deployment.read` for their content.
+`netsim.Deployment.read` describes their content.
 """
 
 import dataclasses
@@ -25,12 +25,13 @@ from netsim.util import check, draws, toml
 
 __all__ = ["Site", "motes_in", "motes_of"]
 
-# Attributes that each mote may set or draw: the name of the draw, and the lower end as a multiple of the common value.
+# Attributes drawn for motes that do not set them: the draw's name, and the lower bound as a multiple of the upper
+# bound.
 _DRAWN = {"drift_ppm": ("clock drift", -1.0), "offset": ("clock offset", 0.0), "start": ("start", 0.0)}
 _PRESETS = ("ieee802154", "bluetooth_low_energy", "lora", "wifi")
 _PLAIN = ("seed", "least", "weakest_db", "connected", "start", "warm_up", "preset")
 _TABLES = ("radio", "phy", "path_loss", "building", "clocks", "motes", "interferers", "mobility")
-# Fields that are not plain values, or have a separate table.
+# Radio fields that a site file cannot set in its [radio] table: not plain values, or set in a separate table.
 _NOT_OF_RADIO = ("phy", "powers", "power_dbm", "energy", "duty_cycle", "airtime", "sensing", "interference")
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 
@@ -45,7 +46,7 @@ def _change(site: dict[str, Any], path: str, value: Any) -> None:
 
 
 def drawn(name: str, given: float | Mapping[Any, float], node: Hashable, seed: int) -> float:
-    """Return a mote's value of an attribute in `_DRAWN`: the given one, or drawn with the common value as maximum."""
+    """Return a mote's value of an attribute in `_DRAWN`: given by mote, or drawn with the common value as maximum."""
     if isinstance(given, Mapping):
         return float(given.get(node, 0.0))
     what, low = _DRAWN[name]
@@ -90,7 +91,7 @@ class Site:
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Add to an error its line in the file: that of the key named first, or of its table."""
+        """Add a line number to errors raised inside: the line of the first key that is named, or of its table."""
         try:
             yield
         except (BadInput, TypeError) as error:
@@ -157,7 +158,7 @@ class Site:
                     )
                 for key in mote:
                     check.one_of("key", key, ("position", *COLUMNS[1:]))
-                # What the table leaves out is as the csv file has it.
+                # The csv file supplies the attributes that the mote's table omits.
                 before = found.get(node, {})
                 if "position" not in before | mote:
                     raise BadInput("position: must be given: (x, y) or (x, y, z) in metres")
@@ -243,7 +244,7 @@ def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
 
 
 def _check_keys(given: Mapping[str, Any], of: Any, without: tuple[str, ...], more: Iterable[str] = ()) -> None:
-    """Raise BadInput for a key that is neither a settable field nor in ``more``, the keys handled before."""
+    """Raise BadInput for a key that is neither a settable field of ``of`` nor in ``more``, the other allowed keys."""
     allowed = dict.fromkeys([*more, *(each.name for each in dataclasses.fields(of) if each.name not in without)])
     for key in given:
         check.one_of("key", key, list(allowed))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for networks and faults that shrink to small graphs, ideal links and no faults.
+"""Hypothesis strategies for networks and faults; they shrink to small graphs, ideal links and no faults.
 
 >>> from functools import partial
 >>> from hypothesis import given
@@ -7,7 +7,7 @@
 ... def test_all_hear(network):
 ...     ...
 
-They need the package hypothesis, which is imported when a strategy is called.
+The strategies need the package hypothesis, which is only imported when one of them is called.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def networks(
     faults: "Callable[[nx.Graph[Any]], SearchStrategy[Faults]] | None" = None,
     **settings: Any,
 ) -> "SearchStrategy[Network]":
-    """Return a strategy for networks of 2 to ``most_nodes`` nodes 0, 1, …: a connected graph, equal links, a seed.
+    """Return a strategy for networks: a connected graph of 2 to ``most_nodes`` nodes 0, 1, …, equal links, a seed.
 
     A link has a latency of 0 to 0.5 s, loses up to half of its frames, and may duplicate and reorder them.
 
@@ -44,7 +44,8 @@ def networks(
     most_nodes : int
         The largest number of nodes, at least 2.
     faults : callable, optional
-        Returns the strategy of the faults of a graph, such as ``partial(faults, until=5.0)``; by default none.
+        Maps a graph to a strategy for its faults, such as ``partial(faults, until=5.0)``; by default there are no
+        faults.
     settings : object
         Further arguments of `netsim.Network`; given settings, such as ``link``, are not drawn.
 
@@ -85,7 +86,7 @@ def faults(graph: "nx.Graph[Any]", *, until: float, most: int = 3) -> "SearchStr
     graph : networkx Graph
         The network's graph, of at least two nodes.
     until : float
-        Faults begin and end at tenths of a second of simulated time before this one (s).
+        The simulated time (s) before which all faults begin and end, at multiples of 0.1 s.
     most : int
         The largest number of faults.
 

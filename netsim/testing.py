@@ -1,16 +1,16 @@
-"""A toolkit for tests of agents: neighbours that follow a script, networks in a line, links with exact losses.
+"""A toolkit for tests of agents: neighbours that follow a script, line networks, links that lose chosen frames.
 
-It needs no test framework, and is independent of learning. Your agent runs among agents of the toolkit, which send
-given payloads at given times and record the frames that they receive:
+It needs no test framework. Your agent runs among agents of the toolkit, which send given payloads at given times and
+record the frames that they receive:
 
 >>> from netsim.testing import Listener, Talker, play
 >>> run = play(Talker([(0.5, "hello")]), Listener())
 >>> run.agents[1].heard
 [(0.5, 0, 'hello')]
 
-`simulate` makes a test that runs a network under many seeds, with faults and in other orders, and `search` looks for a
-seed and faults that break an invariant; `check_same` runs a network under other hash seeds, the other core and more
-workers; `isolated` agents share nothing. Strategies of hypothesis are in `netsim.strategies`.
+`simulate` turns a function into a test that runs a network with many seeds, faults and orders. `search` looks for a
+seed and faults that violate an invariant. `check_same` runs a network with other hash seeds, the other core and more
+workers. `isolated` agents share nothing. `netsim.strategies` has strategies for hypothesis.
 
 docs/testing.md has more examples.
 """
@@ -66,17 +66,17 @@ _A = TypeVar("_A", bound="Actor")
 
 
 class Actor(Agent):
-    """Runs a function.
+    """An agent that runs a function.
 
     Parameters
     ----------
     script : callable, optional
-        ``async def script(me)``, called with the agent; without it the agent does nothing.
+        ``async def script(me)``, called with the agent; by default the agent does nothing.
 
     Attributes
     ----------
     log : list
-        For the script's own records.
+        An empty list, to which the script may append.
     """
 
     def __init__(self: _A, script: Callable[[_A], Awaitable[object]] | None = None) -> None:
@@ -90,14 +90,14 @@ class Actor(Agent):
 
 
 class Replier(Actor):
-    """Answers requests at the instant of their arrival, and records (time in s, payload) of each in ``log``.
+    """Answers requests at the instant of their arrival, and appends (time in s, payload) of each request to ``log``.
 
     Parameters
     ----------
     script : callable, optional
-        A script that the agent also runs, as for `Actor`.
+        A script that the agent runs in addition, as for `Actor`.
     reply : callable
-        Maps a request's payload to the reply's; default: the same payload.
+        Maps a request's payload to the payload of the reply; default: the same payload.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Talker(Agent):
     Parameters
     ----------
     plan : iterable of (float, object)
-        Times (s, >= 0) and payloads, in any order; those of the same time are sent in the given order.
+        Times (s, >= 0) and payloads, in any order; payloads of equal time are sent in the given order.
     to : node, optional
         The neighbour to send to; default: all.
     kind : str
@@ -155,7 +155,7 @@ class Talker(Agent):
 
 
 class Listener(Agent):
-    """Records all frames that it receives, and their times; takes part in no round and sends nothing.
+    """Records all frames that it receives, and their times. It enters no round and sends nothing.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class Listener(Agent):
 
 
 class Rounder(Agent):
-    """Broadcasts the number of each round, and records the frames that it collects. Override `step` for more.
+    """Broadcasts the number of each round, and records the frames that it collects. Override `step` to change this.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
     Parameters
     ----------
     agents : Agent
-        The agents in the order of their numbers.
+        The agents 0, 1, 2, … in this order.
     shape : callable
         Maps the number of agents to the graph: by default a line, in which each agent has the previous and the next as
         neighbours; ``topology.complete``, ``topology.star``, ….
@@ -250,21 +250,21 @@ def play(*agents: Agent, shape: Callable[[int], "nx.Graph[Any]"] = topology.path
 
 
 class KnowsUnheard(AssertionError):  # noqa: N818  named after the event
-    """An agent knew something that it could not have heard, so information reached it other than by frames."""
+    """An agent knew a fact before any frame could have brought it, so information reached the agent outside frames."""
 
 
 def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
-    """Return the times (s) from which on each agent could know a fact that one agent knew initially.
+    """Return, for each agent, the earliest time (s) at which it could know a fact that one agent knew initially.
 
-    An agent can know the fact once it received a frame sent by an agent that could know it by then. Agents that never
-    could are left out.
+    An agent can know the fact once it has received a frame that was sent by an agent that could already know it. Agents
+    that could never know it are omitted.
 
     Parameters
     ----------
     run : Run
         A run with ``trace=True``.
     source : hashable
-        The name of the agent that knew.
+        The name of the agent that knew the fact from the start.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
     known: dict[Hashable, float] = {source: 0.0}
     before: dict[Hashable, float] = {}
     while known != before:
-        # Repeat until stable, because frames without delay may be listed in any order.
+        # Repeat until nothing changes, because frames without delay may be listed in any order.
         before = dict(known)
         for time, receiver, sender, began in frames:
             if known.get(sender, math.inf) <= began:
@@ -295,23 +295,24 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
 
 
 def check_heard(run: Run, state: str, *, source: Hashable) -> None:
-    """Check that no agent knew before it could have heard (`could_know`).
+    """Check that no agent knew a fact before a frame could have brought it (`could_know`).
 
     Parameters
     ----------
     run : Run
         A run with ``trace=True``.
     state : str
-        A state that the network watched: an agent knows where it is neither zero, nor False, nor none.
+        The watched state that shows an agent's knowledge: the agent knows the fact unless the state is 0, False or
+        None.
     source : hashable
         The name of the agent that knew from the start.
 
     Raises
     ------
     KnowsUnheard
-        If an agent did: with its name, and when.
+        If an agent knew the fact too early; the message names the agent and the time.
     BadInput
-        As `could_know`, or if the state was not watched.
+        As in `could_know`, or if the state was not watched.
     """
     since = could_know(run, source)
     if state not in run.states.columns:
@@ -329,7 +330,7 @@ def check_heard(run: Run, state: str, *, source: Hashable) -> None:
 
 
 def counts(run: Run, **of: Any) -> dict[str, int]:
-    """Return the link messages of a run by outcome: {cause: count}, also ``duplicated`` and ``in_flight``.
+    """Count the link messages of a run by outcome: {cause: count}, also ``duplicated`` and ``in_flight``.
 
     Parameters
     ----------
@@ -341,12 +342,12 @@ def counts(run: Run, **of: Any) -> dict[str, int]:
     Returns
     -------
     dict
-        Without outcomes that did not occur. Offered + duplicated = the causes + in_flight.
+        The outcomes that occurred. ``offered`` + ``duplicated`` = the sum of the causes + ``in_flight``.
 
     Raises
     ------
     BadInput
-        If ``of`` names something else.
+        If ``of`` has another name.
     AssertionError
         If that equation does not hold, which would be a bug in netsim.
     """
@@ -379,29 +380,30 @@ def sized(size: int, kind: str = "m") -> bytes:
 
 
 def check_same(make: Callable[..., Any], *, seed: int = 1, workers: int = 1) -> None:
-    """Repeat a function's run under conditions that must not matter, and compare every event, row and count.
+    """Repeat a run under conditions that must not affect it, and compare every event, row and count.
 
-    The runs have other hash seeds of Python (which determine the order of a set of strings), the other core, and
-    another number of workers. Each runs in a new process, so that no module keeps state, and all share one seed.
+    The repetitions use other hash seeds of Python (which determine the order of a set of strings), the other core
+    (compiled or Python), and another number of workers. Each repetition runs in a new process, so that no module keeps
+    state. All have the same seed.
 
     Parameters
     ----------
     make : callable
-        As for `search`: ``make(seed=…)`` returns a network and its agents, or with a mapping of arguments of
+        As for `search`: ``make(seed=…)`` returns a network and its agents and, optionally, a mapping of arguments of
         `netsim.Network.run`. It must be picklable by cloudpickle, as functions of a module or a test are.
     seed : int
         The seed of all runs.
     workers : int
-        The number of processes of the run with which the others are compared; another one has two, or one if this has
-        more.
+        The number of workers of the reference run. One of the repetitions has two workers, or one if the reference run
+        has several.
 
     Raises
     ------
     AssertionError
-        If a run differs; its text names the condition, and the first event and agent that differ.
+        If a run differs; the message names the condition, and the first event and agent that differ.
     BadInput
-        If an argument cannot be used, or the run is refused. A condition that is refused (a radio cannot be split over
-        workers, a core may not be built) is left out.
+        If an argument is invalid, or the network rejects the run. Conditions that are not available (a radio cannot be
+        split over workers, the compiled core may not be built) are skipped.
     NetsimError
         If the run ends in an error under every condition.
     """
@@ -431,5 +433,5 @@ class _Losing:
 
 
 def losing(*numbers: int) -> Loss:
-    """Lose the given frames of each link: ``Link(loss=losing(0, 3))`` loses its first and its fourth."""
+    """Return a loss model that loses the given frames: ``Link(loss=losing(0, 3))`` loses a link's first and fourth."""
     return _Losing(frozenset(check.integer("number", number, low=0) for number in numbers))

@@ -1,4 +1,4 @@
-"""Graphs of networks. Each is connected, has nodes 0 … n − 1 and, if random, depends on ``seed`` only.
+"""Graphs for networks. Each is connected and has nodes 0 … n − 1. Random graphs depend only on ``seed``.
 
 A directed graph has a link only along each edge; to be connected, each agent must reach every other one.
 """
@@ -23,7 +23,7 @@ _MAX_DRAWS = 1_000
 # Up to this number of agents, comparing all pairs is faster than importing a search tree.
 _FEW = 500
 
-# Lower bounds for the bytes of a node and an edge in networkx; measurements gave 500, and 140 to 250.
+# Lower bounds on the memory (bytes) of a node and of an edge in networkx; measured: 500, and 140 to 250.
 _NODE, _EDGE = 300, 130
 
 
@@ -39,7 +39,7 @@ def check_graph(graph: "nx.Graph[Any]") -> None:
 
 
 def check_connected(graph: "nx.Graph[Any]") -> None:
-    """Raise BadInput unless `check_graph` accepts ``graph`` and it is connected; strongly, if it is directed."""
+    """Raise BadInput unless `check_graph` accepts ``graph`` and it is (if directed, strongly) connected."""
     check_graph(graph)
     if graph.is_directed():
         _check_strongly_connected(graph)
@@ -96,18 +96,18 @@ def _checked_count(count: int, low: int = 1) -> int:
 
 
 def _check_memory(name: str, value: float, edges: float) -> None:
-    """Raise BadInput if a number of edges, determined by an argument, does not fit into memory."""
+    """Raise BadInput, with the argument's name and value, if the resulting number of edges does not fit into memory."""
     check.fits(name, value, edges * _EDGE, f"a graph of {edges:,.0f} edges")
 
 
 def erdos_renyi(agents: int, *, p: float | None = None, edges: int | None = None, seed: int = 0) -> "nx.Graph[int]":
-    """Link each pair with probability ``p``, or ``edges`` random pairs; drawn until connected."""
+    """Link each pair with probability ``p``, or ``edges`` random pairs; redrawn until the graph is connected."""
     agents = _checked_count(agents)
     if (p is None) == (edges is None):
         raise BadInput(f"p = {p}, edges = {edges}: must be one of the two")
     if p is not None:
         share = check.probability("p", p)
-        # A lower bound: half the mean number of edges, which random large graphs exceed with near certainty.
+        # A lower bound: half the expected number of edges, exceeded with near certainty by large graphs.
         _check_memory("p", share, share * agents * (agents - 1) / 4)
         return _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng), seed, f"p = {p}")
     count = check.integer("edges", edges, low=agents - 1, high=agents * (agents - 1) // 2)
@@ -122,7 +122,7 @@ def ring(agents: int) -> "nx.Graph[int]":
 
 
 def path(agents: int) -> "nx.Graph[int]":
-    """Return a line."""
+    """Return a line: each agent is linked to the previous and the next one."""
     graph: nx.Graph[int] = nx.path_graph(_checked_count(agents))
     return graph
 
@@ -156,7 +156,7 @@ def grid(rows: int, columns: int) -> "nx.Graph[int]":
 def directed_ring(agents: int, hops: Sequence[int] = (1,)) -> "nx.DiGraph[int]":
     """Return a directed ring: agent i sends to i + h modulo n, for each h of ``hops``.
 
-    With hops 1, 2, 4, … below n it is the directed exponential graph (Assran, Loizou, Ballas and Rabbat 2019).
+    With hops 1, 2, 4, … below n the result is the directed exponential graph (Assran, Loizou, Ballas and Rabbat 2019).
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _ring(count: int, hops: Sequence[int]) -> "nx.DiGraph[int]":
 
 
 def directed_random(agents: int, p: float, *, seed: int = 0) -> "nx.DiGraph[int]":
-    """Link each ordered pair with probability ``p``; drawn until each agent reaches every other one."""
+    """Link each ordered pair with probability ``p``; repeat the draw until each agent reaches every other one."""
     agents, share = _checked_count(agents), check.probability("p", p)
     _check_memory("p", share, share * agents * (agents - 1) / 2)
     drawn = _until_connected(lambda rng: nx.gnp_random_graph(agents, share, seed=rng, directed=True), seed, f"p = {p}")
@@ -211,21 +211,21 @@ def union(graphs: "Iterable[nx.Graph[Any]]") -> "nx.DiGraph[Any]":
 
 
 def random_geometric(agents: int, radius: float, *, seed: int = 0) -> "nx.Graph[int]":
-    """Place agents at random in the unit square, link them within ``radius``; drawn until connected, with ``pos``."""
+    """Place agents at random in the unit square and link those within ``radius``; repeat until connected."""
     agents = _checked_count(agents)
     reach = check.finite("radius", radius, above=0)
-    # An agent in a corner has the fewest neighbours; as above, take half of their mean number.
+    # A lower bound: every agent gets the expected number of neighbours of an agent in a corner, halved as above.
     _check_memory("radius", reach, np.pi * min(reach, 1.0) ** 2 / 4 * agents * (agents - 1) / 4)
     what = f"radius = {radius:g}"
     return _until_connected(lambda rng: _geometric(rng.random((agents, 2)), reach), seed, what)
 
 
 def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
-    """Return networkx's random geometric graph of these positions, shape (n, 2), without a search tree if small."""
+    """Link positions, shape (n, 2), within ``reach``, as networkx does; small graphs need no search tree."""
     pos = dict(enumerate(places.tolist()))
     if len(places) <= _FEW:
         squares = ((places[:, None] - places) ** 2).sum(axis=2)
-        # For pairs at exactly this distance, the search tree's rounding decides.
+        # If a pair is at exactly this distance, use the search tree, so that its rounding decides in all graphs.
         if not np.isclose(squares, reach**2, rtol=1e-9, atol=0.0).any():
             graph: nx.Graph[int] = nx.empty_graph(len(places))
             nx.set_node_attributes(graph, pos, "pos")
@@ -238,38 +238,38 @@ def _geometric(places: NDArray[np.float64], reach: float) -> "nx.Graph[int]":
 def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
     """Read a graph from a file in any of these formats, recognised by content (docs/files.md).
 
-    * GraphML and GEXF; GML, as the Internet Topology Zoo's, with nodes named by id where labels repeat; Pajek, LEDA,
-      graph6 and sparse6
+    * GraphML and GEXF; GML, such as that of the Internet Topology Zoo (nodes are named by id if labels repeat); Pajek,
+      LEDA, graph6 and sparse6
     * SNDlib's networks, native or in XML; Rocketfuel's maps (``.cch``), latencies and weights (``.intra``)
     * JSON: node-link as networkx, D3 or TopoHub write it, with ``edges`` or ``links``; adjacency or Cytoscape's
-    * a list of edges: two names a line, with commas, semicolons, tabs or blanks between them, then numbers, of which
-      the first is the ``weight``; or a first line that names the columns ``source`` and ``target`` (or as other
-      programs call them), with any other columns
-    * networkx's adjacency lists, which are known by the lines that it begins them with or the suffix ``.adjlist``
-    * a square matrix, 0 and 1 or weights, as text, with or without names, in ``.npy``, in ``.npz`` of numpy or
-      scipy.sparse, or in Matrix Market's format; nodes are 0 … n − 1, or the names
+    * a list of edges: on each line two names, separated by commas, semicolons, tabs or blanks, then numbers, the first
+      of which is the ``weight``; or a table with a header line, in which the columns ``source`` and ``target`` (or
+      names used by other programs) identify the edge, and any other columns are its attributes
+    * networkx's adjacency lists, recognised by the comment lines at their start or by the suffix ``.adjlist``
+    * a square matrix of 0 and 1, or of weights: as text, ``.npy``, ``.npz`` of numpy or scipy.sparse, or in Matrix
+      Market's format; nodes are 0 … n − 1, or the names if the text has names
 
     Each may be compressed by gzip or bzip2. Lines that begin with # or % are comments. Pickles, and XML with entities,
-    are refused.
+    are rejected.
 
-    Directed and parallel edges between two nodes become one; edges from a node to itself are left out. Nodes get
-    ``pos`` in metres: their ``pos``, their numbers ``x`` and ``y`` (and ``z``), or, if no node has these, their
-    longitude and latitude, projected. What edges say of links becomes links by `netsim.links.from_graph`. A
-    RuntimeWarning says what was left out, and how places were projected.
+    Directed and parallel edges between two nodes become one undirected edge; edges from a node to itself are omitted.
+    Nodes get ``pos`` in metres: from their ``pos``, from their numbers ``x`` and ``y`` (and ``z``), or, if no node has
+    these, from their longitude and latitude, projected. `netsim.links.from_graph` turns attributes of edges into
+    settings of links. A RuntimeWarning reports omitted data and the projection.
 
     Parameters
     ----------
     path : path
         The file.
     connected : bool
-        Take the largest part of a graph that is not connected, the first of several. False: take all parts, for
-        ``Network(graph, connected=False)``.
+        True: if the graph is not connected, keep only its largest component, the first of several equally large ones.
+        False: keep all components, for ``Network(graph, connected=False)``.
 
     Raises
     ------
     BadInput
-        If the file is missing or unreadable, holds no graph, or a graph without an edge between several nodes. The
-        message names the line, if there is one, and the reason.
+        If the file is missing or unreadable, contains no graph, or contains several nodes without any edge. The message
+        gives the reason and, where possible, the line.
     """
     source = FileContent.read("topology", path)
     if kind_of(source) in ("motes", "ways", "packets") or is_k7(source):
@@ -285,7 +285,7 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
         notes.append(
             f"took the largest of {len(parts)} parts, {len(parts[0])} of {len(graph)} nodes (connected=False takes all)"
         )
-        # Copy, because a subgraph's view has its nodes in another order.
+        # Copy, because the view of a subgraph iterates over its nodes in another order.
         graph = nx.Graph(graph.subgraph(parts[0]))
     notes += place_nodes(data for _, data in graph.nodes(data=True))
     if notes:
@@ -294,7 +294,7 @@ def read(path: str | Path, *, connected: bool = True) -> "nx.Graph[Any]":
 
 
 def metropolis_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + max(d_i, d_j)), shape (n, n), nodes in order.
+    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + max(d_i, d_j)), shape (n, n); d_i are degrees.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def metropolis_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + d_max), shape (n, n), nodes in order.
+    """Return the symmetric, doubly stochastic matrix of weights 1/(1 + d_max), shape (n, n); d_max is the top degree.
 
     Raises
     ------
@@ -319,9 +319,10 @@ def max_degree_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def column_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return push-sum weights, shape (n, n), with nodes in order: row i weights each agent's state at agent i.
+    """Return push-sum weights, shape (n, n): row i holds the weights that agent i gives to all agents' states.
 
-    Agent j gives 1/(1 + out-degree of j) to itself and to each agent that it sends to, so each column sums to 1.
+    In column j, the weight is 1/(1 + out-degree of j) for agent j and for each agent that it sends to, so each column
+    sums to 1. Rows and columns are in the graph's order of nodes.
     """
     received = adjacency(graph).T + np.eye(len(graph))
     found: NDArray[np.float64] = received / received.sum(axis=0)
@@ -329,9 +330,10 @@ def column_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the weights of a plain mean, shape (n, n), with nodes in order: row i weights each agent's state at i.
+    """Return the weights of a plain mean, shape (n, n): row i holds the weights that agent i gives to all states.
 
-    Agent i weights its own state and that of each agent that it hears by 1/(1 + in-degree of i), so each row sums to 1.
+    In row i, the weight is 1/(1 + in-degree of i) for agent i and for each agent that has a link to it, so each row
+    sums to 1. Rows and columns are in the graph's order of nodes.
     """
     received = adjacency(graph).T + np.eye(len(graph))
     found: NDArray[np.float64] = received / received.sum(axis=1, keepdims=True)
@@ -339,7 +341,7 @@ def row_stochastic_weights(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the `adjacency`; raises BadInput if a link has no link back: symmetric weights need both directions."""
+    """Return the `adjacency`; raise BadInput if a link has no reverse link, which symmetric weights need."""
     matrix = adjacency(graph)
     if (link := one_way_link(graph)) is not None:
         allowed = f"with links in both directions (link {link!r} has none back), or column_stochastic_weights"
@@ -348,7 +350,7 @@ def _two_way(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
 
 
 def adjacency(graph: "nx.Graph[Any]") -> NDArray[np.float64]:
-    """Return the matrix with a 1 for each edge, shape (n, n), nodes in order; weights of edges are ignored.
+    """Return the adjacency matrix of 0 and 1, shape (n, n), in the order of the nodes; edge weights are ignored.
 
     For a directed graph, element (i, j) is 1 if there is a link from the i-th node to the j-th.
     """

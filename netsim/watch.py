@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST_WORD", "MOST_WORDS", "STRIPS", "Watch", "Watched", "sources_of"]
 
 Watched = Mapping[str, str | Callable[[Any], Any]] | Sequence[str | Callable[[Any], Any]]
-"""Names of attributes, and functions, of an agent; in a mapping by the names of their columns."""
+"""States to watch: names of an agent's attributes, or functions of an agent; a mapping gives the columns' names."""
 
 MOST_WORDS = 1000
-"""How many different words a column may have in a run."""
+"""The maximum number of different texts in a column of a run."""
 
 STRIPS = 20 * MOST_WORDS
-"""How many different states a column of lists may have (`netsim.draw.Strip`)."""
+"""The maximum number of different states in a column of lists (`netsim.draw.Strip`)."""
 
 OTHERS = "…"
-"""The word of all states of a column that is drawn, once it has as many as it may have."""
+"""The text that replaces further states of a drawn column that has reached its maximum number of states."""
 
 LONGEST_WORD = 40
-"""The most characters of a word."""
+"""The maximum number of characters of a text."""
 
 _RESERVED = ("time_s", "agent", "sent", "algorithm")
 
@@ -45,29 +45,30 @@ class _Column:
 
     def __init__(self, name: str, function: Callable[[Any], Any], drawn: Drawn | None = None) -> None:
         self.name, self.function, self.drawn = name, function, drawn
-        # The limit of a log's states, one for each number of entries, is higher than that of other states.
+        # The limit for logs is higher, because a log has a new state for each number of entries.
         self.most = STRIPS if isinstance(drawn, Strip | Edge) else MOST_WORDS
         self.words: dict[str, int] | None = None
-        # Whether the column's texts are those of True and False.
+        # Whether all texts of the column came from True and False.
         self.are_flags = True
-        # Until an agent has the state: the first agent that lacked it, and the error to raise.
+        # As long as no agent has the state: the name of the first agent that lacked it, and the text of the error to
+        # raise.
         self.lack: list[str] | None = None
         self.is_found = False
-        # The name of the state's origin in errors: the user's call, or the declaration of a class.
+        # What error messages name as the origin of the state: a user's ``watch``, or the ``draw`` of a class.
         self.source = "draw" if isinstance(function, DeclaredState) else "watch"
 
     def find(self, agent: Agent) -> None:
-        """Record that an agent has the state; a declared state counts only on an agent whose class declares it."""
+        """Record that an agent has the state; for a declared state only if the agent's class declares it."""
         self.is_found = not isinstance(self.function, DeclaredState) or self.function.is_of(agent)
 
     def code(self, word: str, is_flag: bool = False) -> int:
-        """Return the number that stands for a state's text; raise BadInput if the state has too many texts.
+        """Return the code of a state's text, assigning one to a new text; raise BadInput if there are too many texts.
 
-        For a state with a drawing, texts beyond the limit share the number of `OTHERS`.
+        If the state is drawn, texts beyond the limit are replaced by `OTHERS` instead.
         """
         assert self.words is not None
         if len(self.words) >= self.most and word not in self.words and self.drawn is not None:
-            # A run must not fail because it cannot be drawn.
+            # A run must not fail because a drawing has too many states.
             word = OTHERS
         number = self.words.setdefault(word, len(self.words))
         if number >= self.most + (self.drawn is not None):
@@ -79,7 +80,7 @@ class _Column:
         return number
 
     def check(self, name: Hashable, value: Any, time: float, agents: Mapping[Hashable, int]) -> Any:
-        """Return an agent's state as its drawing has it; raise BadInput if it cannot be drawn so."""
+        """Return an agent's state in the form its drawing needs; raise BadInput if the drawing does not accept it."""
         drawn = self.drawn
         if value is None or drawn is None:
             return value
@@ -100,7 +101,7 @@ class _Column:
         return str(value) if isinstance(drawn, Edge) and check.measured(value) is None else value
 
     def __getstate__(self) -> dict[str, Any]:
-        # Functions may be impossible to pickle.
+        # Drop functions, because some cannot be pickled.
         return vars(self) | {"function": None, "drawn": None}
 
 
@@ -110,27 +111,28 @@ class Watch:
     Parameters
     ----------
     watched : mapping or sequence
-        {column: source}, or sources only. A source is the name of an agent's attribute or a function of an agent. It
-        gives a number, True or False, text, a member of an enum, a set, list, tuple or dict of such, or None for none.
-        In a sequence the column has the name of the attribute or function.
+        {column: source}, or sources only. A source is the name of an agent's attribute or a function of an agent. Its
+        value is a number, True or False, text, a member of an enum, or a set, list, tuple or dict of these; None means
+        no value. In a sequence, the column is named after the attribute or function.
     agents : iterable
         The names of all agents.
     draw : mapping, optional
         How states are drawn, by column; None for a state that is not drawn. Agents may lack a watched state.
     asked : collection of str, optional
-        The columns that the user watches, beside those that are only drawn; by default all.
+        The columns that the user watches, as opposed to those that are only drawn; by default all.
 
     Attributes
     ----------
     draw : dict
-        As given.
+        The drawings passed to the constructor.
     recoded : int
-        The number of times that a column of numbers became a column of texts, which changes its earlier values.
+        How often a column of numbers became a column of texts, which replaces the column's earlier values.
 
     Raises
     ------
     BadInput
-        If ``watched`` is neither, or the name of a column is reserved, repeated, or not printable text.
+        If ``watched`` is neither a mapping nor a sequence, or a column's name is reserved, repeated, or not printable
+        text.
     """
 
     def __init__(
@@ -143,21 +145,22 @@ class Watch:
         self.draw, self._asked = dict(draw or {}), frozenset(asked)
         self._columns = [_Column(name, function, self.draw.get(name)) for name, function in sources_of(watched).items()]
         self._numbers = {name: number for number, name in enumerate(agents)}
-        # One row for each change; the values row by row.
+        # One element per change; in `_values`, one element per change and column, row by row.
         self._times, self._agents, self._sent, self._values = array("d"), array("i"), array("q"), array("d")
         self._last: dict[Hashable, tuple[float, ...]] = {}
         self.recoded = 0
 
     def look(self, name: Hashable, agent: Agent, time: float, sent: int, early: bool = False) -> None:
-        """Record an agent's state at a time (s), before which it had sent ``sent`` messages, if the state has changed.
+        """Record an agent's states at a time (s), after it had sent ``sent`` messages, if one of them has changed.
 
-        An attribute that an agent lacks counts as None, for agents of one network may be of several classes. So does
-        with ``early`` one that something lacks which the agent has.
+        An attribute that an agent lacks counts as None, because agents of one network may be of several classes. With
+        ``early``, an attribute that another object, such as a part of the agent, lacks counts as None, too.
 
         Raises
         ------
         BadInput
-            If something that the agent has lacks an attribute, a value is no state, or a column has too many words.
+            If an object other than the agent lacks an attribute, a value is not a valid state, or a column has too many
+            texts.
         NetsimError
             If a function raises.
         """
@@ -169,7 +172,8 @@ class Watch:
                     column.find(agent)
             except AttributeError as error:
                 if not early and error.obj is not None and error.obj is not agent:
-                    # A mistake in a function or a property.
+                    # A function or property accessed a missing attribute of another object, which is a mistake in its
+                    # code.
                     raise BadInput(
                         f"{column.source}, {column.name} of agent {name!r} at {time:g} s: {one_line(error)}"
                     ) from error
@@ -186,7 +190,8 @@ class Watch:
             if number is None:
                 allowed = "a number, True or False, text, or a set, list, tuple or dict of such (None for none)"
                 raise check.refuse(f"watch, {column.name} of agent {name!r}", value, f"{allowed}, at {time:g} s")
-            # The same NaN object each time, so that two states with NaN compare equal.
+            # Use the same NaN object each time, so that equal states compare equal even with NaN (list comparison tests
+            # identity).
             found.append(float(number) if number == number else math.nan)
         state = tuple(found)
         if self._last.get(name) != state:
@@ -197,10 +202,9 @@ class Watch:
             self._values.extend(state)
 
     def check_found(self, time: float, whole: bool) -> None:
-        """Raise BadInput if no agent has had some attribute until a time (s): its name may be misspelled.
+        """Raise BadInput for an attribute that no agent had up to a time (s), because its name may be misspelled.
 
-        What classes declare is checked once the run is over (``whole``): a class serves more runs than those in which
-        its agents come to have all states.
+        States declared by classes are only checked at the end of the run (``whole``), because agents may set them late.
         """
         for column in self._columns:
             if column.lack and not column.is_found and (whole or column.source == "watch"):
@@ -208,7 +212,7 @@ class Watch:
                 raise BadInput(f"{column.source}, {column.name} of agent {who} at {time:g} s: {why}")
 
     def _number(self, place: int, value: Any) -> float | None:
-        """Return a value as its column stores it: a number, or a text's code; None if it is not a valid state."""
+        """Return a value in its column's form, a number or a text's code; None if it is not a valid state."""
         column, is_flag = self._columns[place], isinstance(value, bool | np.bool_)
         number = None if is_flag or isinstance(value, Enum) else check.measured(value)
         if number is not None and (column.words is None or number != number):
@@ -252,12 +256,12 @@ class Watch:
 
     @property
     def words(self) -> list[list[str] | None]:
-        """The words of each column by their numbers; None for a column of numbers."""
+        """The texts of each column, indexed by their codes; None for a column of numbers."""
         return [None if column.words is None else list(column.words) for column in self._columns]
 
     @property
     def is_empty(self) -> bool:
-        """Whether all states are only declared by classes or the medium, and no agent had any."""
+        """Whether the user watches no state, and no agent had any of the states declared by classes or the medium."""
         return all(column.drawn is not None for column in self._columns) and bool(np.isnan(self._values).all())
 
     def __len__(self) -> int:
@@ -267,7 +271,7 @@ class Watch:
     def changes(self, first: int = 0) -> list[NDArray[Any]]:
         """Return the changes from index ``first`` on: times (s), indices of agents, messages sent before, values.
 
-        The value of a column of words is the number of the word.
+        The value in a column of texts is the text's code.
         """
         return self._arrays(self.packed(first)[:4])
 
@@ -276,7 +280,7 @@ class Watch:
         width = len(self._columns)
         parts = self._times[first:], self._agents[first:], self._sent[first:], self._values[first * width :]
         flags = [column.are_flags for column in self._columns]
-        # None: no agent here can tell.
+        # None means that no agent of this process shows whether the state exists.
         lacks = [[] if column.is_found else column.lack for column in self._columns]
         return [*(part.tobytes() for part in parts), self.words, flags, lacks]
 
@@ -285,7 +289,7 @@ class Watch:
         try:
             found = self._arrays(changes[:4])
             kept = found[0] <= until
-            # Earlier versions had numbers only.
+            # Files of earlier versions contain only numbers.
             for place, (words, are_flags) in enumerate(zip(*changes[4:6], strict=True) if len(changes) > 4 else ()):
                 self._learn_column(place, found[3], words, are_flags)
             for watched, lack in zip(self._columns, changes[6] if len(changes) > 6 else (), strict=False):
@@ -298,7 +302,7 @@ class Watch:
             column.frombytes(part[kept].tobytes())
 
     def _learn_column(self, place: int, values: NDArray[Any], words: list[str] | None, are_flags: bool) -> None:
-        """Replace a column of another process's values by the numbers or codes that stand for them in this process."""
+        """Convert a column of values from another process to this process's codes, in place."""
         column = self._columns[place]
         if words is None and column.words is None:
             return
@@ -311,7 +315,7 @@ class Watch:
         values[:, place] = [codes.get(number, math.nan) for number in values[:, place].tolist()]
 
     def arrange(self) -> None:
-        """Put the changes of several workers in order: by time, and at one instant by agent."""
+        """Sort the changes of several workers by time and, at equal times, by agent."""
         times, agents, sent, values = self.changes()
         order = np.lexsort((agents, times))
         columns: tuple[array[Any], ...] = self._times, self._agents, self._sent, self._values
@@ -322,12 +326,12 @@ class Watch:
     def table(self, whole: bool = True) -> "pd.DataFrame":
         """Return a row for each change: time_s, agent, sent, and the watched columns.
 
-        Without ``whole``, of the columns that the user watches, if there are some, and of changes of these only.
+        Without ``whole``, only the columns that the user watches, if any, and only rows in which one of these changes.
         """
         import pandas as pd
 
         times, agents, sent, values = self.changes()
-        # Changes of several processes are stored one process after the other.
+        # Sort, because the changes of several processes are stored one process after the other.
         order = np.argsort(times, kind="stable")
         asked = [whole or not self._asked or column.name in self._asked for column in self._columns]
         if not all(asked):
@@ -344,13 +348,13 @@ class Watch:
             "sent": sent[order],
         }
         for place, column in enumerate(self._columns):
-            # What a class or the medium draws is perhaps a state that no agent here has.
+            # Omit a column that is only drawn (by a class or the medium) if no agent of this run had the state.
             if asked[place] and (column.drawn is None or not len(values) or not np.isnan(values[:, place]).all()):
                 columns[column.name] = _decoded(column, values[order, place])
         return pd.DataFrame(columns)
 
     def _arrays(self, changes: Sequence[bytes]) -> list[NDArray[Any]]:
-        """Return changes from their bytes; raises ValueError unless they are of these agents."""
+        """Return changes from their bytes; raise ValueError if they refer to agents that do not exist."""
         kinds = np.float64, np.int32, np.int64, np.float64
         times, agents, sent, values = (np.frombuffer(raw, kind) for raw, kind in zip(changes, kinds, strict=True))
         if len({len(times), len(agents), len(sent)}) > 1 or not np.isin(agents, range(len(self._numbers))).all():
@@ -359,7 +363,7 @@ class Watch:
 
 
 def sources_of(watched: Watched) -> dict[str, Callable[[Any], Any]]:
-    """Return the function of each column; raises BadInput as `Watch` does."""
+    """Return the function that reads each column; raise BadInput as `Watch` does."""
     if isinstance(watched, str) or not isinstance(watched, Mapping | Sequence) or not len(watched):
         raise check.refuse(
             "watch", watched, "names of attributes or functions of an agent: {column: source}, or a list"
@@ -391,7 +395,7 @@ def _word_of(number: float) -> str:
 
 
 def _decoded(column: _Column, values: NDArray[np.float64]) -> Any:
-    """Return a column's values: numbers, or the texts or booleans for which codes stand; None for a missing value."""
+    """Return a column's values, with codes decoded to texts or booleans; None for a missing value."""
     if column.words is None:
         return values
     known = np.isfinite(values)

@@ -1,8 +1,7 @@
 """Labels of messages and notes of agents, shown in replays.
 
-A label belongs to a transmission, which is identified by its sender and by its number among the sender's transmissions.
-A note belongs to an agent and a simulated time. Labels and notes are not sent, not counted, and not part of the trace
-hash.
+A label describes a transmission, which is identified by its sender and by its index among the sender's transmissions. A
+note describes an agent at a simulated time. Labels and notes are not sent, not counted, and not part of the trace hash.
 """
 
 from array import array
@@ -18,11 +17,11 @@ from netsim.util.short_text import short_text
 __all__ = ["LABELLED", "LONGEST_LABEL", "LONGEST_NOTE", "NOTED", "Captions", "check_label", "check_note"]
 
 LABELLED = np.dtype([("sender", "<i8"), ("number", "<i8"), ("text", "<i8")])
-"""The dtype of a label: the numbers of the sender and of its transmission, and the text's index in `Captions.texts`."""
+"""The dtype of a label: the indices of the sender, of its transmission, and of the text in `Captions.texts`."""
 
 NOTED = np.dtype([("time", "<f8"), ("agent", "<i8"), ("sent", "<i8"), ("text", "<i8")])
-"""The dtype of a note: its time (s), the agent's number, how many messages the agent had sent by then, and the text's
-index in `Captions.texts`."""
+"""The dtype of a note: its time (s), the agent's index, the number of messages that the agent had sent by then, and
+the text's index in `Captions.texts`."""
 
 LONGEST_LABEL, LONGEST_NOTE = 40, 200
 """The maximum lengths of a label and of a note, in characters."""
@@ -46,7 +45,7 @@ def check_note(text: object) -> None:
 
 
 class Captions:
-    """The labels and notes of one run, in the order in which they are made."""
+    """The labels and notes of one run, in the order in which agents create them."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -88,12 +87,12 @@ class Captions:
         return _records(NOTED, (self._times, self._agents, self._sent, self._notes), first)
 
     def forget_labels(self) -> None:
-        """Delete the labels to save memory, after a live view has read them; the view keeps its own copies."""
+        """Delete the labels to save memory, after a live view has copied them."""
         for column in (self._senders, self._numbers, self._labels):
             del column[:]
 
     def learn(self, said: tuple[list[str], Records, Records], until: float) -> None:
-        """Add the captions that `arranged` returned in another process, except notes made after ``until`` (s)."""
+        """Add captions from another process (the result of `arranged`), except notes made after ``until`` (s)."""
         texts, labels, notes = said
         index = np.array([self._index.setdefault(text, len(self._index)) for text in texts], dtype=np.int64)
         notes = notes[notes["time"] <= until]
@@ -103,8 +102,8 @@ class Captions:
     def arranged(self) -> tuple[list[str], Records, Records]:
         """Return the texts, labels and notes, sorted so that their order does not depend on which agent acted first.
 
-        Labels are sorted by sender and number. Notes are sorted by time and agent; notes that one agent made at one
-        time keep their order. Texts are sorted alphabetically.
+        Labels are sorted by sender and transmission number. Notes are sorted by time and agent; notes that one agent
+        made at the same time keep their order. Texts are sorted alphabetically.
         """
         labels, notes = self.labels(), self.notes()
         labels = labels[np.lexsort((labels["number"], labels["sender"]))]

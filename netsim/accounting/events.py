@@ -58,7 +58,7 @@ def first_difference(old: Trace, new: Trace) -> EventDifference | None:
     if not there:
         return None
     first = min(there)
-    # If the two rows are not of the same event, one run lacks the earlier event: replace that run's row by None.
+    # If the two rows describe different events, one run lacks the earlier event: replace that run's row by None.
     old_row, new_row = (row if row is not None and _subject(row) == _subject(first) else None for row in rows)
     _, sender, _, is_outcome, receiver, *_ = first
     return EventDifference(float(first[0]), str(receiver if is_outcome else sender), *_row_texts(old_row, new_row))
@@ -90,7 +90,7 @@ def _checksums(trace: Trace, table: "pd.DataFrame") -> Any:
 
 
 def _subject(row: list[Any]) -> list[Any]:
-    """Return what identifies a row's event: time, sender, message, is_outcome and, for an outcome, the receiver."""
+    """Return the fields that identify a row's event: time, sender, message, is_outcome; for an outcome, receiver."""
     return row[:5] if row[3] else row[:4]
 
 

@@ -1,4 +1,4 @@
-"""The frames, with their payloads, that agents' code received in a run."""
+"""The record of all frames, with payloads, that agents' code received in a run."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Hearings"]
 
 Hearing = tuple[float, int, Frame]
-"""When an agent was given a frame (s), the agent's number, and the frame."""
+"""The time (s) at which an agent received a frame, the agent's index, and the frame."""
 
 
 class Hearings:
@@ -21,7 +21,7 @@ class Hearings:
     Attributes
     ----------
     entries : list of Hearing
-        The frames; of several agents in any order.
+        The frames, in order for each agent; frames of different agents are interleaved arbitrarily.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ __all__ = ["Ledger"]
 Counts = NDArray[np.int64]
 
 _NOT_SENT = frozenset({"refused", "queue_full", "access_failed"})
-"""Outcomes of frames that were never sent and so say nothing about the quality of a link."""
+"""Outcomes of frames that were never sent, and are therefore not counted in the quality of a link."""
 
 
 @dataclass(eq=False, repr=False)
@@ -51,8 +51,8 @@ class Ledger:
     causes : tuple of str
         The causes that are possible in this run, in the order of ``exits``.
     marks : list of (int, array, array)
-        `mark` adds an entry when row 32, 64, 128, … of the run's results is written, and keeps the latest two entries.
-        An entry holds the number of the round, and the two arrays that `heard` returned at that time.
+        Snapshots of the frames delivered and lost per link. `mark` adds one when row 32, 64, 128, … of the run's
+        results is written, and keeps the latest two. A snapshot holds the round's number and the two arrays of `heard`.
     """
 
     agents: Sequence[Hashable]
@@ -68,7 +68,7 @@ class Ledger:
     captions: Captions | None = field(default=None, init=False)
     """The agents' labels and notes, if the run has a trace or a live view; set by the runtime."""
     hearings: Hearings | None = field(default=None, init=False)
-    """What the agents heard, if the run keeps it; set by the runtime."""
+    """The frames that the agents received, if the run keeps them; set by the runtime."""
     in_flight: Callable[[], Iterable[tuple[int, int]]] = field(default=tuple, init=False)
     """Yields the key (link and transmission number) and the kind id of each link message in flight."""
 
@@ -115,7 +115,7 @@ class Ledger:
 
     @property
     def saturated(self) -> int:
-        """The number of elements clipped to a quantizer's fixed range so far."""
+        """The number of array elements clipped to a quantizer's fixed range so far."""
         return self._total("saturated")
 
     def _total(self, column: str) -> int:
@@ -226,7 +226,7 @@ class Ledger:
     def _kind_ranks(self) -> Counts:
         """Return each kind's rank by its text, shape (kinds,).
 
-        Rows are not sorted by the ids of kinds, because these depend on the number of workers.
+        Tables are sorted by these ranks, because the ids of kinds depend on the number of workers.
         """
         kinds = list(self.tally.kinds)
         places = {name: place for place, name in enumerate(sorted(kinds))}

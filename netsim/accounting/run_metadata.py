@@ -1,4 +1,4 @@
-"""The metadata of a run, which a trace holds in addition to its events: times, medium, positions, faults."""
+"""The metadata that a trace stores in addition to a run's events: times, medium, positions, faults."""
 
 import math
 import re
@@ -16,7 +16,7 @@ Path = Sequence[tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class RunMetadata:
-    """The properties of a whole run that a trace holds.
+    """The properties of a run as a whole that a trace stores.
 
     Attributes
     ----------
@@ -31,11 +31,11 @@ class RunMetadata:
     rounds : int
         The number of the last round that opened; 0 if no round opened, or if compute times made rounds unequally long.
     paths : dict
-        The way-points (s, x, y) of each agent that moved, by its number. The agent moves along straight lines between
-        them; where two way-points have the same time, it jumps from the first to the second. Other agents stay at
-        their ``positions``.
+        The way-points (s, x, y) of each agent that moved, keyed by the agent's index. The agent moves along straight
+        lines between them; where two way-points have the same time, it jumps from the first to the second. Other agents
+        stay at their ``positions``.
     faults : sequence of dict
-        The faults in order of time, each as a dict with these keys. Agents are given by their numbers.
+        The faults in order of time, each as a dict with the following keys. Agents are given by their indices.
 
         * ``what``: the class of the `netsim.faults.Fault`, also for a link that `netsim.Network.set_link` holds or
           changes; "SetLink" for one that it cuts, or "Empty" for an empty battery.
@@ -45,7 +45,8 @@ class RunMetadata:
         * ``links``: the list of the links that the fault affects, as pairs (sender, receiver).
         * ``sides`` (of a partition only): the lists of the agents on each of the two sides.
     stack : dict
-        Of a network with a `netsim.SixLowpan`: its ``prefix``, and its ``ports`` by kind; else empty.
+        For a network with a `netsim.SixLowpan`: the ``prefix`` of its addresses, and its ``ports`` by kind; otherwise
+        empty.
     draw : dict
         For each watched state, its declared drawing (`netsim.draw.Drawn.as_dict`); None if it is not drawn.
     """

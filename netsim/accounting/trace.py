@@ -43,8 +43,8 @@ _ALL_STREAMS = {**STREAMS, **_ON_RADIO, **_CAPTIONS}
 # Number of records read at a time.
 _CHUNK = 1 << 18
 
-# An array in a file is refused if it claims more than this many times its compressed size, plus 1 MB. zlib packs real
-# event logs to between 1/5 and 1/50 of their size.
+# Maximum ratio of an array's size to its compressed size (1 MB is always allowed); larger arrays are rejected. zlib
+# compresses real event logs to between 1/5 and 1/50 of their size.
 _MAX_COMPRESSION = 200
 
 _METADATA = ("meta", "check", "agent_keys", "senders", "receivers")
@@ -161,7 +161,8 @@ class Trace:
                 }
             ),
         ]
-        # Outcomes were recorded in the order in which inboxes were read. The table must not depend on that order: sort.
+        # Outcomes were recorded in the order in which inboxes were read. Sort them, because the table must not depend
+        # on that order.
         order = np.lexsort(
             (
                 np.concatenate([np.zeros(len(sent)), 1 + exits["cause"]]),
@@ -385,7 +386,7 @@ def _check_sizes(path: str | Path) -> None:
             if member.filename == "details.npy":
                 limit = sizes.get("sent.npy", 0)
             elif member.filename == "contents.npy":
-                # The messages may consist of zeros, and zlib packs about a thousand zeros into a byte.
+                # The frames' contents may consist of zeros, and zlib compresses about a thousand zeros into one byte.
                 limit = 1100 * member.compress_size
             if member.file_size > limit + (1 << 20):
                 raise ValueError(f"{member.filename} would be {member.file_size:,} bytes")

@@ -1,4 +1,4 @@
-"""Find a part of a history, as short as possible, whose results no order of operations explains."""
+"""Find a part of a history, as short as possible, whose results are impossible in every order of its operations."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
@@ -11,21 +11,21 @@ from netsim.checkers.order import Call, Order, Undecided
 
 __all__ = ["Contradiction", "find_contradiction"]
 
-# A step takes about 20 microseconds, so this limit ends the search within two seconds.
+# A step takes about 20 microseconds, so that searches end within two seconds.
 _MOST_STEPS = 25_000
-# Longer parts are not shortened one by one: they contain the operations concurrent with the contradictory one.
+# Parts with more operations are not reduced one operation at a time, because each attempt needs a search.
 _MOST_SHORTENED = 64
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Operations whose results no order explains.
+    """Operations whose recorded results are impossible in every order.
 
     Attributes
     ----------
     operations : list of Operation
-        The operations that contradict each other. In a long history: the first that does not fit, those concurrent with
-        it, and the last change before it.
+        The operations that contradict each other. In a long history: the first operation whose result is impossible,
+        the operations concurrent with it, and the last earlier change of the state.
     before : int
         The number of earlier operations, on which the contradiction also depends.
     """
@@ -39,7 +39,7 @@ class Contradiction:
 
 
 def find_contradiction(operations: Iterable[Operation], model: Model, *, timed: bool = True) -> Contradiction | None:
-    """Return operations whose results no order explains; None if some order explains all results.
+    """Return operations whose results are impossible in every order; None if some order explains all results.
 
     Operations on different keys are checked separately. Operations of unknown outcome may have taken effect or not.
 
@@ -80,7 +80,7 @@ def _call(operation: Operation, timed: bool) -> Call:
 
 
 def _part(calls: list[Call], order: Order) -> Contradiction:
-    """Return a short part of the calls whose results no order explains."""
+    """Return a short part of the calls whose results are impossible in every order."""
     with suppress(Undecided):
         calls = _first_wrong(calls, order)
     last = max(calls, key=lambda call: (call.needed, call.end))
@@ -90,7 +90,7 @@ def _part(calls: list[Call], order: Order) -> Contradiction:
         shown = sorted(changes, key=lambda call: call.end)[-1:]
         shown += [call for call in calls if call is not last and call.end >= last.start] + [last]
         return Contradiction([call.operation for call in shown], len(calls) - len(shown))
-    # Keep changes rather than reads, because they explain more: try to remove reads first.
+    # Try to remove reads first, because changes of the state explain more to the reader.
     for place in sorted(range(len(calls)), key=lambda place: not order.model.reads(calls[place].operation)):
         fewer = [*calls[:place], _spared(calls[place]), *calls[place + 1 :]]
         with suppress(Undecided):
@@ -100,7 +100,7 @@ def _part(calls: list[Call], order: Order) -> Contradiction:
 
 
 def _first_wrong(calls: Sequence[Call], order: Order) -> list[Call]:
-    """Return the operations known when the results first contradicted each other; unfinished ones are optional."""
+    """Return the calls made by the time at which the results first become impossible; unfinished calls are optional."""
     times = sorted({call.end for call in calls if call.needed})
     low, high = 0, len(times) - 1
     while low < high:
@@ -117,5 +117,5 @@ def _until(time: float, calls: Sequence[Call]) -> list[Call]:
 
 
 def _spared(call: Call) -> Call:
-    """Return a call with its outcome made unknown; this only allows more orders."""
+    """Return a copy of a call with unknown outcome, which allows every order that was allowed before, and more."""
     return replace(call, end=math.inf, needed=False)

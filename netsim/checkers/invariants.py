@@ -1,4 +1,4 @@
-"""Invariants for `netsim.testing.search`: each function returns a class, of which each run makes an object."""
+"""Invariants for `netsim.testing.search`: each function returns a class, and each run creates an instance of it."""
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping
@@ -31,7 +31,7 @@ class Invariant(Protocol):
         """Check the states after an instant."""
 
     def at_end(self, agents: Agents) -> None:
-        """Check the states, and the history, of a run that is over."""
+        """Check the states and the history at the end of the run."""
 
 
 class _Nothing:
@@ -45,18 +45,18 @@ class _Nothing:
 
 
 def linearizable(model: Model = register, initial: Hashable = None) -> type[Invariant]:
-    """Some order of the recorded operations explains all results, each taking effect within its time span.
+    """The recorded results are those of some sequential order in which each operation takes effect during its call.
 
-    Operations on different keys are checked separately. Two operations that touch in time may come in either order,
-    because the order of two agents within an instant has no meaning; those of one agent keep their order. If the search
-    takes more than 25,000 steps, a warning says that the run is undecided.
+    Operations on different keys are checked separately. If one operation ends at the time at which another begins,
+    either may be first, because the order of two agents within an instant has no meaning; operations of one agent keep
+    their order. If the search takes more than 25,000 steps, a warning reports that the run is undecided.
 
     Parameters
     ----------
     model : Model
-        `register` (each key of a key–value store is one), `mutex`, `queue`, or a user-defined model.
+        The data type: `register` (also for each key of a key–value store), `mutex`, `queue`, or a user-defined model.
     initial : Hashable, optional
-        The first state; default: the model's.
+        The initial state; default: that of the model.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _explained(model: Model, timed: bool) -> type[Invariant]:
 
 
 def no_lost_update(read: Callable[[Agents], float], name: str = "add") -> type[Invariant]:
-    """At the end ``read(agents)`` is the sum of all acknowledged additions, and of any of those with unknown outcome.
+    """At the end ``read(agents)`` is the sum of all acknowledged additions and of some additions with unknown outcome.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
 
 
 def all_of(*invariants: Any) -> type[Invariant]:
-    """The conjunction of invariants, given as functions or classes as for `netsim.testing.search`."""
+    """All given invariants hold; each is a function or class, as for `netsim.testing.search`."""
     for each in invariants:
         check.instance("invariant", each, Callable, "a function")
 

@@ -12,7 +12,7 @@ __all__ = ["Model", "mutex", "queue", "register", "transactions"]
 
 @dataclass(frozen=True)
 class Model:
-    """A data type as used by one client at a time.
+    """A data type that is used by one client at a time.
 
     Attributes
     ----------
@@ -20,11 +20,12 @@ class Model:
         The names of the data type's operations.
     step : callable
         ``step(state, operation)`` returns whether the operation may take effect in this state with its recorded result,
-        and the state after it. States are hashable. An operation of unknown outcome has no result to explain.
+        and the state after it. States must be hashable. If the outcome of the operation is unknown, any result is
+        allowed.
     reads : callable
         ``reads(operation)`` returns whether the operation leaves every state unchanged, as a read does.
     initial : Hashable
-        The first state.
+        The initial state.
     """
 
     words: tuple[str, ...]
@@ -84,17 +85,17 @@ register = Model(
     _register,
     lambda call: call.name == "read" or (call.name == "cas" and call.result is False),
 )
-"""A register, or with keys a key–value store: ``read`` → value, ``write`` value, ``cas`` (old, new) → whether it was
-old, ``add`` a number. It begins as None; `linearizable` takes another first value."""
+"""A register, or with keys a key–value store. Operations: ``read`` → value; ``write`` a value; ``cas`` (old, new), a
+compare-and-swap → whether it succeeded; ``add`` a number. The initial value is None, unless `linearizable` sets it."""
 
 mutex = Model(("acquire", "release"), _mutex, lambda call: call.name == "acquire" and call.result is False)
-"""A lock: ``acquire`` when it is free (False: it was not), ``release`` by its holder."""
+"""A lock. Operations: ``acquire`` (result False: it was not free), and ``release`` by the holder."""
 
 queue = Model(("enqueue", "dequeue"), _queue, lambda call: False, ())
-"""A queue: ``enqueue`` value, ``dequeue`` → the first value, None of an empty queue."""
+"""A queue. Operations: ``enqueue`` a value; ``dequeue`` → the first value, or None if the queue is empty."""
 
 transactions = Model(
     ("transaction",), _transactions, lambda call: all(word == "read" for word, *_ in call.value), frozenset()
 )
-"""A key–value store with transactions: the value is a sequence of ``("read", key)``, ``("write", key, value)`` and
-``("add", key, number)``, the result what its reads found, in order."""
+"""A key–value store with transactions. An operation's value is a sequence of ``("read", key)``,
+``("write", key, value)`` and ``("add", key, number)``; its result is the list of the values read, in order."""

@@ -14,7 +14,7 @@ __all__ = ["Operation", "history", "invoke", "operations"]
 
 Outcome = Literal["ok", "failed", "unknown"]
 
-# The most characters of an operation's note in a replay.
+# The maximum number of characters of an operation's note in a replay.
 _MOST_SHOWN = 60
 
 
@@ -80,7 +80,7 @@ class Operation:
         pass
 
     def __getstate__(self) -> Any:
-        # The clock belongs to the run, so it is not copied.
+        # Do not copy the reference to the run's clock.
         return None, {name: getattr(self, name) for name in self.__slots__ if name != "_told"} | {"_told": None}
 
     @property
@@ -123,7 +123,7 @@ def invoke(agent: Agent, name: str, value: Any = None, *, key: Hashable = None) 
     Raises
     ------
     BadInput
-        If the name is no text.
+        If the name is not a text.
     """
     check.instance("name", name, str, "text")
     done: list[Operation] = vars(agent).setdefault("_operations", [])

@@ -1,4 +1,4 @@
-"""Decide whether one order of operations explains all their results (Wing and Gong 1993; Lowe's memory)."""
+"""Search for an order of operations that explains all results (Wing and Gong 1993, with Lowe's memoization)."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -17,7 +17,7 @@ class Undecided(Exception):  # noqa: N818  no error: the question is NP-complete
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """An operation in the search: it takes effect between ``start`` and ``end``, and is optional unless ``needed``."""
+    """An operation in the search; it takes effect from ``start`` to ``end``, and may be omitted unless ``needed``."""
 
     operation: Operation
     start: float
@@ -28,21 +28,21 @@ class Call:
 class Order:
     """A depth-first search for an order of calls that explains the results of the needed ones.
 
-    Calls that touch in time may come in either order; those of one agent keep their order.
+    If one call ends at the time at which another begins, either may be first; calls of one agent keep their order.
 
     Parameters
     ----------
     model : Model
         The model that defines the possible results.
     steps : int
-        The maximal number of steps of all searches together.
+        The maximum total number of steps of all searches.
     """
 
     def __init__(self, model: Model, steps: int) -> None:
         self.model, self._left = model, steps
 
     def explains(self, calls: Sequence[Call]) -> bool:
-        """Return whether such an order exists; raises Undecided once the steps are used up."""
+        """Return whether an order explains the results of all needed calls; raise Undecided if the steps run out."""
         search = _Search(sorted(calls, key=lambda call: (call.start, call.end)), self.model)
         for _ in search.steps():
             self._left -= 1
@@ -52,7 +52,7 @@ class Order:
 
 
 class _Search:
-    """The state of a search: all needed calls before index ``base`` are placed, and the later calls in ``mask``."""
+    """A search. Needed calls that are placed already: all before index ``base``, and later ones by bits of ``mask``."""
 
     def __init__(self, calls: list[Call], model: Model) -> None:
         self.found = False
@@ -67,7 +67,7 @@ class _Search:
         """Search, and yield after each step."""
         needed, others, step = self._needed, self._others, self._model.step
         seen: set[tuple[int, int, int, Hashable]] = set()
-        # The third element has the bits of the other placed calls.
+        # Elements: base, mask, the bit mask of placed calls that are not needed, and the state.
         stack: list[tuple[int, int, int, Any]] = [(0, 0, 0, self._model.initial)]
         while stack:
             base, mask, used, state = stack.pop()
@@ -88,7 +88,7 @@ class _Search:
                 before = self._before_others[j]
                 if not used >> j & 1 and (before < base or mask >> (before - base) & 1):
                     right, after = step(state, call.operation)
-                    # A call that is not needed and changes nothing can be left out.
+                    # Skip a call that is not needed and changes nothing.
                     if right and after != state:
                         stack.append((base, mask, used | 1 << j, after))
             for i in sorted(ready, key=self._ends.__getitem__, reverse=True):
@@ -97,14 +97,14 @@ class _Search:
                     stack.append((*_place(base, mask, i), used, after))
 
     def _right_read(self, ready: Sequence[int], state: Any) -> int | None:
-        """Return a call that only reads the present state: it changes nothing, so no later place is better."""
+        """Return a ready call that is a read with the right result, which is always safe to place next; or None."""
         for i in ready:
             if self._reads[i] and self._model.step(state, self._needed[i].operation)[0]:
                 return i
         return None
 
     def _ready(self, base: int, mask: int) -> tuple[list[int], float]:
-        """Return the calls that may be next, and the time before which each began: no unplaced call ended earlier."""
+        """Return the needed calls that may be placed next, and the earliest end of an unplaced needed call."""
         ready, first_end, starts, ends, before = [], math.inf, self._starts, self._ends, self._before
         for i in range(base, len(starts)):
             if mask >> (i - base) & 1:
@@ -127,7 +127,7 @@ def _place(base: int, mask: int, i: int) -> tuple[int, int]:
 
 
 def _before(calls: Sequence[Call], needed: Sequence[Call]) -> list[int]:
-    """Return for each call the index of its agent's last needed call finished before; -1 if none."""
+    """Return, for each call, the index of the last needed call of the same agent that ended before it; -1 if none."""
     before, of_agent = [-1] * len(calls), dict[Hashable, list[int]]()
     coming = iter(sorted((_order(call), i) for i, call in enumerate(needed)))
     at, i = next(coming, (None, -1))

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: embedsignature=False, always_allow_keywords=True, auto_pickle=False
-"""The compiled twin of virtual time: its timers, and the methods of the event loop that run for each sleep.
+"""Compiled version of virtual time: its timers, and the methods of the event loop that run for each sleep.
 
-The Python twin, `netsim.clock.virtual_clock` and `netsim.clock.clock`, defines and documents the behaviour;
+The Python version, `netsim.clock.virtual_clock` and `netsim.clock.clock`, defines and documents the behaviour;
 tests/netsim/clock/test_clock_twins.py compares both. In debug mode, if agents have their own clocks, and while hooks
-note each call, the loop's methods that set timers call the methods of the Python twin instead.
+note each call, the loop's methods that set timers call the methods of the Python version instead.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ cdef object SET_RESULT = asyncio.futures._set_result_unless_cancelled
 # --- a heap -----------------------------------------------------------------------------------------------------------
 
 cdef class Due:
-    """An entry of a queue of timers; subclasses define what happens when it is due."""
+    """An entry of the timer heap; subclasses define what happens when it is due."""
 
     cdef bint dropped(self) except -1:
         """Return whether the entry was cancelled."""
         return False
 
     cdef int start(self) except -1:
-        """Run the entry, or make it ready to run: called at its time."""
+        """Run the entry, or append it to the ready callbacks; called when the entry is due."""
         return 0
 
 

@@ -1,8 +1,8 @@
 """An asyncio event loop on simulated time, virtual or paced by the wall clock, with a fixed order of events.
 
-It differs from asyncio's own loop in four ways: time and timers are those of `netsim.clock.virtual_clock`, tasks and
-futures are numbered, jobs in threads take no virtual time, and in virtual time the loop needs no sockets, so that it
-runs where there are none, as in a browser. An agent may have its own clock (`LocalClock`).
+It differs from asyncio's own loop in four ways. Time and timers come from `netsim.clock.virtual_clock`. Tasks and
+futures are numbered. Jobs in threads take no virtual time. In virtual time the loop needs no sockets, so that it also
+runs in a browser. An agent may have its own clock (`LocalClock`).
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Loop(asyncio.SelectorEventLoop):
     """An asyncio event loop on simulated time. Timers of the same time run in the order in which they were set.
 
     Tasks and futures are hashed by number, so that sets of them have the same order in every run. In virtual time the
-    loop refuses futures and tasks made by asyncio's own constructors, because these have no number. In real time it
+    loop rejects futures and tasks created by asyncio's own constructors, because these have no number. In real time it
     allows them, because runs are not reproducible and I/O libraries may need them.
 
     asyncio's own methods, such as `time` and `call_at`, use the clock of the calling agent if it has its own. `now` and
@@ -80,11 +80,11 @@ class Loop(asyncio.SelectorEventLoop):
     clock : ClockSelector
         The simulation's clock and timers.
     numbers : iterator of int
-        The hashes of tasks and futures that belong to no agent.
+        Supplies the hashes of tasks and futures that no agent owns.
     names : iterator of int
-        The numbers in the names of tasks that belong to no agent, from 1.
+        Supplies the numbers in the names of tasks that no agent owns: 1, 2, ….
     maker : TaskOwner or None
-        The agent whose task is being made.
+        The agent whose task is being created.
     skewed : bool
         Whether some agents have their own clocks.
     on_error : list of callables
@@ -108,7 +108,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.on_call: list[Callable[[Context], None]] = []
         super().__init__(selector)
         selector.ready = self._ready  # type: ignore[attr-defined]
-        # Bind the selector's method itself: `now` is called too often for a wrapper.
+        # Bind the selector's method directly, because `now` is called so often that a wrapper would cost time.
         methods: Any = self
         methods.now = selector.now
         # Replace asyncio's unordered set, so that generators are closed in a fixed order.
@@ -148,7 +148,7 @@ class Loop(asyncio.SelectorEventLoop):
         super().add_signal_handler(sig, callback, *args)
 
     def __reduce__(self) -> Any:
-        # The events, locks and queues of an agent that is copied after a run find the loop of the next one.
+        # Copy the loop as None: the events, locks and queues of a copied agent then find the loop of its next run.
         return type(None), ()
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Loop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call ``callback`` at a time (s) by the clock of the running agent; see `call_at_simulated`."""
-        # Without the conversion, a numpy float32 would make the loop's time a float32, with larger rounding errors.
+        # Convert, because a numpy float32 would make the loop's time a float32, with larger rounding errors.
         when = float(when)
         if math.isnan(when):
             raise ValueError("when: must be a time in seconds; it is NaN")
@@ -207,7 +207,7 @@ class Loop(asyncio.SelectorEventLoop):
     def call_at_simulated(
         self, when: float, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call ``callback`` at a simulated time (s): at once if it has passed, never if it is after `LATEST`."""
+        """Call ``callback`` at a simulated time (s); immediately if it has passed, never if it is after `LATEST`."""
         return self._set_timer(when, when, callback, args, context, first=False)
 
     def call_first_at(self, when: float, callback: Callable[[], object], context: Context) -> asyncio.TimerHandle:
@@ -240,7 +240,7 @@ class Loop(asyncio.SelectorEventLoop):
         return timer
 
     def _wake(self, timer: asyncio.TimerHandle, args: tuple[Any, ...]) -> None:
-        """End a task's sleep: at once if nothing else happens now, else after the callbacks that are already ready."""
+        """End a task's sleep: immediately if nothing else happens now, otherwise after the callbacks that are ready."""
         if not self.clock.is_alone():
             self._ready.append(timer)  # type: ignore[attr-defined]
         elif not timer._cancelled:
@@ -340,7 +340,7 @@ class Loop(asyncio.SelectorEventLoop):
     def set_task_factory(self, factory: Any) -> None:
         """Set the factory, which must return `netsim.clock.task.Task`; asyncio's eager factory is adapted to that.
 
-        A factory that an agent sets makes the tasks of that agent only.
+        A factory that an agent sets creates only the tasks of that agent.
         """
         if factory is getattr(asyncio, "eager_task_factory", self):
             make: Any = vars(asyncio)["create_eager_task_factory"]
@@ -348,7 +348,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._set_factory_of(OWNER.get(), factory)
 
     def get_task_factory(self) -> Any:
-        """Return the factory of the running agent's tasks; None if `netsim.clock.task.Task` itself makes them."""
+        """Return the task factory of the running agent; None if tasks are created without a factory."""
         return self._factory_of(OWNER.get())
 
     def _set_factory_of(self, owner: TaskOwner | None, factory: Any) -> None:
@@ -363,7 +363,7 @@ class Loop(asyncio.SelectorEventLoop):
         return self._task_factory if owner is None or owner.task_factory is None else owner.task_factory
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Pass an uncaught exception to the functions in ``on_error``; if none handles it, do as asyncio does."""
+        """Pass an uncaught exception to the functions in ``on_error``; if none handles it, call asyncio's handler."""
         if not any(handle(context) for handle in list(self.on_error)):
             super().call_exception_handler(context)
 
@@ -380,7 +380,7 @@ class Loop(asyncio.SelectorEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.clock.pace == math.inf:
-            # asyncio.wrap_future cannot be used: since Python 3.14 its future is done at once, so the awaiting task
+            # asyncio.wrap_future cannot be used: since Python 3.14 its future is done immediately, so the awaiting task
             # would run before callbacks that are ready now.
             finished: Future[_T] = self.create_future()
             self.call_soon(_set_outcome, finished, *_outcome_of(executor, partial(func, *args)))
@@ -426,12 +426,12 @@ def _outcome_of(
     try:
         return (_run_here(job) if submitted is None else submitted.result()), None
     except StopIteration as error:
-        # A future refuses StopIteration, so replace it as asyncio does since Python 3.12.
+        # A future does not accept StopIteration, so replace it as asyncio does since Python 3.12.
         stop = RuntimeError("StopIteration interacts badly with generators and cannot be raised into a Future")
         stop.__cause__ = error
         return None, stop
     except concurrent.futures.CancelledError as error:
-        # concurrent.futures has its own CancelledError, which an awaiting task would not take for a cancellation.
+        # Convert concurrent.futures' CancelledError, which an awaiting task would not treat as a cancellation.
         return None, asyncio.CancelledError(*error.args)
     except BaseException as error:
         return None, error
@@ -489,7 +489,7 @@ def timed(handle: Any) -> tuple[Any, tuple[Any, ...], bool]:
     return callback, args, type(handle) is not asyncio.Handle and handle.when() > -math.inf
 
 
-# asyncio's methods that wait for other processes or devices, and so for real time.
+# Names of asyncio's methods that wait for other processes or devices, which takes real time.
 _OUTSIDE = re.compile("add_(reader|writer)|connect_|create_(?!future|task)|sock_|subprocess_")
 
 
@@ -530,4 +530,4 @@ def new_loop(clock: ClockName = "virtual", pace: float = 1.0) -> Loop:
 
 
 COMPILED = compiled("clock._loop")
-"""The module `netsim.clock._loop`, the compiled twin; None if it was not built or is disabled."""
+"""The module `netsim.clock._loop`, the compiled version of the loop; None if it was not built or is disabled."""

@@ -1,4 +1,4 @@
-"""Compute times: how long each computation step of each node takes, and how long rounds wait for their slowest node."""
+"""Compute times: the duration of each computation step of each node, and by how much they lengthen rounds."""
 
 from collections.abc import Hashable, Mapping
 
@@ -45,7 +45,7 @@ class ComputeTimes:
         return known[1][place]
 
     def waited(self, rounds: int) -> float:
-        """Return the total seconds that the first ``rounds`` rounds wait for their slowest node."""
+        """Return by how many seconds in total the slowest nodes lengthen the first ``rounds`` rounds."""
         while len(self._sums) <= rounds:
             number = (len(self._sums) - 1) // _BLOCK
             slowest = np.max([self._drawn(node, number) for node in self._models], axis=0)

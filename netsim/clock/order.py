@@ -1,17 +1,17 @@
 """The order of an agent's steps within one instant: drawn from a seed, or taken from a schedule.
 
-asyncio runs callbacks in the order in which they became ready, so a run shows one of the orders in which tasks, timers
-and frames may come. An `Order` takes another one. It reorders only steps of one agent: agents share no state, so the
-steps of one agent at an instant do not affect another agent in that instant. Hence a choice is identified by its agent,
-its time and its number, and it stays the same if a run omits another choice or uses more workers.
+asyncio runs callbacks in the order in which they became ready, so a run shows only one of the possible orders of tasks,
+timers and frames. An `Order` selects another one. It reorders only steps of the same agent: agents share no state, so
+the steps of one agent at an instant do not affect another agent in that instant. Hence a choice is identified by its
+agent, its time and its number, and does not change if a run omits another choice or uses more workers.
 
-Over links without latency, and on a radio, an agent does affect others within an instant. In such networks a choice is
-also made among agents: whenever an agent has its turn, another ready agent may act in its place. This choice is
-identified by the agent whose turn it was.
+Over links without latency, and on a radio, an agent does affect others within an instant. In such networks the order of
+agents is chosen as well: whenever it is an agent's turn, another ready agent may run instead. This choice is identified
+by the agent whose turn it was.
 
-Callbacks that belong to no agent (rounds, faults, the radio, probes) keep their place, and no other callback passes
-them. Callbacks of asyncio and netsim that are neither task steps nor timers keep their place as well. So do frames of
-one link, and callbacks of ``call_soon``, for which asyncio promises first in, first out.
+Callbacks without an agent (rounds, faults, the radio, probes) keep their position in the queue, and no other callback
+overtakes them. Callbacks of asyncio and netsim that are neither task steps nor timers also keep their position. So do
+frames of one link, and callbacks of ``call_soon``, for which asyncio guarantees first in, first out.
 """
 
 import ast
@@ -44,11 +44,11 @@ __all__ = ["Choice", "Chooser", "Deferral", "Method", "Order", "install", "order
 Method = Literal["random", "priorities"]
 Kind = Literal["step", "frame", "agent"]
 
-# A choice among agents considers at most this many agents, in the first places of the queue.
+# A choice among agents considers at most this many agents, found in this many first entries of the queue.
 _MOST_AGENTS, _MOST_PLACES = 8, 64
 
 _tuple = tuple.__new__
-# The priorities of an agent's steps change only within its first choices, up to this number.
+# With method "priorities", changes of priority occur only within this number of an agent's first choices.
 _CHANGE_WITHIN = 50
 
 _VERSION = f"netsim {__version__}, Python {sys.version_info.major}.{sys.version_info.minor}"
@@ -65,7 +65,7 @@ _AGENT = "agent "
 
 
 class Choice(NamedTuple):
-    """A choice in a run: of ``among`` candidates that were ready, candidate ``taken`` was first.
+    """A choice in a run: candidate ``taken``, out of ``among`` ready candidates, ran first.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Choice(NamedTuple):
     number : int
         The number of earlier choices of this agent at this time.
     taken, among : int
-        The index of the candidate that was first, counted from 0 in asyncio's order; and the number of candidates.
+        The index of the chosen candidate in asyncio's order, from 0, and the number of candidates.
     kind : {"step", "frame", "agent"}
         The kind of candidates: steps of tasks, timers and callbacks; frames of several links; or agents.
     words : str
@@ -105,11 +105,11 @@ class Choice(NamedTuple):
 
 
 class Deferral(NamedTuple):
-    """A task of an agent, or a link to it, that waits at an instant until nothing else of the agent is ready.
+    """Delays a task of an agent, or a link to it, at one instant until nothing else of the agent is ready.
 
-    A link that carries nothing for a while is a fault, `netsim.faults.Hold`.
+    To hold a link's frames for longer than an instant, use the fault `netsim.faults.Hold`.
 
-    Where choices are made among agents, it may also be an agent, which waits until no other agent is ready.
+    Where the order of agents is chosen, a deferral may also delay an agent until no other agent is ready.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Deferral(NamedTuple):
     time : float
         The simulated time in seconds.
     thing : str
-        The key of the chosen thing in `Choice.things`, such as the task's name.
+        The key of the delayed task, link or agent, as in `Choice.things`.
     words : str
         The deferral as text.
     """
@@ -139,20 +139,20 @@ def _where(agent: Hashable, time: float, number: int = 0) -> str:
 
 
 class Order:
-    """Chooses which step of an agent comes first at one instant; ``Order()`` is asyncio's order.
+    """Chooses which step of an agent runs first within an instant; ``Order()`` is asyncio's order.
 
     Parameters
     ----------
     seed : int, optional
         The seed of the choices; each agent has its own stream.
     method : {"random", "priorities"}
-        "random" chooses uniformly. "priorities" gives each task and each link a priority, which
-        ``changes`` times drops below all others: it keeps a task waiting for long (Burckhardt et al. 2010, "A
-        randomized scheduler with probabilistic guarantees of finding bugs").
+        "random" chooses uniformly. "priorities" gives each task and each link a priority; ``changes`` times, the
+        priority of the chosen one drops below all others. This method can keep a task waiting for long (Burckhardt et
+        al. 2010, "A randomized scheduler with probabilistic guarantees of finding bugs").
     changes : int
-        See ``method``.
+        With method "priorities": how often a priority drops.
     schedule : iterable of Choice or Deferral
-        These are as given, all others are asyncio's; not with a seed.
+        The choices that differ from asyncio's order. Cannot be combined with a seed.
     version : str
         The versions of netsim and Python with which the schedule was recorded.
     records : bool
@@ -161,9 +161,9 @@ class Order:
     Attributes
     ----------
     choices : list of Choice
-        The choices of the last run, if ``records``, unless it had several workers.
+        The choices of the last run, if ``records`` is true; empty after a run with several workers.
     deferrals : list of Deferral
-        The deferrals of the last run that kept something waiting, in words.
+        The deferrals that had an effect in the last run, with their text.
     tells : bool
         Whether to describe recorded choices as text, which takes longer than to record them.
 
@@ -197,7 +197,7 @@ class Order:
 
     @classmethod
     def parse(cls, text: str) -> "Order":
-        """Return the order given by a seed, or by a schedule as text with one change per line or semicolon.
+        """Parse a seed, or a schedule with one change per line (or separated by semicolons), and return the order.
 
         Raises BadInput if the text is neither.
         """
@@ -217,7 +217,7 @@ class Order:
         return Order(schedule=[*self.deferrals, *(each for each in self.choices if each.taken)])
 
     def must_fit(self) -> None:
-        """Raise BadInput if the schedule was made by another version of Python or netsim, with other callbacks."""
+        """Raise BadInput if another version of Python or netsim made the schedule, because callbacks may differ."""
         if self.schedule and self.version != _VERSION:
             raise check.refuse("order", self.version, f"a schedule of {_VERSION}, whose callbacks have this order")
 
@@ -245,7 +245,7 @@ _ORDER: ContextVar[Order | None] = ContextVar("ORDER", default=None)
 
 
 def read(text: str) -> str:
-    """Return the order given by a seed, a schedule in one line (`Order.parse`), or the path of a schedule's file.
+    """Return an order as one line of text; the argument is a seed, a schedule (`Order.parse`) or a schedule's file.
 
     Raises BadInput for any other text, and for a schedule of other versions.
     """
@@ -257,7 +257,7 @@ def read(text: str) -> str:
 
 @contextmanager
 def ordering(order: str | Order | None) -> Iterator[None]:
-    """Use this order, or that of a text (`Order.parse`), in all runs inside the context that are given none."""
+    """Use this order (as text: see `Order.parse`) in all runs inside the context that have no order of their own."""
     if order is None:
         yield
         return
@@ -269,7 +269,7 @@ def ordering(order: str | Order | None) -> Iterator[None]:
 
 
 def ordered(order: int | Order | None) -> Order | None:
-    """Return the order of a run that is given ``order``; raises BadInput if a run here cannot use it."""
+    """Return the order for a run's argument ``order``; raise BadInput if the current context does not allow it."""
     found = _ORDER.get() if order is None else order if isinstance(order, Order) else Order(order)
     if found is not None:
         found.must_fit()
@@ -277,15 +277,15 @@ def ordered(order: int | Order | None) -> Order | None:
 
 
 _Words = Callable[[Any, bool], str]
-"""Returns a thing in words and, if asked, the name by which a `Deferral` knows it."""
+"""Returns the description of a candidate; with True, a description that includes the key used by `Deferral`."""
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
 
 
 class Chooser:
-    """Chooses for one agent in one run: among its steps, among arriving frames, or which agent takes its turn.
+    """Makes one agent's choices in one run: among its steps, among arriving frames, or among agents at its turn.
 
-    Its draws depend only on these, and so not on when an inbox is read.
+    Each kind of choice has its own random stream, so the draws do not depend on when an inbox is read.
 
     Parameters
     ----------
@@ -294,27 +294,27 @@ class Chooser:
     agent : Hashable
         The agent's name.
     kind : {"step", "frame", "agent"}
-        The kind of things to choose among.
+        The kind of candidates.
     note : callable
         Called with a description of each change by a schedule.
     priorities : dict, optional
-        Priorities shared by choosers, by the things' keys.
+        Priorities shared by several choosers, by the candidates' keys.
 
     Attributes
     ----------
     draw : callable or None
         Returns the next random number of this chooser, uniform on [0, 1).
     is_plain : bool
-        Whether a choice is only ``int(draw() * count)``.
+        Whether every choice is simply ``int(draw() * count)``.
     is_settled : bool
-        Whether a choice is only the highest priority, as none changes any more.
+        Whether every further choice is simply the highest priority, because priorities no longer change.
     is_numbered : bool
-        Whether choices are recorded, or taken from a schedule; else they need no number.
+        Whether choices are counted, because they are recorded or taken from a schedule.
     deferrals : dict
-        The agent's deferrals, as {time: {thing: Deferral}}; those of all agents, if it chooses among agents.
+        The agent's deferrals, as {time: {key: Deferral}}; deferrals of all agents, if the chooser's kind is "agent".
     moved : set of float
-        The times (s) at which it has reordered frames of different links. Frames of the same time that are settled
-        later follow them.
+        The times (s) at which the chooser has reordered frames of different links. Frames that arrive at such a time
+        but are processed later come after these.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class Chooser:
     def pick(
         self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words, ranks: list[float] | None = None
     ) -> int:
-        """Return which of several steps is first; ``keys`` identify them, unless ``is_plain``.
+        """Return the index of the candidate that is first; ``keys`` identify the candidates, unless ``is_plain``.
 
         ``ranks`` are as for `by_priority`.
         """
@@ -378,7 +378,7 @@ class Chooser:
             if self._taken:
                 self._note(said)
         if order.records:
-            # Half the time of the constructor, with the same result.
+            # This takes half the time of the constructor, with the same result.
             order.choices.append(
                 _tuple(Choice, (self.agent, time, number, which, len(things), self._kind, words_of_it, tuple(keys)))
             )
@@ -387,7 +387,8 @@ class Chooser:
     def by_priority(self, keys: Sequence[str], ranks: list[float]) -> int:
         """Return the index of the step with the highest priority.
 
-        ``ranks`` are the first steps' priorities, if known from the last choice; those of the others are appended.
+        ``ranks`` holds the priorities of the first steps, as far as known from the last choice; the others are
+        appended.
         """
         priorities, made = self._priorities, self._made
         self._made = made + 1
@@ -413,7 +414,7 @@ class Chooser:
             ranks.append(rank)
 
     def rest(self, time: float, things: Sequence[Any], keys: Sequence[str], words: _Words) -> list[int]:
-        """Return the places of the things that no hold keeps waiting; of all, if there are no others."""
+        """Return the indices of the candidates that no deferral delays or, if all are delayed, of all candidates."""
         held = self.deferrals.get(time, {})
         left = [place for place, key in enumerate(keys) if key not in held]
         if not left or len(left) == len(things):
@@ -427,7 +428,7 @@ class Chooser:
         return left
 
     def arrange(self, entries: list[Any]) -> list[Any]:
-        """Return arrivals (`netsim.core.arrival_queue.Entry`, sorted), with those of equal times in this order."""
+        """Return sorted arrivals (`netsim.core.arrival_queue.Entry`), with those of equal time in the chosen order."""
         arranged: list[Any] = []
         first, count = 0, len(entries)
         while first < count:
@@ -463,19 +464,20 @@ def _frame_in_words(entry: Any, named: bool) -> str:
 
 # --- ready callbacks --------------------------------------------------------------------------------------------------
 
-# asyncio's compiled tasks have a wrapper for steps, and a function for steps after a future.
+# Names by which a callback is recognised as a task step: asyncio's compiled tasks use a wrapper object for steps, and a
+# function for steps after a future.
 _STEP = "TaskStepMethWrapper"
 _STEPS = frozenset([_STEP, "task_wakeup", "TaskWakeup", "__step", "__wakeup"])
 
 Choosers = tuple[Chooser, Chooser | None]
-"""An agent's choosers: among its steps and, if such choices are made, among agents."""
+"""An agent's two choosers: among its steps and, if the order of agents is chosen, among agents."""
 
 _PLAIN = object()
-"""In place of a thing: a callback that keeps its place."""
+"""Marks a callback that keeps its position."""
 
 
 class _Bare(NamedTuple):
-    """A callback of an agent that is no task step: its name, and whether it keeps its place among such callbacks."""
+    """An agent's callback that is not a task step; with ``in_turn`` such callbacks keep their mutual order."""
 
     name: str
     in_turn: bool
@@ -485,24 +487,24 @@ _UNAWAITED = _Bare("the end of a sleep", in_turn=False)
 
 
 class _AgentQueue:
-    """The ready callbacks of one agent, in segments separated by callbacks that belong to no agent.
+    """The ready callbacks of one agent, in segments separated by callbacks that no agent owns.
 
     Attributes
     ----------
     name : str
         The agent's key in choices among agents.
     turns : Chooser or None
-        Chooses which agent acts when this one has its turn, if such choices are made.
+        Chooses which agent runs at this agent's turn; None if the order of agents is not chosen.
     handles : list
         The callbacks of the first segment, in asyncio's order.
     things : list
-        The thing that each of the first callbacks continues (`_thing`), computed when a choice is due.
+        What each of the first callbacks resumes, such as a task (`_thing`); computed when a choice is due.
     keys : list of str
-        The keys of the things; empty if the chooser does not need them.
+        The keys of ``things``; empty if the chooser does not need them.
     ranks : list of float
-        The priorities of the first of them, for the chooser.
+        The priorities of the first of ``things``, for the chooser.
     special : int
-        How many of the things are no tasks or timeouts.
+        How many of ``things`` are neither tasks nor timeouts.
     later : deque of list
         The callbacks of the other segments.
     last : list
@@ -570,7 +572,7 @@ class _AgentQueue:
         return handles.pop(place)
 
     def _find_things(self) -> None:
-        """Determine the steps of the callbacks that were added since the last choice."""
+        """Determine ``things`` and ``keys`` for the callbacks that were added since the last choice."""
         things, keys = self.things, None if self.chooser.is_plain else self.keys
         for handle in self.handles[len(things) :]:
             callback = handle._callback
@@ -580,7 +582,7 @@ class _AgentQueue:
                 if keys is not None:
                     keys.append(thing.get_name())
             elif keys is None and callback is END_OF_SLEEP:
-                # The identity of a sleeping task is not needed.
+                # Without keys, it does not matter which task was sleeping.
                 thing = None
             else:
                 thing = (_waiting(handle._args[0]) or _UNAWAITED) if callback is END_OF_SLEEP else _thing(handle)
@@ -590,7 +592,7 @@ class _AgentQueue:
             things.append(thing)
 
     def _place(self, now: float) -> int:
-        """Choose the place of the next callback where not all may be next."""
+        """Return the index of the next callback, if deferrals or callbacks with a fixed position limit the choice."""
         chooser, things, keys = self.chooser, self.things, self.keys
         places = chooser.rest(now, things, keys, _in_words) if chooser.deferrals else list(range(len(things)))
         offered: list[int] = []
@@ -621,11 +623,11 @@ def _agent_in_words(queue: _AgentQueue, named: bool) -> str:
 
 
 class ReadyQueue:
-    """A loop's ready callbacks, in place of asyncio's deque: one agent's callbacks come in an `Order`.
+    """A loop's ready callbacks, in place of asyncio's deque; an `Order` determines the order of an agent's callbacks.
 
-    Each place in the queue belongs to an agent, or is a callback that belongs to none. When an agent's place is
-    reached, the agent's next callback is chosen. So no agent gets more places than it has callbacks, and the choices of
-    one agent do not depend on what others do.
+    Each entry of the queue is an agent or a callback without an agent. When an agent's entry is reached, the agent's
+    next callback is chosen. So each agent has as many entries as callbacks, and its choices do not depend on other
+    agents.
     """
 
     def __init__(self, ready: Iterable[Any], loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
@@ -658,12 +660,13 @@ class ReadyQueue:
         return place.pop(self._now)
 
     def _turn(self, first: _AgentQueue, turns: Chooser) -> _AgentQueue:
-        """Return the agent that acts in the turn of ``first``, which then has the next turn."""
+        """Return the agent that runs at the turn of ``first``; if it is another agent, ``first`` gets the next turn."""
         places, now = self._places, self._now()
         is_held = now in turns.deferrals
         found = {first: -1}
         for at, place in enumerate(places):
-            # No agent passes a callback that belongs to none. The first places are enough, unless an agent is held.
+            # No agent overtakes a callback without an agent. Looking at the first entries suffices, unless an agent is
+            # delayed.
             if type(place) is not _AgentQueue or (not is_held and (at == _MOST_PLACES or len(found) == _MOST_AGENTS)):
                 break
             found.setdefault(place, at)
@@ -695,13 +698,13 @@ class ReadyQueue:
 
 
 def install(loop: "Loop", choosers: Mapping[TaskOwner, Choosers]) -> None:
-    """Make a loop run each agent's callbacks in the order of the agent's choosers from now on."""
+    """From now on, let a loop run each agent's callbacks in the order that the agent's choosers determine."""
     asyncios: Any = loop
     asyncios._ready = loop.clock.ready = ReadyQueue(asyncios._ready, loop, choosers)
 
 
 def _thing(handle: Any) -> Any:
-    """Return the step that a callback resumes: a task, a timeout or a `_Bare` callback; else `_PLAIN`."""
+    """Return what a callback resumes: a task, a timeout or a `_Bare` callback; `_PLAIN` if it keeps its position."""
     callback, args, is_timer = timed(handle)
     if callback is None:
         return _PLAIN

@@ -1,9 +1,9 @@
 """The clock of a run in several processes: real time since a shared epoch, read once per simulated instant.
 
 When a timer runs, this clock shows the time for which the timer was set, although the machine runs it slightly later.
-So agents that are fast enough see exactly the times of a simulation, send the same frames and draw the same numbers. If
-a process falls behind by more than the slack, its clock jumps to the real time, and its agents skip the rounds that
-have passed.
+So agents that are fast enough see exactly the times of a simulation in virtual time, send the same frames and draw the
+same random numbers. If a process falls behind by more than the slack, its clock jumps to the real time, and its agents
+skip the rounds that have passed.
 """
 
 import time
@@ -29,7 +29,7 @@ class PacedSelector(ClockSelector):
         super().__init__()
         self.limit = float("inf")
         self.pace = pace
-        # How often the clock jumped to the real time, because a timer ran later than the slack allows.
+        # The number of times that the clock jumped to the real time, because a timer ran later than the slack allows.
         self.overruns = 0
         # The longest time (real s) by which a timer ran late.
         self.longest_lag = 0.0
@@ -48,7 +48,7 @@ class PacedSelector(ClockSelector):
         return (time.monotonic() - self._epoch) * self.pace
 
     def now(self) -> float:
-        """Return the time of the present instant, in simulated seconds."""
+        """Return the time of the current instant, in simulated seconds."""
         return self._now
 
     def wait(self, until: float) -> Ready:

@@ -2,13 +2,13 @@
 
 If the network has compute times, a round lasts longer by the compute time of its slowest node.
 
-At the boundary between rounds k and k + 1, three things happen in order, at the same simulated time. Tasks that wait
-for round k to close resume. Once no task is ready, the results of round k are recorded, so probes see every agent after
-the round. Then round k + 1 opens, if a task waits for it.
+At the boundary between rounds k and k + 1, three things happen in order, at the same simulated time. First, tasks that
+wait for round k to close resume. Second, once no task is ready, the results of round k are recorded, so that probes see
+the state of every agent after the round. Third, round k + 1 opens if a task waits for it.
 
 Sums of latencies and periods are rounded, so all times that differ from a boundary by at most the largest error of such
-a sum (`RoundClock._slack`) count as the boundary. A frame that arrives at one of these times is too late for the round
-that closes there. Use `RoundClock.deadline` to compare a time with the end of a round.
+a sum (`RoundClock._slack`) are treated as equal to the boundary. A frame that arrives at one of these times is too late
+for the round that closes there. Use `RoundClock.deadline` to compare a time with the end of a round.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SHORTEST_ROUND = 1e-9
 """The minimum round period in seconds."""
 
 _FAR = 1e6
-"""With compute times, `RoundClock.snap` does not change times beyond this many periods.
+"""With compute times, `RoundClock.snap` returns times later than this many periods unchanged.
 
 To find the nearest boundary, `snap` would have to draw the compute times of all rounds until then.
 """
@@ -42,7 +42,7 @@ def distinguishable(period: float, time: float) -> bool:
 
 @dataclass(slots=True, eq=False, repr=False)
 class RoundClock:
-    """Opens and closes rounds while an agent takes part in them.
+    """Opens and closes rounds as long as some agent participates.
 
     Parameters
     ----------
@@ -51,9 +51,10 @@ class RoundClock:
     on_round_end : callable
         Called with the number of each round that ended.
     offset : float
-        Shift of all rounds in seconds; a negative shift makes rounds early and the first round shorter.
+        Shift of all rounds in seconds; with a negative shift, rounds begin earlier and the first round is shorter.
     reference : RoundClock, optional
-        The network's round clock, which keeps opening rounds while an agent takes part in rounds of this clock.
+        The network's round clock, for the clock of an agent with a skewed clock. The network's clock also opens rounds
+        as long as an agent participates in rounds of this clock.
 
     Attributes
     ----------
@@ -94,7 +95,7 @@ class RoundClock:
             self.reference._followers.append(self)
 
     def resume_by_steps(self, context: Context) -> None:
-        """Resume each waiting task by a separate callback, and set timers in a context that belongs to no agent.
+        """From now on, resume each waiting task by a separate callback, and set timers in a context without an agent.
 
         Called before the first round.
         """
@@ -107,7 +108,7 @@ class RoundClock:
         return end if self.compute is None or round_number <= 0 else end + self.compute.waited(round_number)
 
     def length(self, round_number: int) -> float:
-        """Return how long (s) a round lasts."""
+        """Return the length (s) of a round."""
         if self.compute is None:
             return self.period
         return self.close_time(round_number) - self.close_time(round_number - 1)
@@ -156,14 +157,14 @@ class RoundClock:
         return boundary if abs(boundary - time) <= widths * self._slack(time) else time
 
     def instant_end(self, time: float) -> float:
-        """Return the latest time (s) that counts as ``time`` (s), because it is later by rounding errors only."""
+        """Return the latest time (s) that is treated as equal to ``time`` (s), being later only by rounding errors."""
         return time + self._slack(time)
 
     def before(self, now: float) -> float:
         """Return the time (s) before which arrivals precede the instant ``now``.
 
-        The result is ``now``, unless a round closes at ``now``. Then it is the round's deadline, because all arrivals
-        from the deadline on count as arrivals at ``now``.
+        The result is ``now``, unless a round closes at ``now``. Then it is the round's deadline, because arrivals at or
+        after the deadline are treated as arrivals at ``now``.
         """
         number = self.number_at(now, round)
         return min(now, self.deadline(number)) if self.is_closing(number, now) else now
@@ -244,7 +245,7 @@ class RoundClock:
         if self._unwritten:
             self.on_round_end(self._unwritten)
             self._unwritten = 0
-        # Skip the rounds that passed while no agent took part.
+        # Skip the rounds that passed while no agent participated.
         closed = max(self.closed, self._passed(math.floor))
         number = closed + 1
         if not len(self._opening) and not self.is_followed(number):

@@ -1,10 +1,10 @@
 """Numbered tasks and futures, so that sets of them have the same order in every run, and the owners of tasks.
 
-asyncio keeps tasks in sets: the children of a TaskGroup, the done tasks of `asyncio.wait`, all tasks of a loop. A set
-is ordered by hash, which by default is a memory address and so differs between runs. Here the hash of a task or future
-is its number. Each agent numbers its own tasks, so that the order of its sets does not depend on other agents in the
-same process; the loop numbers tasks without an agent. Futures and tasks made by asyncio's own constructors,
-`asyncio.Future()` and `asyncio.Task(…)`, have no number and are refused.
+asyncio keeps tasks in sets: the children of a TaskGroup, the done tasks of `asyncio.wait`, all tasks of a loop. The
+iteration order of a set depends on hashes. By default a hash is a memory address, which differs between runs; here the
+hash of a task or future is its number. Each agent numbers its own tasks, so that the order of its sets does not depend
+on other agents in the same process; the loop numbers tasks without an agent. Futures and tasks created by asyncio's own
+constructors, `asyncio.Future()` and `asyncio.Task(…)`, have no number and are rejected.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ _COUNT_BITS, _KEY_MASK = 12, 2**47 - 1
 
 
 class TaskOwner:
-    """An agent in its role as the owner of its tasks.
+    """An agent, represented as the owner of its tasks.
 
     Attributes
     ----------
     register : callable
         Called with each new task of the agent, and with the agent's name.
     numbers : iterator of int
-        The hashes of the agent's tasks and futures.
+        Supplies the hashes of the agent's tasks and futures.
     names : iterator of int
-        The numbers in the names of the agent's tasks, from 1.
+        Supplies the numbers in the names of the agent's tasks: 1, 2, ….
     task_factory : callable or None
         The factory of the agent's tasks; None unless the agent has set one.
     """
@@ -77,8 +77,8 @@ def _number_of(future: Any) -> int:
         loop = future.get_loop()
         numbers = getattr(loop, "numbers", None)
         if numbers is None:
-            # This future of `asyncio.gather` belongs to a loop of another type. Such a loop has no numbers: use
-            # Python's own hash.
+            # This future of `asyncio.gather` runs on a loop of another type, which has no numbers: use Python's own
+            # hash.
             number = future._number = object.__hash__(future)
         else:
             # Before Python 3.14 asyncio hashes a new task before the task's ``owner`` is set, so take `loop.maker`, the
@@ -97,7 +97,7 @@ _all_tasks = asyncio.all_tasks
 
 @wraps(_all_tasks)
 def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Task[Any]]":
-    """Return the loop's unfinished tasks; for an agent only its own, as other agents may run in another process."""
+    """Return the loop's unfinished tasks; if an agent calls, only its tasks, because others may run elsewhere."""
     found: set[asyncio.Task[Any]] = _all_tasks(loop)
     owner = OWNER.get()
     if owner is None:
@@ -108,7 +108,7 @@ def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> "set[asyncio.Tas
     return set(own)
 
 
-# Replace the function before programs can import it by name. asyncio.Runner, which belongs to no agent, still gets all
+# Replace the function before programs can import it by name. asyncio.Runner, which runs outside agents, still gets all
 # tasks.
 asyncio.all_tasks = _ASYNCIO["all_tasks"] = all_tasks
 
@@ -169,7 +169,7 @@ def refuse_unordered(coroutine: Generator[Any, None, Any] | Coroutine[Any, Any, 
     frame = sys._getframe(2)
     if frame.f_globals is not _ASYNCIO or frame.f_code.co_name not in ("ensure_future", "_ensure_future"):
         return
-    # Search several callers for `as_completed`: in some Python versions it calls `ensure_future` through a
+    # Look for `as_completed` among several callers, because some Python versions call `ensure_future` through a
     # comprehension or a constructor.
     for _ in range(4):
         caller = frame.f_back

@@ -4,10 +4,10 @@ A loop asks its selector to wait for the next event. The virtual selector does n
 timer, so the cost of a simulated hour is that of its events. The wall selector sleeps for the simulated time divided by
 a pace factor.
 
-The selector keeps the timers itself, not in asyncio's heap, for three reasons. The heap does not keep the order of
-timers of equal times. asyncio passes its selector only the remaining time, from which rounding errors make it
-impossible to compute the exact time of the timer. And asyncio assumes that its clock resolves a nanosecond, which
-floating-point times beyond half a year do not.
+The selector, not asyncio's heap, keeps the timers, for three reasons. First, the heap does not preserve the order of
+timers of equal time. Second, asyncio passes only the remaining time to its selector, from which the timer's exact time
+cannot be recovered because of rounding. Third, asyncio assumes a clock resolution of a nanosecond, which floating-point
+times beyond half a year do not have.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ LATEST = 1e12
 """The last time (s), 32,000 years: a timer set to a later time never runs."""
 
 PASSES_PER_INSTANT = 1_000_000
-"""If virtual time does not advance within this number of passes of a loop, the loop counts as endless."""
+"""If virtual time does not advance within this number of passes of an event loop, the run is considered endless."""
 
 PATIENCE = 60.0
-"""A loop on the wall clock counts as stalled if it has no timer and receives no data for this long (real s)."""
+"""A loop on the wall clock is considered stalled if it has no timer and receives no data for this long (real s)."""
 
 # The longest single sleep (real s), because epoll refuses timeouts of more than 24 days.
 _LONGEST_SLEEP = 3600.0
@@ -72,11 +72,11 @@ Timer = asyncio.TimerHandle | FirstTimer
 
 
 class Onlooker(Protocol):
-    """Observes a run at certain times without keeping it alive: probes, watchers, views, batteries."""
+    """An observer called at certain times, which does not keep a run alive: a probe, watcher, view or battery."""
 
     @property
     def time(self) -> float:
-        """The time (s) of the next call of `look`; it must grow with each call."""
+        """The time (s) of the next call of `look`; each call must be later than the last."""
         ...
 
     @property
@@ -92,8 +92,8 @@ class Onlooker(Protocol):
 class ClockSelector(selectors.BaseSelector):
     """A selector that keeps timers, runs callbacks at the end of an instant and detects a standstill.
 
-    Until a socket is registered, it does not use the operating system's selector, and `wake` ends its waits.
-    Subclasses define how time passes (`wait`) and the present time (`now`, in seconds).
+    The operating system's selector is only used once a socket is registered; until then, `wake` ends a wait.
+    Subclasses define how time advances (`wait`) and the current time (`now`, in seconds).
 
     Attributes
     ----------
@@ -104,15 +104,16 @@ class ClockSelector(selectors.BaseSelector):
     on_endless : list of callables
         Called at each pass beyond ``limit``; if the list is empty, such a pass raises `Stalled`.
     onlookers : list of Onlooker
-        Each observes the run before time passes its ``until``. They do not make time pass: only a timer does.
+        The observers; each is called before time advances beyond its ``until``. Time advances only if a timer is set.
     passes : int
         Passes of the loop since virtual time last advanced.
     limit : float
-        The number of ``passes`` beyond which the loop counts as endless.
+        The number of ``passes`` beyond which the loop is considered endless.
     beyond : bool
         Whether a timer was set to a time later than `LATEST`.
     jobs : int
-        The number of jobs in other threads. Each wakes the loop when it ends; the loop waits for it without limit.
+        The number of jobs running in other threads. The loop waits for them without limit; each wakes the loop at its
+        end.
     ready : sized
         The loop's callbacks that are ready to run.
     pace : float
@@ -122,8 +123,8 @@ class ClockSelector(selectors.BaseSelector):
     pace = math.inf
 
     def __init__(self) -> None:
-        # `wake` ends a wait by releasing this lock. `threading.Event` would not do: in a signal handler its own lock
-        # could deadlock.
+        # `wake` ends a wait by releasing this lock. `threading.Event` would not be safe: in a signal handler its
+        # internal lock could deadlock.
         self._sleep = threading.Lock()
         self._sleep.acquire()
         self._timers: list[tuple[float, Any, Timer, Callable[[], object]]] = []
@@ -144,7 +145,7 @@ class ClockSelector(selectors.BaseSelector):
 
     @cached_property
     def _sockets(self) -> selectors.BaseSelector:
-        """The operating system's selector, made when it is first needed."""
+        """The operating system's selector, created when it is first needed."""
         return selectors.DefaultSelector()
 
     def now(self) -> float:
@@ -152,19 +153,19 @@ class ClockSelector(selectors.BaseSelector):
         raise NotImplementedError
 
     def wait(self, until: float) -> Ready:
-        """Let simulated time pass, to ``until`` seconds at most; return the sockets that became ready meanwhile."""
+        """Let simulated time advance to ``until`` (s) at most; return the sockets that became ready meanwhile."""
         raise NotImplementedError
 
     def is_alone(self) -> bool:
-        """Return whether the running timer is the only event now: no callback is ready, and no other timer is due."""
+        """Return whether the running timer is the only event at this time: no callback is ready, no other timer due."""
         return not (self.passes or self.ready or (self._timers and self._timers[0][0] <= self.now()))
 
     def skip_to(self, time: float) -> bool:
-        """Let virtual time pass to ``time`` (s) if nothing else can happen by then; return whether it has passed."""
+        """Advance virtual time to ``time`` (s) if nothing else can happen before; return whether it was advanced."""
         return False
 
     def at_instant_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when no other callback is ready and no timer is due at the present time."""
+        """Call ``callback`` once, when no other callback is ready and no timer is due at the current time."""
         self._instant_ends.append(callback)
 
     def set_timer(self, time: float, handle: Timer, start: Callable[[], object], first: bool = False) -> None:
@@ -176,7 +177,7 @@ class ClockSelector(selectors.BaseSelector):
             self.beyond = self.beyond or time < math.inf
             return
         if len(self._timers) >= self._purge_size:
-            # Change the list in place, because `_pass` may be going through it.
+            # Change the list in place, because `_pass` may be iterating over it.
             self._timers[:] = [timer for timer in self._timers if not timer[2].cancelled()]
             heapq.heapify(self._timers)
             self._purge_size = max(1000, 2 * len(self._timers))
@@ -191,7 +192,7 @@ class ClockSelector(selectors.BaseSelector):
         return [handle for _, _, handle, _ in self._timers if not handle.cancelled()]
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Run due timers; if ``timeout`` is None, let time pass until a callback or a socket is ready."""
+        """Run due timers; if ``timeout`` is None, let time advance until a callback or a socket is ready."""
         ready = self._pass(timeout)
         while timeout is None and not (ready or self.ready):
             ready = self._pass(timeout)
@@ -231,7 +232,7 @@ class ClockSelector(selectors.BaseSelector):
         if first.until >= until:
             return self.wait(until)
         ready = self.wait(first.time) if self.now() < first.time else []
-        # On the wall clock a socket may have ended the wait early.
+        # Compare the time, because on the wall clock a socket may have ended the wait early.
         if self.now() >= first.time:
             first.look()
         return ready
@@ -251,7 +252,7 @@ class ClockSelector(selectors.BaseSelector):
             for callback in list(self.on_standstill):
                 callback()
             return []
-        # Wait, because a thread may be about to wake the loop: asyncio shuts its executor down in a thread.
+        # Wait briefly, because a thread may be about to wake the loop: asyncio shuts its executor down in a thread.
         return self._rest(_WAKE_UP_TIME)
 
     def _rest(self, seconds: float | None = None) -> Ready:
@@ -266,8 +267,8 @@ class ClockSelector(selectors.BaseSelector):
         return ready
 
     def wake(self) -> None:
-        """End the present wait in `_rest`, or the next one; a thread calls it if the loop has no pipe to write to."""
-        with suppress(RuntimeError):  # The lock was already released, so the next wait ends at once.
+        """End the current or the next wait in `_rest`; called by other threads if the loop has no wake-up pipe."""
+        with suppress(RuntimeError):  # The lock was already released, so the next wait ends immediately.
             self._sleep.release()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -290,7 +291,7 @@ class ClockSelector(selectors.BaseSelector):
 
 
 class VirtualSelector(ClockSelector):
-    """Virtual time, which advances to the next timer at once; it starts at 0."""
+    """Virtual time, which starts at 0 and jumps to the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,7 +322,7 @@ class VirtualSelector(ClockSelector):
 
 
 class WallSelector(ClockSelector):
-    """Simulated time that passes ``pace`` times as fast as real time; it is 0 until the loop first waits.
+    """Simulated time that runs ``pace`` times as fast as real time; it stays at 0 until the loop first waits.
 
     Without a timer, data may still arrive from open sockets; the loop counts as stalled after ``patience`` real seconds
     without data.
@@ -330,7 +331,7 @@ class WallSelector(ClockSelector):
     def __init__(self, pace: float, patience: float = PATIENCE) -> None:
         super().__init__()
         self._patience = patience
-        # Real time advances by itself, so no number of passes is too many.
+        # Real time advances by itself, so the number of passes is not limited.
         self.limit = math.inf
         self.pace = pace
         self._start: float | None = None

@@ -58,7 +58,7 @@ __all__ = [
     "unpack_shape",
 ]
 
-# Never change the meaning of a type number: files of older runs, and other processes, use the numbers.
+# Never change the meaning of a type number, because files of older runs contain the numbers.
 enter(5, Quantized, FixedRange, MessageRange, NormLevels)  # type: ignore[type-abstract]
 enter(6, Floats)
 enter(7, Sparse)
@@ -66,6 +66,6 @@ enter(8, Signs)
 enter(9, Trits)
 enter(10, Residues)
 enter(11, Several)
-# Numbers 12 and 15 are taken: netsim.wire.codec uses them for named payloads and for frames of several links.
+# Do not use the numbers 12 and 15: netsim.wire.codec uses them for named payloads and for frames of several links.
 enter(13, Powers)
 enter(14, Factors)

@@ -15,9 +15,9 @@ from netsim.wire.inputs import generator, real_array, with_own_memory
 
 
 class ErrorFeedback(Coder):
-    """Encode x + e instead of x, where e accumulates the errors of messages: e ← x + e − C(x + e), at first 0.
+    """Encode x + e instead of x, where e accumulates the coding errors: e ← x + e − C(x + e), initially 0.
 
-    So the sum of the decoded messages, plus e, equals the sum of all x. The memory e stays small if the coder C is a
+    So the sum of all decoded messages plus e equals the sum of all x. The memory e stays small if the coder C is a
     contraction, E‖x − C(x)‖² < ‖x‖², as `TopK`, `RandomK` and `Sign` are. Unbiased coders of few bits are not
     contractions (`RandomK` with ``unbiased``, `Ternary`, and one-bit `QSGD` of long vectors). They need no feedback,
     and with feedback e would grow without bound.
@@ -27,7 +27,7 @@ class ErrorFeedback(Coder):
     need error feedback, because the next difference contains the error of the last message.
 
     The memory e belongs to one agent: each agent calls ``coder.fresh()``. If two agents share an object by mistake,
-    `encode` refuses the second agent, which it recognises by the agent's random generator.
+    `encode` raises BadInput for the second agent, which it recognises by the agent's random generator.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ErrorFeedback(Coder):
     ------
     BadInput
         If ``coder`` is not a coder or has feedback itself. In `encode`, if ``rng`` is missing or another agent's, the
-        shape differs from that of the last vector, or the coder refuses the vector. A refusal leaves e unchanged.
+        shape differs from that of the last vector, or the coder rejects the vector. After an error, e is unchanged.
     """
 
     feeds_back = True

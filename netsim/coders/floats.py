@@ -56,7 +56,7 @@ class Float(Coder):
     Raises
     ------
     BadInput
-        If ``bits`` is another number. In `encode`, if an element is not finite, or too large for ``bits`` bits.
+        If ``bits`` is not 64, 32 or 16. In `encode`, if an element is not finite, or too large for ``bits`` bits.
     """
 
     whole = True
@@ -91,7 +91,7 @@ class Floats(Coded):
     shape : tuple of int
         Shape of the vector or matrix.
     data : bytes
-        The numbers.
+        The packed numbers, little-endian.
     """
 
     bits: int

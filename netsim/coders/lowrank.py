@@ -51,7 +51,7 @@ class Factors(Coded):
     def check(self) -> None:
         """Raise WireError unless the shapes of P and Q are consistent, and their product is finite."""
         for part in (self.left, self.right):
-            # With sparse or nested factors, a few hostile bytes could claim a huge matrix.
+            # Reject sparse or nested factors, because a few hostile bytes could then claim a huge matrix.
             if not isinstance(part, Coded) or isinstance(part, Factors | Sparse) or len(part.shape) != 2:
                 raise WireError(_NO_FACTOR)
         if self.left.shape[1] != self.right.shape[1]:
@@ -99,7 +99,7 @@ class LowRank(Coder):
     `InParts` turns a tensor of more than two axes into a matrix: the first axis gives its rows, all others its columns.
 
     In the paper all workers hold the same Q, and average P and Q over all workers (all-reduce). Neighbours in a graph
-    have no such average: here each agent sends P and Q of its own matrix.
+    cannot compute such an average, so here each agent sends P and Q of its own matrix.
 
     The memory Q belongs to one agent: each agent calls ``coder.fresh()``.
 

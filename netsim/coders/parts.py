@@ -106,8 +106,8 @@ class InParts(Coder):
 
     ``InParts(Uniform(4), 3)`` cuts an array into three equal parts along its first axis. ``InParts(LowRank(2),
     {"weight": (10, 784), "bias": (10,)})`` cuts a vector into the elements of these two tensors. A tensor of more than
-    two axes is encoded as a matrix: the first axis gives its rows, all others its columns. The payload bits are the sum
-    of those of the parts.
+    two axes is encoded as a matrix: the first axis gives its rows, all others its columns. The payload bits of the
+    result are the sum of the parts' payload bits.
 
     Parameters
     ----------

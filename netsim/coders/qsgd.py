@@ -14,7 +14,7 @@ from netsim.wire.packing import check_packed, levels, pack, shares, signed_level
 class NormLevels(Quantized, method="qsgd", code=2):
     """A sign and a b-bit level in units of norm/(2ᵇ − 1) for each element; ``scale`` holds one norm, or one per row.
 
-    If levels have 16 bits, all signs follow all levels on the wire; otherwise each sign is the bit before its level.
+    On the wire each sign is the bit before its level. Only if levels have 16 bits, all signs follow after all levels.
     """
 
     @property
@@ -30,7 +30,7 @@ class NormLevels(Quantized, method="qsgd", code=2):
             check_packed(self.data, self.bits + 1, count)
 
     def decode(self) -> Vector:
-        """Return ± norm · level/(2ᵇ − 1) for each element."""
+        """Return the elements: ± norm · level/(2ᵇ − 1)."""
         if self.bits < MOST_BITS:
             check_packed(self.data, self.element_bits, self.count)
             return shares(self.data, self.bits, self.shape, self.each)

@@ -70,7 +70,7 @@ class Quantized(Coded):
         self.check_data(count)
 
     def fits(self) -> bool:
-        """Return whether the scale is one number, or one for each row, each between 0 and the largest float32."""
+        """Return whether the scale is valid: one number, or one per row, each between 0 and the largest float32."""
         for number in self.scale:
             if type(number) is not float or not 0.0 <= number <= LARGEST:
                 return False
@@ -97,7 +97,7 @@ class Quantized(Coded):
 
     @property
     def each(self) -> Any:
-        """The scale in a shape that multiplies the array: one number, or a column with a number for each row."""
+        """The scale in a shape by which the array can be multiplied: one number, or a column with a number per row."""
         return self.scale[0] if len(self.scale) == 1 else np.array(self.scale)[:, None]
 
     def pack(self) -> bytes:

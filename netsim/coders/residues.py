@@ -1,4 +1,4 @@
-"""Send integers modulo 2^m with a checksum, to receivers that can guess the high bits.
+"""Send integers modulo 2^m with a checksum; receivers guess the high bits from what they already know.
 
 An integer x is sent as x mod 2^m. A receiver with a guess g recovers x if −2^(m−1) ≤ x − g < 2^(m−1) (phase
 unwrapping). A worse guess gives a wrong integer, and the checksum detects this.
@@ -43,7 +43,7 @@ class Residues(Coded):
     shape : (int, int)
         The number of vectors, and n.
     widths : tuple of int
-        The number of bits m of a residue, 0 … 48, for each vector. With 0 bits, the receiver takes its guess.
+        The number of bits m of a residue, 0 … 48, for each vector. With 0 bits, the receiver's guess is used as it is.
     whole : bool
         Whether every integer lies in [−2^(m−1), 2^(m−1)), so that a receiver needs no guess.
     checksum : int
@@ -69,7 +69,7 @@ class Residues(Coded):
         return cls((len(parts), parts[0].size), tuple(map(int, widths)), whole, _checksum(parts), data)
 
     def unwrapped(self, guesses: Sequence[Integers]) -> list[Integers] | None:
-        """Return each vector of integers, from its residues and its guess; None if the checksum does not match."""
+        """Return the vectors of integers recovered from residues and guesses; None if the checksum does not match."""
         found = []
         for part, width, guess in zip(self._parts, self.widths, guesses, strict=True):
             half = 1 << width >> 1
@@ -128,7 +128,7 @@ class Residues(Coded):
 
     @cached_property
     def _parts(self) -> list[Integers]:
-        # The unpacked residues are cached, because all receivers of a message share this object and need them.
+        # This result is cached, because all receivers of a message share this object and need the residues.
         start, count, parts = 0, self.shape[1], []
         for width in self.widths:
             part = np.zeros(count, dtype=np.int64)

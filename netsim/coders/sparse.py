@@ -53,7 +53,7 @@ class Sparse(Coded):
 
     @classmethod
     def of(cls, shape: tuple[int, ...], indices: NDArray[np.integer], kept: Encoded) -> Self:
-        """Return the array of this shape with the elements ``kept`` at increasing ``indices``."""
+        """Return the sparse array of a shape that has the elements ``kept`` at ``indices``, which must increase."""
         if isinstance(kept, Sparse):
             raise check.refuse("coder", kept, _DENSE)
         part = kept if isinstance(kept, Coded) else Floats.of(kept)
@@ -190,10 +190,11 @@ class TopK(Coder):
 
 
 def _largest(sizes: Vector, count: int) -> NDArray[np.int64]:
-    """Return the indices, in increasing order, of the ``count`` largest elements; of equal ones, take the first."""
+    """Return the increasing indices of the ``count`` largest elements; among equal elements, take the first."""
     if count >= len(sizes):
         return np.arange(len(sizes))
-    # argpartition may order equal elements differently on other machines; the k-th largest value is the same on all.
+    # Do not use argpartition, which may order equal elements differently on other machines; the k-th largest value is
+    # the same on all.
     least = np.partition(sizes, len(sizes) - count)[len(sizes) - count]
     larger = np.flatnonzero(sizes > least)
     return np.sort(np.concatenate([larger, np.flatnonzero(sizes == least)[: count - len(larger)]]))

@@ -19,7 +19,7 @@ from netsim.wire.packing import cells, largest, middles
 
 
 class FixedRange(Quantized, method="fixed", code=0):
-    """The number of each element's cell in a range [u, v) that all agents know.
+    """Elements are cell numbers in a range [u, v) that all agents know.
 
     ``scale`` is (u, v), and costs no payload bits.
     """
@@ -42,7 +42,7 @@ class FixedRange(Quantized, method="fixed", code=0):
 
 
 class MessageRange(Quantized, method="range", code=1):
-    """The number of each element's cell in the message's own range [−r, r).
+    """Elements are cell numbers in a range [−r, r) that is sent with the message.
 
     ``scale`` is (r,), or holds an r for each row.
     """
@@ -125,9 +125,9 @@ class Uniform(Coder):
         return MessageRange(self.bits, h.shape, scale, cells(h, -reach, reach, self.bits)[0])
 
     def _wide_enough(self, h: Vector) -> tuple[int, float, float]:
-        """Return the bits and the two ends of a range that contains ``h``: the fixed range, doubled once per added bit.
+        """Return bits and ends of a range that contains ``h``: the fixed range, doubled for each additional bit.
 
-        Doubling stops at `MOST_BITS` bits, or before the range would be infinite, even if ``h`` does not fit then.
+        Doubling stops at `MOST_BITS` bits, or before the range would be infinite, even if ``h`` does not fit yet.
         """
         assert self.fixed is not None
         bits, (low, high) = self.bits, self.fixed

@@ -1,8 +1,9 @@
 """The core carries a broadcast from payload to inbox over links that only lose and delay it, and counts the frames.
 
-**The Python twin defines the behaviour**: each class and function of the compiled core (`_core.pyx`) has a twin in
-a Python module beside it; where they differ, the compiled one is wrong. Both give the same frames, random draws, counts
-and trace hash, to the last bit, as tests/netsim/core/test_core.py checks. So a change begins with the Python twin.
+**The Python twin defines the behaviour**: each class and function of the compiled core (`_core.pyx`) has an equivalent,
+its twin, in a Python module of this folder; if they differ, the compiled one is wrong. Both give the same frames,
+random draws, counts and trace hash, to the last bit, as tests/netsim/core/test_core.py checks. So change the Python
+twin first.
 
 The compiled core is used where it was built, unless the environment variable ``NETSIM_CORE`` is ``python``
 (`netsim.util.compiled`).

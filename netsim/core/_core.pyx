@@ -2,9 +2,9 @@
 # cython: embedsignature=False, always_allow_keywords=True
 """The compiled core: it carries broadcasts over links that only lose and delay frames, and counts the frames.
 
-Each class and function has a Python twin beside this file, which defines and documents it. Both give the same frames,
-random draws and trace hash; tests/netsim/core/test_core.py compares them. `_core.pxd` declares the types for other
-compiled modules.
+Each class and function has an equivalent in a Python module of this folder, its twin, which defines and documents it.
+Both give the same frames, random draws and trace hash; tests/netsim/core/test_core.py compares them. `_core.pxd`
+declares the types for other compiled modules.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -70,8 +70,8 @@ cdef extern from *:
     """
     void keep_freed_memory()
 
-# The first vector of at least this many bytes makes the process keep freed memory (`keep_freed_memory`), unless the
-# environment sets options of malloc itself.
+# When the first vector of at least this many bytes is sent, the process is set to keep freed memory
+# (`keep_freed_memory`), unless the environment sets options of malloc itself.
 cdef int64_t LARGE = 1 << 20
 cdef bint _keeps_memory = any(name.startswith("MALLOC_") for name in os.environ)
 
@@ -437,7 +437,7 @@ cdef class Frame:
         return PyBytes_AS_STRING(self.written) + self.start if self.vector is None else PyBytes_AS_STRING(self.vector)
 
     cdef void fetch(self) noexcept:
-        """Prefetch the first elements of the vector; the processor itself fetches those that follow."""
+        """Prefetch the first elements of the vector; the processor fetches the following elements by itself."""
         cdef const char* at = self.elements()
         cdef int64_t i
         for i in range(0, min(8 * self.length, 1024), 64):
@@ -500,7 +500,7 @@ cdef class Frame:
 
     @property
     def event(self):
-        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it was too old to send."""
+        """Time (s) of the sender's ``event`` by the receiver's own clock; None without an event, or if too old."""
         return self.moment if self.stamped and self.moment == self.moment else None
 
     def received(self, signal, double began, event=None):
@@ -1095,14 +1095,14 @@ cdef class BroadcastPath:
         self.choose_draws()
 
     cdef choose_draws(self):
-        """Draw here what can be drawn here."""
+        """Draw delays and losses in compiled code if all links share settings that it supports."""
         settings = self.draws.only
         self.inline_draws = False
         if self.take is None and settings is not None and isinstance(settings.loss, Bernoulli):
             self.prepare(settings, self.draws)
 
     def links_changed(self):
-        """Draw the next broadcasts' losses and delays by the links' present settings, on from the present number."""
+        """Apply changed settings of the links to the losses and delays of all following broadcasts."""
         cdef int64_t count = self.row_number + 1 if self.inline_draws else self.draws.count
         self.row_number = count - 1
         self.draws.change(count)
@@ -1120,7 +1120,7 @@ cdef class BroadcastPath:
             return
         if self.loss:
             self.loss_key = draws.purpose_key("loss")
-        # The keys of random streams are computed again at each draw: storing them would take more memory than the
+        # The keys of random streams are recomputed at each draw, because storing them would take more memory than the
         # links' own keys.
         self.keys_array = np.ascontiguousarray(draws.keys, dtype=np.uint64)
         self.keys = <const uint64_t*>cnp.PyArray_DATA(self.keys_array)
@@ -1567,7 +1567,7 @@ cdef class RoundBarrier:
             try:
                 waiter.go(notes)
             except BaseException:
-                # Only an error that ends the loop gets here. The remaining tasks resume if the loop runs again.
+                # Only an error that ends the loop leads here. The remaining tasks resume if the loop runs again.
                 if i + 1 < size:
                     self.loop.call_soon(self.go_on, waiters[i + 1:])
                 raise

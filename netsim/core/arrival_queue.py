@@ -61,8 +61,9 @@ class ArrivalQueue:
         """Remove and return, in order, the entries that arrive before ``until`` (s)."""
         incoming, pending = self.incoming, self._pending
         if incoming and not pending:
-            # The usual case: the queue is read once a round, and the last read left no frame in ``_pending``. Sort the
-            # incoming frames. Those that are not due become the heap ``_pending``, because a sorted list is a heap.
+            # The usual case: the queue is read once per round, and the last read left no frame in ``_pending``. Then
+            # sort the incoming frames. Those that are not due become the heap ``_pending``, because a sorted list is a
+            # heap.
             incoming.sort()
             cut = len(incoming) if incoming[-1][0] < until else bisect.bisect_left(incoming, (until,))
             due = incoming[:cut]

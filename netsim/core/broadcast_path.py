@@ -35,7 +35,7 @@ class BroadcastPath:
     encoder : FrameEncoder
         Encodes the frames.
     number : int
-        The agent's number.
+        The agent's index.
     name : Hashable
         The agent's name.
     draws : LinkDraws
@@ -49,14 +49,14 @@ class BroadcastPath:
     header_bits : int
         Header bits added to each frame by a link, or by the radio.
     on_radio : bool
-        Whether one transmission reaches all neighbours; its wire bits are then counted for no single link.
+        Whether one transmission reaches all neighbours; its wire bits are then not counted per link.
     take : callable, optional
         On a `netsim.Radio`: ``Mac.take`` of the agent's node. Frames then go to this MAC layer, not into ``receivers``.
 
     Attributes
     ----------
     sent : int
-        The number of transmissions that the agent has begun, which is also the number of the next transmission.
+        The number of transmissions that the agent has begun, which is also the index of the next transmission.
     """
 
     encoder: FrameEncoder
@@ -79,7 +79,7 @@ class BroadcastPath:
         self._first, self._step = first << self.tally.shift, 1 << self.tally.shift
 
     def links_changed(self) -> None:
-        """Draw the next broadcasts' losses and delays by the links' present settings, on from the present number."""
+        """Apply changed settings of the links to the losses and delays of all following broadcasts."""
         self.draws.change(self.draws.count)
 
     def delays(self) -> list[float]:

@@ -73,7 +73,7 @@ class Copies:
         Raises
         ------
         AgentError
-            If a payload is no array (or coded array) of the states' shape, or the sender is no neighbour.
+            If a payload is not an array (or coded array) of the states' shape, or the sender is not a neighbour.
         """
         for frame in frames:
             row = self._rows.get(frame.sender)

@@ -16,9 +16,9 @@ class Delivery(int):
     Attributes
     ----------
     attempts : int
-        How many fragments were sent, repetitions included; 0 if none left the node.
+        The number of fragments sent, repetitions included; 0 if none left the node.
     backoffs : int
-        How many random back-offs the sender waited.
+        The number of random back-offs that the sender waited.
     reason : str
         The ledger's cause: "delivered", or why the message did not arrive. A message that arrived while all of its
         acknowledgements were lost has the reason "delivered", but the result is 0.
@@ -77,20 +77,20 @@ class Sent:
     Attributes
     ----------
     on_air : bool
-        Whether the message was transmitted, whether or not it arrived; for a fragmented message without
-        acknowledgements, whether all fragments were.
+        Whether the message was transmitted, even if it did not arrive. A fragmented message without acknowledgements
+        counts as transmitted only if all its fragments were.
     acknowledged : bool or None
         Whether it was acknowledged; None if nothing acknowledges it: a broadcast, or a `netsim.Radio` without ``acks``.
     began, ended : float
-        When its last transmission began and ended, by the sender's own clock (s); NaN if there was none. Of a
-        fragmented message, that of its last fragment.
+        When the message's last transmission (for a fragmented message, that of its last fragment) began and ended, by
+        the sender's own clock (s); NaN if there was none.
     channel : int
         The channel of the last transmission; −1 if there was none.
     attempts, backoffs : int
-        How many fragments were sent, repetitions included, and how many random back-offs the sender waited.
+        The number of fragments sent, repetitions included, and the number of random back-offs that the sender waited.
     reason : str
-        Why the message was given up, as in the ledger; "" if it was acknowledged or, where nothing acknowledges it, was
-        on the air.
+        Why the message was given up, a cause of the ledger; "" if the message was acknowledged or, without
+        acknowledgements, transmitted.
     energy_j : float or None
         Joules that the sender spent on sending the message; None without an energy model.
     """

@@ -1,9 +1,9 @@
 """Frames: the messages that agents receive, and their bytes.
 
 A frame takes the path agent → outbox → link → inbox → agent. On the wire it is a msgpack array [kind, sender,
-round, payload]. If all nodes know the kind beforehand (`netsim.Network`), the kind's number replaces its name. A frame
-of a request or a reply has two more elements, [… , request number, is reply], and so does a frame that a reliable link
-numbers, [… , −sequence, false].
+round, payload]. If all nodes know the kind beforehand (`netsim.Network`), the kind's index replaces its name. A frame
+of a request or a reply has two more elements: [… , request number, is reply]. A frame that a reliable link numbers also
+has two more: [… , −sequence, false].
 """
 
 import math
@@ -24,10 +24,10 @@ __all__ = ["Frame", "FrameEncoder", "message_hash"]
 _UNREAD = object()
 
 Powers = tuple[float, float, float]
-"""The power of signal, noise and interference at a receiver, in mW; 0 where not known."""
+"""The power of signal, noise and interference at a receiver, in mW; 0 if unknown."""
 
 Reception = tuple[Powers | None, float, float | None]
-"""How a frame arrived over a radio: powers, and by the receiver's clock (s) when it began and the sender's event."""
+"""How a frame arrived over a radio: powers; when it began and the sender's event, both by the receiver's clock (s)."""
 
 # Types whose values msgpack can always write. An int may be too large, and a str may contain lone surrogates.
 _PLAIN = frozenset({float, bool, type(None)})
@@ -41,7 +41,7 @@ def _key(name: Hashable) -> int:
 def message_hash(sender: Hashable, kind: str, round: int, sent_at: float, sequence: int, request: int | None) -> int:
     """Return the hash of a frame, computed from the fields that its sender sets.
 
-    The bytes are left out: they contain the sender's number, which depends on how many other agents there are.
+    The bytes are not included, because they contain the sender's index, which depends on the other agents.
     """
     return hash((_key(sender), _key(kind), round, sent_at, sequence, -1 if request is None else request))
 
@@ -51,7 +51,7 @@ class Frame:
 
     The bytes are decoded when the payload is first read, once for all receivers of a broadcast. Arrays are read-only.
     Payloads that could be changed in place (lists, dicts) are decoded per receiver. Attributes cannot be assigned,
-    because receivers share the frame. Each frame equals only itself; its hash is `message_hash`, so that a set of
+    because receivers share the frame. A frame is equal only to itself. Its hash is `message_hash`, so that a set of
     frames has the same order in every run.
     """
 
@@ -90,9 +90,10 @@ class Frame:
         self._payload: Any = _UNREAD
         self._special = None if plain else (request, is_reply, sequence)
         self._reception = reception
-        # The `netsim.ipv6.stack.Carried` of a frame of a network's stack, which knows its fragments and decodes it.
+        # A `netsim.ipv6.stack.Carried`, which holds the fragments and decodes the frame, if the network has a
+        # ``stack``; otherwise None.
         self._carried = carried
-        # In one receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Else None.
+        # In a receiver's copy of a `plain` frame: the original frame, whose payload the copy shares. Otherwise None.
         self._sent: Frame | None = None
 
     @property
@@ -129,7 +130,7 @@ class Frame:
 
     @property
     def payload(self) -> Any:
-        """The message, decoded at the first read."""
+        """The decoded message body; it is decoded when it is first read."""
         value = self._payload
         if value is _UNREAD:
             value = self._payload = self._decoded() if self._sent is None else self._sent.payload
@@ -140,7 +141,7 @@ class Frame:
 
     @property
     def carried(self) -> Any:
-        """Decoding information of a network's stack (`netsim.ipv6.stack.Carried`), if it has one; else None."""
+        """The frame's `netsim.ipv6.stack.Carried`, if the network has a ``stack``; otherwise None."""
         return self._carried
 
     @property
@@ -150,7 +151,7 @@ class Frame:
 
     @property
     def request(self) -> int | None:
-        """The number of the request that this frame makes or answers; None if it does neither."""
+        """The number of the request that this frame is or answers; None for other frames."""
         return None if self._special is None else self._special[0]
 
     @property
@@ -160,7 +161,7 @@ class Frame:
 
     @property
     def sequence(self) -> int:
-        """The number, from 1, that a reliable link gave the frame; 0 if it gave none."""
+        """The sequence number, from 1, that a reliable link assigned to the frame; 0 on other links."""
         return 0 if self._special is None else self._special[2]
 
     @property
@@ -202,7 +203,7 @@ class Frame:
 
     @property
     def event(self) -> float | None:
-        """The sender's ``event`` by the receiver's own clock (s); None without one, or if it was too old to send."""
+        """The time (s) of the sender's ``event`` by the receiver's own clock; None without an event, or if too old."""
         return None if self._reception is None else self._reception[2]
 
     @property
@@ -243,7 +244,7 @@ class Frame:
 class FrameEncoder:
     """Encodes the frames of one run. Runs share no encoder, because a msgpack packer serves one thread at a time.
 
-    All nodes know ``kinds`` beforehand: a frame of such a kind carries the kind's number, one byte, not its name.
+    All nodes know ``kinds`` beforehand: a frame of such a kind carries the kind's index (one byte) instead of its name.
     """
 
     def __init__(self, kinds: Sequence[str] = ()) -> None:
@@ -293,5 +294,5 @@ class FrameEncoder:
         try:
             return encode(fields if number is None else [*fields, number, is_reply])
         except WireError:
-            self._begin(kind, sender)  # raises an error that names the kind, if the kind is at fault
+            self._begin(kind, sender)  # Encode the kind first: if it is invalid, the error then names it.
             raise

@@ -1,4 +1,4 @@
-"""Functions that make frames: from a payload and its bytes, from bytes alone, or for one receiver.
+"""Functions that create frames: from a payload and its bytes, from bytes alone, or for one receiver.
 
 On the path agent → outbox → link → inbox → agent, outbox, link and inbox call these functions.
 """
@@ -33,12 +33,12 @@ def new_frame(
 
 
 def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: Sequence[str] = ()) -> Frame:
-    """Return the frame that ``data`` encodes; raises WireError if the bytes are no frame.
+    """Return the frame that ``data`` encodes; raise WireError if the bytes are not a valid frame.
 
     The numbers of sender and kind in the bytes are indices of ``names`` and ``kinds``.
     """
     fields = decode(data)
-    # A `match` statement would not do: since numpy 2.5 its sequence patterns match arrays of any shape. Neither would
+    # Do not use a `match` statement: since numpy 2.5 its sequence patterns match arrays of any shape. Do not use
     # isinstance: it accepts True as an int and numpy.str_ as a str.
     if type(fields) is list and len(fields) in (4, 6):
         written, sender, number, payload, *rest = fields
@@ -61,7 +61,7 @@ def decode_frame(data: bytes, sent_at: float, names: Sequence[Hashable], kinds: 
 
 
 def without_sender(data: bytes) -> bytes:
-    """Return a frame's bytes without its sender's number, so that equal frames of several senders have equal bytes."""
+    """Return a frame's bytes without the sender's index, so that equal messages of two senders have equal bytes."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(data)
     unpacker.read_array_header()
@@ -72,7 +72,7 @@ def without_sender(data: bytes) -> bytes:
 
 
 def damaged(frame: Frame, where: float, names: Sequence[Hashable], kinds: Sequence[str] = ()) -> Frame | None:
-    """Return the frame that a receiver without CRC decodes after one bit flip; None if decoding fails.
+    """Flip one bit of a frame and return the frame that a receiver without CRC decodes; None if decoding fails.
 
     ``where``, in [0, 1), is the bit's position as a share of the frame's length.
     """
@@ -88,5 +88,5 @@ def damaged(frame: Frame, where: float, names: Sequence[Hashable], kinds: Sequen
 
 
 def for_receiver(frame: Frame) -> Frame:
-    """Return the frame to hand to one receiver: a copy if its payload could be changed in place."""
+    """Return the frame for one receiver: a copy if the payload could be changed in place, else the frame itself."""
     return frame if frame.plain else frame.copy()

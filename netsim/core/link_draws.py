@@ -1,4 +1,4 @@
-"""Random delays and losses of an agent's broadcasts, drawn for all of its simple links (`Link.is_simple`) at once.
+"""Random delays and losses of an agent's broadcasts, drawn together for all simple links (`Link.is_simple`).
 
 On the path agent → outbox → link → inbox → agent, this class is part of the links. It draws the numbers for a block
 of broadcasts at a time, which is faster than drawing them for each broadcast.
@@ -15,19 +15,19 @@ from netsim.util.draws import Keys, purpose_key, stream_keys, uniforms
 
 __all__ = ["LinkDraws", "placed"]
 
-# How many uniform numbers a model with memory catches up on at a time.
+# The number of uniform numbers that a model with memory processes at a time when it replays earlier frames.
 _CATCH_UP = 1 << 12
 
 
 def placed(model: Latency, keys: Keys, first: int = 0) -> Latency:
-    """Return a latency model for links with the random streams ``keys``, whose next frame has the number ``first``.
+    """Prepare a latency model for links with the random streams ``keys``, whose next frame has the index ``first``.
 
-    Where frames depend on earlier ones, the model continues as if it had drawn all earlier delays.
+    A model in which delays depend on earlier delays continues as if it had drawn these.
     """
     if model.fixed is not None:
         return model
-    # The links' first uniform numbers select, for example, where in a recording each begins. The first frame has the
-    # same numbers, which does no harm: a recording ignores the numbers of frames.
+    # The first uniform number of each link selects, for example, at which position of a recording the link starts. The
+    # link's first frame gets the same number, which does no harm: recordings ignore the numbers of frames.
     found = on_links(model, uniforms(keys, 0, 1)[0])
     if found is not model and not isinstance(found, TracedDelays):
         for each in range(0, first, _CATCH_UP):
@@ -86,13 +86,13 @@ class LinkDraws:
         return self._links[0] if len(set(map(id, self._links))) == 1 else None
 
     def change(self, count: int) -> None:
-        """Draw anew from broadcast number ``count`` on, because the settings in the sequence ``links`` have changed."""
+        """Discard and redraw the delays from broadcast number ``count`` on, after a change of settings in ``links``."""
         self._count, self._is_stale = count, True
 
     def _prepare(self, first: int) -> None:
         """Group the links by their settings, for draws from broadcast ``first`` on.
 
-        This is done at the first draw, because often there is none: the compiled core draws by itself.
+        This is done at the first draw, because with the compiled core, which draws by itself, often none follows.
         """
         # One call draws the delays of a whole group.
         groups: dict[int, list[int]] = {}
@@ -125,7 +125,7 @@ class LinkDraws:
 
     @property
     def count(self) -> int:
-        """The number of broadcasts for which delays have been returned."""
+        """The number of broadcasts whose delays have been returned."""
         return self._count
 
     def purpose_key(self, purpose: str) -> int:
@@ -137,7 +137,7 @@ class LinkDraws:
         return stream_keys(self._seed, self.keys, purpose)
 
     def _draw(self, first: int) -> None:
-        """Draw a block from broadcast ``first`` on, a row for each and a column for each link.
+        """Draw a block of delays from broadcast ``first`` on, with a row per broadcast and a column per link.
 
         Constant delays need no random numbers.
         """

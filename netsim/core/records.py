@@ -65,7 +65,7 @@ BY_LINK = (*ALL_CAUSES, "offered", "duplicated", "wire_bits")
 """The columns counted per link and kind of message."""
 
 TO_ALL = -1
-"""Value of ``link`` that stands for all links of the sender."""
+"""Value of ``link`` that means all links of the sender."""
 
 
 class Transmission(NamedTuple):
@@ -125,7 +125,7 @@ TOTALS = totals_of(CAUSES)
 
 
 def as_column(names: Iterable[Any]) -> NDArray[np.object_]:
-    """Return names as an object array for a table column; in texts, lone surrogates are backslash-escaped."""
+    """Return names as an object array for a table column; lone surrogates in texts are backslash-escaped."""
     listed = [each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each for each in names]
     column = np.empty(len(listed), dtype=object)
     column[:] = listed
@@ -141,9 +141,9 @@ OUTCOME = np.dtype([("time", "<f8"), ("key", "<i8"), ("kind", "<i4"), ("cause", 
 # The records below are kept only with a trace, for `netsim.replay`; no hash includes them.
 
 DETAIL = np.dtype([("round", "<i8"), ("reply", "<i8")])
-"""The dtype of a transmission's round (0: outside rounds) and whether it is a reply (1).
+"""The dtype of a transmission's details: its round (0: outside rounds), and whether it is a reply (1).
 
-These records have the same order as those of `SENT`.
+Record i describes the transmission of the i-th record of `SENT`.
 """
 
 LEFT = np.dtype([("time", "<f8"), ("key", "<i8"), ("number", "<i8"), ("bits", "<i8")])
@@ -178,12 +178,12 @@ ON_AIR = np.dtype(
 """The dtype of the record of a frame, or an acknowledgement, on the air of a `netsim.Radio`.
 
 The frame is on the air from ``start`` to ``end`` (s). ``sender``, ``link`` (or `TO_ALL`), ``kind``, ``message`` and
-``fragment`` are numbers; ``retry`` is how often the fragment was sent before. ``dbm`` is the power at the receiver
+``fragment`` are indices; ``retry`` is how often the fragment was sent before. ``dbm`` is the power at the receiver
 (NaN: unknown), ``size`` the number of bytes of the message that the frame carries, and ``whole`` whether the frame was
 sent to its end. An acknowledgement has the message, fragment and retry of the frame that it acknowledges.
 """
 
 
 def key_shift(links: int) -> int:
-    """Return s, the number of bits that a key has for the transmission's number: 53 for a thousand links."""
+    """Return s, the number of bits of a key that hold the transmission's number: 53 for a thousand links."""
     return 63 - max(links, 1).bit_length()

@@ -15,7 +15,7 @@ class RoundBarrier:
         self._waiting: list[asyncio.Future[int]] = []
 
     def __len__(self) -> int:
-        """Return how many tasks wait, including cancelled ones."""
+        """Return the number of waiting tasks, including cancelled ones."""
         return len(self._waiting)
 
     def wait(self) -> asyncio.Future[int]:

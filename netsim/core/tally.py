@@ -42,13 +42,13 @@ class Tally:
     Attributes
     ----------
     shift : int
-        The number of bits that a key has for the transmission's number (`netsim.core.records.key_shift`).
+        The number of bits of a key that hold the transmission's number (`netsim.core.records.key_shift`).
     keeps : bool
         Whether the records are kept.
     kinds : dict
         The id of each kind of message by name, in the order of first use.
     exits : list of int
-        How many link messages have ended so far, by cause.
+        The number of link messages that have ended so far, by cause.
     link_messages, duplicated : int
         The numbers of link messages offered and of duplicates made so far.
     """
@@ -74,7 +74,7 @@ class Tally:
         self._keys: list[int] = []
         self._delivered_kinds: list[int] = []
         self._ended: list[tuple[float, int, int, int]] = []
-        # The number of records counted at once grows with the network, because counting a block passes over all links.
+        # The block length grows with the network, because counting a block takes one pass over all links.
         self._block = max(1 << 13, len(link_keys) // 4)
         self._tables: dict[str, Counts] = {}
 
@@ -109,7 +109,7 @@ class Tally:
         self._kept["left"] += _PACK_LEFT(time, key, number, bits)
 
     def aired(self, sender: int, kind: int, bits: int) -> None:
-        """Count wire bits that a node sent on a shared medium, where `sent` is called before their number is known."""
+        """Count wire bits that a node sent on a shared medium, where they are unknown when `sent` is called."""
         self._totals["wire_bits"] += bits
         self._table("sender wire_bits")[kind, sender] += bits
 

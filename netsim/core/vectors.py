@@ -1,4 +1,4 @@
-"""Vector arithmetic that agents do in every round; each compiled function needs one pass over the data.
+"""Vector arithmetic for agents, used in every round; each compiled function needs one pass over the data.
 
 numpy allocates an array for every operation, which for a hundred elements costs more than the arithmetic. Both cores
 return the value of the documented expression, to the last bit.

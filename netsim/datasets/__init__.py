@@ -1,4 +1,4 @@
-"""The data sets that studies name: their sources, their preparation, and their files on this machine."""
+"""The data sets used by studies: their sources, their preparation, and their files on this machine."""
 
 import lazy_loader
 

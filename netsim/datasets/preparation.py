@@ -1,7 +1,7 @@
 """Convert published files to the tables that studies read, with a function for each data set.
 
-Each function takes the `Originals` and returns a table, or arrays by name, whose SHA-256 is in
-`netsim.datasets.registry`.
+Each function takes the `Originals` and returns a table, or a dict of arrays. `netsim.datasets.registry` holds the
+SHA-256 of each result.
 """
 
 import fnmatch
@@ -54,7 +54,7 @@ class Originals:
     def _add_zip(self, data: bytes) -> None:
         archive = zipfile.ZipFile(io.BytesIO(data))
         for name in archive.namelist():
-            # The folder __MACOSX of an archive has files with the names of the real ones.
+            # The folder __MACOSX of an archive contains metadata files with the same names as the real files.
             if not name.endswith("/") and not name.startswith("__MACOSX"):
                 self._add(PurePosixPath(name).name, lambda name=name: archive.read(name))  # type: ignore[misc]
 
@@ -138,7 +138,7 @@ def _numbered(inputs: Any, target: Any, name: str) -> "pd.DataFrame":
 
 
 def airquality(originals: Originals) -> "pd.DataFrame":
-    """Prepare AirQualityUCI.xlsx, which has more digits than the csv; the code −200 for missing values stays."""
+    """Prepare AirQualityUCI.xlsx, which has more digits than the csv file; missing values remain coded as −200."""
     import pandas as pd
 
     data = io.BytesIO(originals["AirQualityUCI.xlsx"])
@@ -169,7 +169,7 @@ def _mat(originals: Originals, name: str) -> dict[str, Any]:
     from scipy.io import loadmat
 
     try:
-        # The stubs know of paths only.
+        # scipy's type stubs accept only paths here.
         return dict(loadmat(io.BytesIO(originals[name])))  # type: ignore[arg-type]
     except (ValueError, NotImplementedError, TypeError) as error:
         raise BadInput(f"{name} cannot be read: {one_line(error)}") from None
@@ -184,12 +184,12 @@ def tomshardware(originals: Originals) -> "pd.DataFrame":
 def twitter(originals: Originals) -> "pd.DataFrame":
     """Prepare the arrays X, with one sample per column, and y of TwitterData.mat; numbers have 10 digits."""
     found = _mat(originals, "TwitterData.mat")
-    # Written as text, because pandas would write 0.0 for 0.
+    # Convert to text here, because pandas would write 0 as 0.0.
     return _numbered(found["X"].T, found["y"].ravel(), "target").map("{:.10g}".format)
 
 
 def banana(originals: Originals) -> "pd.DataFrame":
-    """Prepare LIBSVM's text: a label, then inputs as number:value."""
+    """Prepare a file in LIBSVM's text format, whose lines have a label, then inputs as index:value."""
     import pandas as pd
 
     rows = [line.split() for line in originals.text("banana.all.txt").splitlines() if line.strip()]
@@ -218,7 +218,7 @@ _ADULT = (
 
 
 def adult(originals: Originals) -> "pd.DataFrame":
-    """Prepare adult.data and adult.test, whose labels end in a full stop; "?" stays, and split names the file."""
+    """Prepare adult.data and adult.test (its labels end in a full stop); "?" is kept, and ``split`` names the file."""
     import pandas as pd
 
     how: dict[str, Any] = {
@@ -242,13 +242,13 @@ def conductivity(originals: Originals) -> "pd.DataFrame":
 
 
 def sensorless(originals: Originals) -> "pd.DataFrame":
-    """Prepare Sensorless_drive_diagnosis.txt: 48 features, and the class, from 0 as in sensorless_subset."""
+    """Prepare Sensorless_drive_diagnosis.txt: 48 features, and the class, renumbered from 0 as in sensorless_subset."""
     values = originals.frame("Sensorless_drive_diagnosis.txt", sep=r"\s+", header=None).to_numpy()
     return _numbered(values[:, :-1], values[:, -1].astype(int) - 1, "class")
 
 
 def sensorless_subset(originals: Originals) -> "pd.DataFrame":
-    """Prepare the arrays X.npy, of 48 features, and Y.npy, the classes from 0."""
+    """Prepare the arrays X.npy, with 48 features, and Y.npy, with classes numbered from 0."""
     inputs, target = (np.load(io.BytesIO(originals[f"{name}.npy"]), allow_pickle=False) for name in "XY")
     return _numbered(inputs, target.ravel().astype(int), "class")
 
@@ -266,7 +266,7 @@ def har(originals: Originals) -> "pd.DataFrame":
 
 
 def wisdm_har(originals: Originals) -> "pd.DataFrame":
-    """Prepare WISDM_ar_v1.1_transformed.arff: names from its header, "?" becomes empty."""
+    """Prepare WISDM_ar_v1.1_transformed.arff: columns are named as in its header, and "?" becomes an empty cell."""
     import pandas as pd
 
     text = originals.text("WISDM_ar_v1.1_transformed.arff")
@@ -289,11 +289,11 @@ def mnist(originals: Originals) -> Arrays:
 
 
 def intel_connectivity(originals: Originals) -> "pd.DataFrame":
-    """Prepare connectivity.txt, sorted; the first number is taken as the sender."""
+    """Prepare connectivity.txt as a sorted table; the first number of a line is taken as the sender."""
     import pandas as pd
 
     rows = [line.split() for line in originals.text("connectivity.txt").splitlines()]
-    # The line "0 31" has no value.
+    # Skip incomplete lines: "0 31" has no value.
     found = [(int(a), int(b), float(f"{float(p):.12g}")) for a, b, p in (row for row in rows if len(row) == 3)]
     return pd.DataFrame(sorted(found), columns=["sender", "receiver", "prob"])
 
@@ -309,19 +309,19 @@ def iotlab_grenoble_k7(originals: Originals) -> "pd.DataFrame":
 
 
 def _ulb(originals: Originals, kind: str, names: Sequence[str]) -> "pd.DataFrame":
-    """Return the three parts of a kind of file as text, with a column for the part."""
+    """Return the three files of a kind (N or R) as one table of text, with a column for the file's number."""
     import pandas as pd
 
     rows: list[list[str]] = []
     for part in "123":
-        # A no-break space separates the thousands of sequence numbers; `split` would separate there, too.
+        # Remove no-break spaces, which separate thousands in sequence numbers, because `split` would split at them.
         text = originals[f"{kind}{part}.txt"].decode("latin-1").replace("\xa0", "").replace(",", ".")
         rows += [[part, *cells] for line in text.splitlines() if (cells := line.split())]
     return pd.DataFrame(rows, columns=["part", *names])
 
 
 def ulb_library1_links(originals: Originals) -> "pd.DataFrame":
-    """Prepare N1.txt to N3.txt: receptions with their quality; lqi_corrected as in its README, rssi_dbm of a CC2420."""
+    """Prepare N1.txt to N3.txt, the receptions; lqi_corrected is as in the README, rssi_dbm as for a CC2420."""
     names = ("timestamp_ms", "packet_in_seq", "seq", "node", "src", "lqi", "rssi")
     frame = _ulb(originals, "N", names).astype("int64")
     frame["lqi_corrected"] = np.where(frame["lqi"] > 128, 383 - frame["lqi"], 128 - frame["lqi"])
@@ -330,13 +330,13 @@ def ulb_library1_links(originals: Originals) -> "pd.DataFrame":
 
 
 def ulb_library1_readings(originals: Originals) -> "pd.DataFrame":
-    """Prepare R1.txt to R3.txt: the motes' measurements; decimal commas become points."""
+    """Prepare R1.txt to R3.txt, the motes' measurements; decimal commas become points."""
     names = ("timestamp_ms", "node", "seq", "temp_int", "volt", "humidity", "temperature", "par", "tsr")
     whole = dict.fromkeys(("part", *names[:3]), "int64")
     return _ulb(originals, "R", names).astype(dict.fromkeys(names, "float64") | whole)
 
 
 def mahimahi_cellular(originals: Originals) -> Arrays:
-    """Prepare the traces NAME.up and NAME.down: differences of successive times in ms."""
+    """Prepare the traces NAME.up and NAME.down as arrays of differences between successive times (ms)."""
     times = {name: np.array(originals.text(name).split(), np.int64) for name in originals.names("*.up", "*.down")}
     return {name: np.diff(each, prepend=0).astype(np.int32) for name, each in times.items()}

@@ -1,8 +1,8 @@
-"""The data sets that studies name: source, preparation, SHA-256, licence and citation.
+"""The registry of data sets used by studies: source, preparation, SHA-256, licence and citation.
 
 A SHA-256 covers the prepared table's text, or its arrays (`netsim.datasets.preparation.digest`), so it does not depend
-on a file's compression. Each one is that of a file prepared independently of this code, and each preparation was tried
-on a copy of the original.
+on a file's compression. Each SHA-256 was computed from a file prepared independently of this code, and each preparation
+was tested on a copy of the original.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from netsim.datasets import preparation
 from netsim.datasets.preparation import Preparation
 
 SHIPPED = Path(__file__).parent / "shipped"
-"""The folder of the tables that come with netsim."""
+"""The folder of the tables included in netsim."""
 
 UNTRIED = "its preparation was never tried on the original, and no SHA-256 is known"
-"""What is said of a set whose original was not at hand when its preparation was written."""
+"""The message about a data set whose original was not available when its preparation was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +27,21 @@ class Dataset:
     Attributes
     ----------
     name : str
-        By which studies and `find` know it.
+        The data set's name in studies and in `find`.
     title : str
         A short description.
     suffix : str
-        The suffix of its file: .csv.gz, .npz, or .csv for tables included in netsim.
+        The suffix of the prepared file: .csv.gz, .npz, or .csv for tables included in netsim.
     source : str
-        The address of the publication's page.
+        The address of the web page that publishes the data set.
     licence, citation : str
         The terms stated by the source, and the publication to cite.
     addresses : tuple of str
-        Where the original files are; empty if they cannot be fetched.
+        The addresses of the original files; empty if they cannot be downloaded.
     sha256 : str
         The digest of the prepared content; "" if unknown.
     why_not : str
-        Why netsim cannot fetch it.
+        Why netsim cannot download the data set.
     """
 
     name: str
@@ -61,15 +61,15 @@ class Dataset:
 
     @property
     def prepare(self) -> Preparation | None:
-        """The function of `netsim.datasets.preparation` that makes the table of the originals, if they can be fetched.
+        """The function that converts the originals to a table; None if the originals cannot be downloaded.
 
-        It has the name of the set.
+        It is the function of `netsim.datasets.preparation` that has the data set's name.
         """
         return getattr(preparation, self.name) if self.addresses else None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of the files at the addresses."""
+        """The file names at the end of the addresses."""
         return tuple(unquote(urlsplit(each).path).rpartition("/")[2] for each in self.addresses)
 
 
@@ -79,7 +79,7 @@ _NO_TRADE = f"{_CC_BY}; its README forbids commercial use"
 
 
 def _uci(number: int, authors: str, title: str, year: int, doi: str, licence: str = _CC_BY) -> dict[str, Any]:
-    """Return where a set of the UCI Machine Learning Repository is, its licence, and what to cite."""
+    """Return source, addresses, licence and citation of a data set in the UCI Machine Learning Repository."""
     file = title.lower().replace(" ", "+")
     return {
         "source": f"UCI id {number}",

@@ -1,7 +1,7 @@
 """Data sets on this machine: find them, or download, prepare and check them.
 
-A set is searched in the folder NETSIM_DATA, then in the cache (`netsim.util.datafiles.cache_folder`), then in the
-netsim package. `get` fills the cache.
+A data set is searched for in the folder given by the environment variable NETSIM_DATA, then in the cache
+(`netsim.util.datafiles.cache_folder`), then in the netsim package. `get` downloads into the cache.
 """
 
 import errno
@@ -45,7 +45,7 @@ def find(name: str) -> Path:
     BadInput
         If the set is unknown.
     Missing
-        If it is not on this machine.
+        If the data set is not on this machine.
     """
     known = SETS[check.one_of("name", name, SETS)]
     if (path := where(known)) is None:
@@ -60,16 +60,17 @@ def where(known: Dataset) -> Path | None:
 
 
 def in_cache(name: str, suffixes: Sequence[str]) -> Path | None:
-    """Return the path of ``name`` with one of some suffixes in the cache, or None."""
+    """Return the path of the file in the cache that has this name and one of the suffixes, or None."""
     folder = cache_folder()
     paths = () if folder is None else (folder / f"{name}{each}" for each in suffixes)
     return next(filter(Path.exists, paths), None)
 
 
 def refuse_missing(name: str, suffixes: Sequence[str], otherwise: str = "") -> Missing:
-    """Return the error for a data set that is not here, with the files that NETSIM_DATA holds and the way to get it.
+    """Return the error for a missing data set; it lists the files in NETSIM_DATA and says how to get the data set.
 
-    ``suffixes`` are the file name endings that the caller can read, the preferred one first; ``otherwise`` is appended.
+    ``suffixes`` are the file name endings that the caller can read, the preferred one first. ``otherwise`` is text
+    appended to the message.
     """
     known = SETS.get(name)
     source = f"public source: {known.source}" if known else ""
@@ -110,20 +111,20 @@ def get(
 ) -> Path:
     """Download a data set, prepare it, compare its SHA-256 and store it in the cache; return its path.
 
-    A set that is here already is left as it is, unless its file in the cache is damaged. If anything fails, nothing is
-    left in the cache; a killed process leaves one hidden folder, which the next call removes. Several processes may get
-    one set at once: one downloads it, the others wait.
+    A data set that exists on this machine is not downloaded again, unless its file in the cache is damaged. If an error
+    occurs, no file is left in the cache. A killed process leaves a hidden folder, which the next call removes. If
+    several processes request the same data set at the same time, one downloads it and the others wait.
 
     Parameters
     ----------
     name : str
-        One of `SETS`.
+        The name of a data set in `SETS`.
     files : sequence of path, optional
-        The original files, or a folder of them, downloaded elsewhere; then no network is needed.
+        The original files, or folders of them, if they are already on this machine; then no network is needed.
     tell : function, optional
-        Called with each line that the user should read.
+        Called with each line of text for the user.
     progress : function, optional
-        Called with the number of bytes of a file that have arrived.
+        Called with the number of bytes of a file received so far.
 
     Raises
     ------
@@ -145,13 +146,13 @@ def get(
             tell(f"{name}: is here, {target}")
             return target
         work = target.with_name(f".{name}.part")
-        # This folder was left by a killed process: because of the lock, no other process is at work.
+        # This folder was left by a killed process: because of the lock, no other process can be using it.
         shutil.rmtree(work, ignore_errors=True)
         try:
             work.mkdir()
             paths = paths or [_download(known, each, work, tell, progress) for each in known.addresses]
             prepared = _prepared(known, paths)
-            # All files of a killed process are in this folder.
+            # Write inside this folder first, so that a killed process leaves files only here.
             os.replace(write_pieces(work / target.name, [_packed(prepared, known.suffix)]), target)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; nothing of {name} was kept") from None
@@ -164,7 +165,7 @@ def get(
 
 
 def _cache() -> Path:
-    """Return the cache's folder, which is made if need be."""
+    """Return the cache's folder; create it if it does not exist."""
     folder = cache_folder()
     if folder is None:
         raise BadInput(
@@ -178,7 +179,7 @@ def _cache() -> Path:
 
 
 def _files(given: Sequence[str | Path]) -> list[Path]:
-    """Return the files of a list of files and folders."""
+    """Return a list of files in which each given folder is replaced by its files."""
     found: list[Path] = []
     for path in map(Path, given):
         if not path.exists():
@@ -189,7 +190,7 @@ def _files(given: Sequence[str | Path]) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path, known: Dataset) -> Iterator[None]:
-    """Inside, keep other processes from getting this set; first wait for one that does."""
+    """Hold the lock of a data set, so that no other process downloads it; wait while another process holds the lock."""
     from filelock import FileLock
 
     lock = FileLock(folder / f".{known.name}.lock")
@@ -204,7 +205,7 @@ def _locked(folder: Path, known: Dataset) -> Iterator[None]:
 
 
 def _is_whole(path: Path, known: Dataset) -> bool:
-    """Return whether the cache's file has the expected content."""
+    """Return whether a file in the cache has the expected content."""
     if not path.exists():
         return False
     with suppress(Exception):
@@ -215,13 +216,13 @@ def _is_whole(path: Path, known: Dataset) -> bool:
 def _download(
     known: Dataset, address: str, folder: Path, tell: Callable[[str], None], progress: Callable[[int], None] | None
 ) -> Path:
-    """Download one file of a set, and return its path; without a network raises NetsimError with instructions."""
+    """Download one file of a data set, and return its path; raise NetsimError with instructions if that fails."""
     try:
         import pooch
         import requests
     except ImportError:
         raise BadInput("pooch: must be installed to fetch data: pip install '.[data]' in the clone") from None
-    # pooch would print the address and the file's SHA-256 to standard error.
+    # Otherwise pooch would print the address and the file's SHA-256 to standard error.
     pooch.get_logger().setLevel("ERROR")
     tell(f"{known.name}: {address}")
     bar: Any = False if progress is None else _Progress(progress)
@@ -237,7 +238,7 @@ def _download(
 
 
 class _Progress:
-    """Shows pooch's progress of a download."""
+    """Reports the progress of a download by pooch, which calls these methods."""
 
     total = 0
 
@@ -245,20 +246,20 @@ class _Progress:
         self._show, self._count = show, 0
 
     def update(self, count: int) -> None:
-        """Count bytes that have arrived."""
+        """Count received bytes, and report the sum."""
         self._count = min(self._count + count, self.total or self._count + count)
         self._show(self._count)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Set the count to 0."""
         self._count = 0
 
     def close(self) -> None:
-        """End."""
+        """Do nothing; pooch calls this at the end."""
 
 
 def _network_reason(error: Exception) -> str:
-    """Return in a few words why an address could not be read."""
+    """Return a short text with the reason why an address could not be read."""
     import requests
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
@@ -271,14 +272,14 @@ def _network_reason(error: Exception) -> str:
 
 
 def _prepared(known: Dataset, paths: Sequence[Path]) -> "pd.DataFrame | Arrays":
-    """Return the table of the originals; raises BadInput unless originals and table are as expected."""
+    """Convert the originals to the table; raise BadInput unless the digests are as expected."""
     assert known.prepare is not None
     try:
         prepared = known.prepare(Originals(paths))
     except BadInput as error:
         raise BadInput(f"{known.name}: {error}") from None
     except Exception as error:
-        # Libraries that read a changed or damaged original may raise any exception.
+        # The library that reads a changed or damaged original may raise any exception.
         raise BadInput(f"{known.name}: the original is not as it was published ({one_line(error)})") from None
     found = digest(prepared)
     if known.sha256 and found != known.sha256:
@@ -290,7 +291,7 @@ def _prepared(known: Dataset, paths: Sequence[Path]) -> "pd.DataFrame | Arrays":
 
 
 def _packed(prepared: Any, suffix: str) -> bytes:
-    """Return the bytes of a prepared table's file, the same for the same table."""
+    """Return the file content for a prepared table; equal tables give equal bytes."""
     buffer = io.BytesIO()
     if suffix == ".npz":
         np.savez_compressed(buffer, **prepared)
