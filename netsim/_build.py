@@ -62,7 +62,7 @@ def compile_core(root: Path) -> list[str]:
     work = root / "build" / f"core-{sys.implementation.cache_tag}"
     # Forbid fused multiply-add: the equivalent Python module rounds after each operation.
     options = [] if sys.platform == "win32" else ["-g0", "-ffp-contract=off"]
-    # The compiler obeys the last of several options, and these options follow CFLAGS.
+    # CFLAGS precede these options, and the compiler obeys the last one.
     if options and "-O" not in os.environ.get("CFLAGS", ""):
         options.append("-O3")
     modules = [

@@ -163,7 +163,7 @@ class Context:
             else:
                 taken = carrier.send(to, kind, encodable(payload), self.round, raw_data, request, is_reply, outcome)
         except AgentError:
-            await asyncio.sleep(0)  # do not block the loop if the agent retries forever
+            await asyncio.sleep(0)  # an agent that catches the error and retries forever must not block the loop
             raise
         if number >= 0:
             self.caption(number, label, payload)

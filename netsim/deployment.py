@@ -63,7 +63,7 @@ class Deployment:
     preset : Preset
         Link and radio; default: `netsim.presets.ieee802154`.
     phy : Phy, optional
-        The transmit power, and how frames are received. Default: the preset's phy.
+        How frames are received, and the transmit power. Default: the preset's.
     least : float
         The least probability of reception at which two motes are neighbours, in (0, 1).
     weakest_db : float

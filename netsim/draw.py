@@ -279,7 +279,7 @@ class DeclaredState:
 def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]:
     """Return the default drawings and reading functions for nodes of a `netsim.Radio`: sleep, and battery charge.
 
-    Both are read when the agent's code runs, because only that code switches the agent's radio.
+    Both are read when an agent's code runs, because only that code switches its radio.
     """
     if isinstance(medium, str):
         return {}
@@ -300,7 +300,7 @@ def drawn_by_radio(medium: Any) -> dict[str, tuple[Drawn, Callable[[Any], Any]]]
 
 
 def _battery(agent: Any) -> float | None:
-    """Return the share of energy left in an agent's battery, in steps of 2 %; None if it has no battery."""
+    """Return the share of energy left in a battery, in steps of 2 %; None on mains."""
     account = agent._netsim.energy
     whole = None if account is None else account.whole
     return None if whole is None else round(50 * account.left / whole) / 50
@@ -325,7 +325,7 @@ class Cells:
 
 
 def cells_text(drawn: Strip, cells: Cells) -> str | None:
-    """Return the entries of a strip as one text; None if the value is not a list.
+    """Return a strip's entries as text; None if they are not a list.
 
     Each entry is written as ``term|entry``, with ``!`` in front if it is committed. Spaces separate entries.
 

@@ -36,7 +36,7 @@ class Interferer:
     position : (x, y) or (x, y, z)
         Its position in metres.
     power_dbm : float
-        The transmit power over the source's whole band.
+        Its transmit power over its whole band.
     bandwidth : float
         The width (Hz) of its band; if it is wider than the motes' band, it contains the motes' band.
     at, until : float
@@ -96,7 +96,7 @@ class Interference(Agent):
                 raise
 
     async def emit(self, seconds: float) -> None:
-        """Emit a carrier for some seconds, but not beyond the interferer's ``until``."""
+        """Emit a carrier for some seconds, but not beyond the interferer's end."""
         if (left := self.source.until - self.now) > 0.0:
             await self.radio.carrier(min(seconds, left))
 
@@ -108,7 +108,7 @@ class Jammer(Interferer):
     Parameters
     ----------
     duty : float
-        The share of time for which the jammer emits, above 0, up to 1.
+        The share of time for which it emits, above 0, up to 1.
     period : float
         Seconds between the starts of bursts. For moving motes, the positions at the start of a burst determine its
         received power.
@@ -136,7 +136,7 @@ class ReactiveJammer(Interferer):
     Parameters
     ----------
     burst : float
-        Seconds for which the jammer emits after it senses a carrier.
+        Seconds for which it emits.
     poll : float
         Seconds between carrier-sense measurements; a longer value delays the reaction.
     """
@@ -149,7 +149,7 @@ class ReactiveJammer(Interferer):
         check.fields(self, check.finite, "burst", "poll", above=0)
 
     async def act(self, agent: Interference) -> None:
-        """Assess the channel repeatedly, and emit a burst when it is busy."""
+        """Listen, and emit."""
         while True:
             await asyncio.sleep(self.poll)
             if agent.radio.busy():
@@ -169,8 +169,8 @@ class NearbyNetwork(Interferer):
     frame : float
         Duration of a frame in seconds; by default that of the longest IEEE 802.15.4 frame, 133 bytes at 250 kbit/s.
     channels_off : int
-        The distance between its channel and the motes', in channels of 5 MHz. For distances 0, 1, 2, and 3 or more, the
-        network's power is attenuated by 0, 32, 48 and 54 dB, as in an AT86RF231.
+        The distance of its channel in channels of 5 MHz. Its power is attenuated by 0, 32, 48 and, from distance 3, 54
+        dB, as in an AT86RF231.
     """
 
     frames_per_s: float = 10.0
@@ -211,7 +211,7 @@ _DIFS = 2 * _SIFS + 2 * 9
 
 @dataclass(frozen=True, kw_only=True)
 class WiFi(Interferer):
-    """A Wi-Fi access point that sends beacons, or its network's traffic, on a channel that overlaps the motes'.
+    """A Wi-Fi access point: its beacons, or its network's traffic, on a channel overlapping the motes'.
 
     "beacons": a beacon of ``beacon`` s every 100 TU of 1.024 ms, the usual interval of IEEE 802.11. The other values
     model a network of 802.11g at 54 Mbit/s. Packets have a uniformly distributed size, and each is acknowledged. The

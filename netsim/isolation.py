@@ -1,4 +1,4 @@
-"""Isolated agents: each agent's class comes from a separate copy of its module, as if each agent had a process.
+"""Isolated agents: each agent's class comes from a separate module, as if each had a process.
 
 Agents of one process can reach each other through a variable of their module, an attribute of their class, a default
 argument, or an object that `make` gave to several of them. Isolated agents cannot. So if a run gives the same bytes

@@ -1,4 +1,4 @@
-"""Questions in a lesson, which readers answer before a run shows the result.
+"""Questions of a lesson: the reader guesses before a run shows the answer.
 
 ``guess("q1", "How many leaders?", ["none", "one", "two"], right=2)`` at the end of a cell shows the question. On the
 documentation's website the reader answers with a click, which opens the cells with the metadata ``{"reveal": "q1"}``.
@@ -21,7 +21,7 @@ class Guess:
     Attributes
     ----------
     name : str
-        The name by which the metadata of cells refer to the question.
+        The name in the metadata of cells.
     question : str
         The text of the question.
     options : tuple of str

@@ -50,7 +50,7 @@ def random_waypoint(
     step : float
         As in `netsim.faults.Move`.
     seed : int
-        A node's path depends only on the seed and the node's name.
+        Each node's path is a function of the seed and the node's name.
 
     Raises
     ------

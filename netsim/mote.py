@@ -48,7 +48,7 @@ class Part(Agent):
         Class attribute: the class that encodes the part's messages as IPv6 packets (`netsim.ipv6.Packets`); by default
         the general encoding.
     mote : Mote
-        The mote. Its attributes are the other parts: ``self.mote.routing.report(21.5)``.
+        The mote, with the other parts as attributes: ``self.mote.routing.report(21.5)``.
     """
 
     kinds: ClassVar[Collection[str]] = ()
@@ -255,7 +255,7 @@ class Mote(Agent):
         return self.parts if self.mac is None else {MAC: self.mac, **self.parts}
 
     def _context_of(self, part: Agent) -> Context:
-        """Return a part's context; the context remains when the mote's state is restored after a crash."""
+        """Return a part's context, which stays the same if the mote's state is restored after a crash."""
         context = self._netsim
         name = next(name for name, each in self._members().items() if each is part)
         places = context.parts = context.parts or {}

@@ -695,7 +695,7 @@ class Network:
 
     @contextmanager
     def _active(self, runtime: Runtime) -> Iterator[None]:
-        """Direct calls of `at`, `set_link` and `set_receiver` to a run; raise NetsimError if another run is active."""
+        """Route `at`, `set_link` and `set_receiver` to a run; raise NetsimError if another run is active."""
         if self._running is not None:
             raise NetsimError("this network is already running: make another Network for a second run at the same time")
         self._running = runtime
@@ -853,8 +853,8 @@ def limits_of(name: str, value: Capacities | None) -> float | Mapping[Any, float
 def _time_model(name: str, value: float | Latency) -> Latency:
     """Return a compute-time model; a number becomes a model of this constant time (s)."""
     if isinstance(value, latency.Correlated):
-        # Workers draw compute times in any order, and several workers may draw the same time. So a time must not
-        # depend on earlier draws.
+        # Workers draw compute times in any order, and several workers draw the same time, so a time must not depend on
+        # earlier ones.
         raise check.refuse(name, value, "a model whose times do not depend on one another")
     return value if isinstance(value, Latency) else latency.constant(check.finite(name, value, low=0, high=LATEST))
 

@@ -29,7 +29,7 @@ class Profile:
     uplink, downlink : mapping
         Bits per second.
     seconds : mapping
-        The compute times (s) of a node's steps, in the order of the steps.
+        The compute times of a node's steps (s), in their order.
     online : mapping
         The intervals (begin, end) in seconds during which a node is online, in order. A missing node is always online.
     """

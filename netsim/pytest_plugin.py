@@ -15,7 +15,7 @@ __all__ = ["CALL", "Call"]
 
 
 class Call(NamedTuple):
-    """The test that pytest is running, and the plugin's options for it.
+    """A test that pytest runs, and the options for it.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 CALL: ContextVar[Call | None] = ContextVar("CALL", default=None)
-"""The test that pytest is running; None outside pytest."""
+"""The test that runs; None outside of pytest."""
 
 
 def pytest_addoption(parser: "pytest.Parser") -> None:

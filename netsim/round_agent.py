@@ -79,7 +79,7 @@ class BatchRounds:
         self._own_ways: list[int] = []
 
     def own_ways(self) -> list[int]:
-        """Return the indices of the agents that need a separate task because their class or a method was replaced."""
+        """Return the indices of agents that need a separate task, because their class or a method was replaced."""
         seen = list(map(type, self._agents)), list(map(len, map(vars, self._agents)))
         if seen != self._seen:
             self._seen = seen
