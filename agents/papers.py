@@ -199,7 +199,7 @@ class Cited:
     def doubts(agents: Mapping[Any, Any], network: "Network") -> list[str]:
         """Return a line for each parameter of all agents of a network that is outside a theorem's range.
 
-        There are no lines where no theorem applies: on lossy links, or for costs of unknown curvature.
+        There are no lines if no theorem applies, as on lossy links, or for costs of unknown curvature.
         """
         from netsim.agents import theory
 

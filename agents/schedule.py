@@ -1,8 +1,8 @@
 """Values that may change with the round: step sizes, penalties.
 
-An algorithm accepts a number, or any function of the round k = 1, 2, …; the schedules here can be compared and pickled,
+An algorithm accepts a number, or any function of the round k = 1, 2, …. The schedules here can be compared and pickled,
 and are printed as their formula: ``0.5·k^(-0.5)``. An algorithm declares such a parameter as a field, ``rho: Scheduled
-= Scheduled(above=0.0)``, and reads ``self.rho``, which is the value of the present round.
+= Scheduled(above=0.0)``; reading ``self.rho`` gives the value of the current round.
 """
 
 import bisect
@@ -16,10 +16,10 @@ from netsim.errors import BadInput
 from netsim.util import check
 
 Schedule = Callable[[int], float]
-"""From the round k = 1, 2, … to a value."""
+"""A function that returns the value for the round k = 1, 2, …."""
 
 Step = Union[float, Schedule]  # noqa: UP007 (evaluated where it is documented)
-"""What an algorithm takes for a step size or a penalty: the same number in each round, or a schedule."""
+"""The type of a step size or penalty: a number, which is the same in each round, or a schedule."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +70,7 @@ class _Doubling:
         return grown if math.isinf(self.limit) else f"min({grown}, {self.limit:g})"
 
     def __call__(self, k: int) -> float:
-        # Bounded, because 2^1024 is no number any more.
+        # Limit the exponent, because 2.0**1024 overflows.
         return min(self.start * 2.0 ** min((k - 1) // self.every, 500), self.limit)
 
 
@@ -89,7 +89,7 @@ class _Piecewise:
 def constant(value: float) -> Schedule:
     """Return the schedule that is ``value`` in each round.
 
-    Raises BadInput, here and below, for a number that is not finite, or outside the range given.
+    This function and those below raise BadInput for a number that is not finite, or outside the stated range.
     """
     return _Constant(check.finite("value", value))
 
@@ -100,20 +100,20 @@ def geometric(start: float, factor: float) -> Schedule:
 
 
 def power(start: float, exponent: float = 0.5) -> Schedule:
-    """Return start · k^(−exponent), exponent ≥ 0: it falls, with 0.5 as the usual step of online gradient descent."""
+    """Return the falling schedule start · k^(−exponent), exponent ≥ 0; 0.5 is usual in online gradient descent."""
     start = check.finite("start", start)
     if check.finite("exponent", exponent) < 0.0:
         raise check.refuse("exponent", exponent, "a number >= 0, for power(…) falls; growing(…) grows")
-    return _Power(start, 0.0 - exponent)  # Not -exponent, which would be printed as -0 for 0.
+    return _Power(start, 0.0 - exponent)  # not -exponent, which is printed as -0 for 0
 
 
 def growing(start: float, exponent: float = 0.5) -> Schedule:
-    """Return start · k^exponent, exponent ≥ 0: it grows, with 0.5 as a penalty ρ whose step falls as 1/√k."""
+    """Return the growing schedule start · k^exponent, exponent ≥ 0; with 0.5, the step of a penalty ρ falls as 1/√k."""
     return _Power(check.finite("start", start), check.finite("exponent", exponent, low=0.0))
 
 
 def doubling(start: float, every: int, limit: float = math.inf) -> Schedule:
-    """Return min(start · 2^⌊(k−1)/every⌋, limit): twice as much after every ``every`` rounds."""
+    """Return the schedule min(start · 2^⌊(k−1)/every⌋, limit), which doubles after each ``every`` rounds."""
     return _Doubling(
         check.finite("start", start), check.integer("every", every, low=1), check.number("limit", limit, low=start)
     )
@@ -130,7 +130,7 @@ def piecewise(values: Mapping[int, float]) -> Schedule:
 if TYPE_CHECKING:
 
     class Scheduled:
-        """A field of an algorithm, given as a number or a schedule; reading it returns its value in this round."""
+        """A field of an algorithm that is set to a number or a schedule; reading it gives its value in this round."""
 
         default: Step | None
 
@@ -143,7 +143,7 @@ if TYPE_CHECKING:
 else:
 
     class Scheduled(property):
-        """A field of an algorithm that is a number or a schedule, and reads as the number of the present round.
+        """A field of an algorithm that is set to a number or a schedule; reading it gives its present value.
 
         Parameters
         ----------
@@ -155,9 +155,9 @@ else:
         Raises
         ------
         BadInput
-            When the field is set, or a round begins, for a number outside that range.
+            If the value is outside the range, when the field is set or when a round begins.
         TypeError
-            If an algorithm is made without it.
+            If an algorithm is created without a required field.
         """
 
         # A property is almost as fast as an attribute: local steps read their step sizes several times a round.
@@ -184,15 +184,15 @@ else:
                 vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)
 
         def __reduce__(self):
-            # A descriptor that is a dataclass's default is pickled with a script's class, for other processes.
+            # This descriptor is a default of a dataclass, so it is pickled with a class that a script sends to workers.
             return _scheduled, (self._field, self.default, self._bounds)
 
         def move_to(self, agent, k, schedule):
-            """Set the value of round k."""
+            """Set an agent's field to the schedule's value in round k."""
             try:
                 value = schedule(k)
             except OverflowError:
-                # Python raises for an invalid power; it is refused like any other infinite step.
+                # Python raises for powers that overflow; refuse such a value like any other infinite step.
                 value = math.inf
             try:
                 vars(agent)[f"_{self._field}"] = check.finite(self._field, value, **self._bounds)

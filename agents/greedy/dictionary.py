@@ -22,21 +22,21 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 SPAN = 1e-6
-"""Squared distance from the span of the dictionary, of κ(x, ·) with κ(x, x) = 1, up to which a point x is not added."""
+"""A point x is not added if the squared distance of κ(x, ·) from the span of the dictionary is at most this number."""
 
-_DRIFT = 1e-9  # largest rounding error of K P k, for columns k of kernel values, at which P is still used
+_DRIFT = 1e-9  # the largest rounding error of K P k, for columns k of kernel values, with which P is still used
 _REFINEMENTS = 5
 
 
 class Dictionary:
-    """An expansion f(x) = Σ_n w_n κ(d_n, x) over M points, of one value or of C.
+    """An expansion f(x) = Σ_n w_n κ(d_n, x) over M points; f has one value, or C values.
 
     κ(x, x) must be 1, as for the kernels of `netsim.agents.maps.features`. A new point within rounding of the span of
     the others (a duplicate, for example) would make K singular. It is not added: the others take the representable part
     of its weight, and the rest, of squared norm at most `SPAN` · ‖w‖², counts as error.
 
-    P is updated at each addition and removal. Its rounding error is measured whenever points are added, and beyond 1e-9
-    P is recomputed.
+    P is updated at each addition and removal. Its rounding error is measured whenever points are added; if it exceeds
+    1e-9, P is recomputed.
 
     Parameters
     ----------
@@ -47,19 +47,19 @@ class Dictionary:
     kernel : {"gaussian", "laplacian", "cauchy"}
         The kernel κ, as in `netsim.agents.maps.features.kernel_matrix`.
     sigma : float
-        Its bandwidth, in the units of the points.
+        The kernel's bandwidth, in the units of the points.
 
     Attributes
     ----------
     points : ndarray of shape (M, d)
         The points d_n, in order of their arrival.
     gram, inverse : ndarray of shape (M, M)
-        K and P = K⁻¹.
+        The matrices K and P = K⁻¹.
 
     Raises
     ------
     BadInput
-        For an argument outside its range.
+        If an argument is outside its range.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Dictionary:
         self.points: Array = np.zeros((0, inputs))
         self.gram: Array = np.zeros((0, 0))
         self.inverse: Array = np.zeros((0, 0))
-        # One column for each value.
+        # There is one column for each value of f.
         self._weights: Array = np.zeros((0, *(self._values or (1,))))
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class Dictionary:
         self._weights = factor * self._weights
 
     def add(self, points: Array, weights: Array) -> float:
-        """Add Σ_b v_b κ(x_b, ·) to f; return the summed squared norm of the parts not added (see the class).
+        """Add Σ_b v_b κ(x_b, ·) to f; return the summed squared norm of the parts that were not added (see the class).
 
         Parameters
         ----------
@@ -144,14 +144,14 @@ class Dictionary:
         Parameters
         ----------
         epsilon : float
-            The most that f may move, in the norm of the Hilbert space (over all values together).
+            The largest change of f, in the norm of the Hilbert space (over all values together).
         lost : float
-            Squared norm by which it has moved already, as `add` returned it.
+            The squared norm of the change so far, as `add` returned it.
 
         Returns
         -------
         float
-            The squared norm by which f has moved, ``lost`` included: at most ε², or ``lost`` if that is more.
+            The squared norm of the change of f, including ``lost``: at most ε², or ``lost`` if that is larger.
         """
         w = self._weights.copy()
         # Removed elements stay as zeros until the end, with a one on the diagonal.

@@ -32,14 +32,14 @@ Batches = Iterator[tuple[Array, NDArray[Any]]]
 """An agent's stream of mini-batches: inputs of shape (B, d), and targets of shape (B,)."""
 
 
-_DIVERGED = 1e100  # its square is still finite
+_DIVERGED = 1e100  # a limit whose square is still finite
 
 
 class Penalty(Protocol):
     """The weight c of disagreement."""
 
     def at(self, samples: int, eta: float, degree: int) -> float:
-        """Return c after some samples, for a step size η and a number of neighbours d_i ≥ 1."""
+        """Return c after a number of samples, for a step size η and a number of neighbours d_i ≥ 1."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,20 @@ class ConstantPenalty:
 
 @dataclass(frozen=True)
 class DoublingPenalty:
-    """c doubles after every ``every`` samples, until η·c·d_i reaches a limit.
+    """A weight c that doubles after each ``every`` samples, until η·c·d_i reaches a limit.
 
     A step multiplies the differences between agents by 1 − s(1 − ν), with s = η·c·d_i and ν in [−1, 1] an eigenvalue of
-    the graph's random walk: for s ≥ 1 it diverges on some graphs, and for s ≤ 1/2 it overshoots on none. (The paper
-    doubles without end, which diverges.)
+    the graph's random walk. For s ≥ 1 the method diverges on some graphs; for s ≤ 1/2 it overshoots on no graph. (In
+    the paper c doubles without end, so the method diverges.)
 
     Parameters
     ----------
     start : float
-        The first c ≥ 0.
+        The initial c ≥ 0.
     every : int
-        Number of samples after which it doubles.
+        Number of samples after which c doubles.
     limit : float
-        Largest η·c·d_i, in (0, 1].
+        The largest η·c·d_i, in (0, 1].
     """
 
     start: float
@@ -84,7 +84,7 @@ class DoublingPenalty:
 
     def at(self, samples: int, eta: float, degree: int) -> float:
         """Return min(start · 2^⌊samples/every⌋, limit/(η d_i))."""
-        # Bounded, because 2^1024 is no number any more.
+        # Limit the exponent, because 2.0**1024 overflows.
         doublings = min(samples // self.every, 500)
         return min(self.start * 2.0**doublings, self.limit / (eta * degree))
 
@@ -99,7 +99,7 @@ class GreedyPenalty(Cited, netsim.Agent):
         f̃ = (1 − ηλ) f_i − (η/B) Σ_b [ℓ'(f_i(x_b), y_b) + c Σ_j (f_i(x_b) − f_j(x_b))] κ(x_b, ·),
 
     then prunes the dictionary as far as ‖f̃ − f_i‖ ≤ ε = P·η^{3/2} allows. The gradient is the mini-batch's *mean*, so
-    η and P mean the same for any B. Values requested in a round are those of models before its step.
+    η and P have the same meaning for any B. Values requested in a round are those of models before the round's step.
 
     The gradient is the paper's (eq. 14), without the terms c (f_i(x) − f_j(x)) κ(x, ·) at the neighbours' samples x. If
     all agents' inputs have one distribution, the method therefore minimises the penalised cost with c/2 in place of c.
@@ -113,9 +113,9 @@ class GreedyPenalty(Cited, netsim.Agent):
     Parameters
     ----------
     model : Dictionary
-        f_i, usually empty at first; changed in place. With C values for a loss of C classes.
+        The function f_i, usually empty initially; it is changed in place. For a loss of C classes it has C values.
     batches : iterator of (inputs, targets)
-        Its stream, read once, a mini-batch a round.
+        The agent's stream, which is read once, one mini-batch per round.
     count : int
         Number of rounds.
     loss : LossFunction or MulticlassLoss
@@ -123,18 +123,18 @@ class GreedyPenalty(Cited, netsim.Agent):
     eta : float or schedule
         Step size η > 0.
     regularizer : float
-        λ ≥ 0, of (λ/2)‖f_i‖²; ηλ < 1.
+        The weight λ ≥ 0 of (λ/2)‖f_i‖²; ηλ must be below 1.
     parsimony : float
-        P ≥ 0, in units of the function's norm per η^{3/2}.
+        The parsimony P ≥ 0, in units of the function's norm per η^{3/2}.
     penalty : Penalty
         The schedule of c.
 
     Attributes
     ----------
     samples : int
-        Samples learned from so far.
+        Number of samples learned from so far.
     missing : int
-        Replies that did not come in time.
+        Number of replies that did not arrive in time.
     risk : float
         Mean of ℓ over the last mini-batch, predicted before it was learned from.
     disagreement : float
@@ -144,7 +144,7 @@ class GreedyPenalty(Cited, netsim.Agent):
     Raises
     ------
     BadInput
-        For an argument outside its range, or a loss whose number of classes differs from the model's. During a run: if
+        If an argument is outside its range, or the loss and the model differ in the number of classes. During a run, if
         the stream ends, or a mini-batch has wrong shapes or targets.
     NetsimError
         In a run, if the model grows without bound.
@@ -152,7 +152,7 @@ class GreedyPenalty(Cited, netsim.Agent):
 
     paper = papers.KOPPEL
     theorems = (PenaltyBounds(),)
-    # It sends requests to its neighbours, which reply.
+    # The agent sends requests to its neighbours, which reply.
     needs_links_both_ways = True
     model: Dictionary
     batches: Batches
@@ -180,7 +180,7 @@ class GreedyPenalty(Cited, netsim.Agent):
 
     @property
     def epsilon(self) -> float:
-        """How far a projection may move the model: ε = P·η^{3/2}."""
+        """The largest change of the model by pruning, ε = P·η^{3/2}."""
         return float(self.parsimony * self.eta**1.5)
 
     async def run(self) -> None:
@@ -229,7 +229,7 @@ class GreedyPenalty(Cited, netsim.Agent):
         self.samples += len(x)
 
     def _disagreement(self, apart: list[Array]) -> float:
-        """Return the mini-batch's mean of Σ_j ‖f_i − f_j‖², extrapolated to all neighbours."""
+        """Return the mean of Σ_j ‖f_i − f_j‖² over the mini-batch, extrapolated to neighbours without a reply."""
         if not apart:
             return math.nan if self.neighbors else 0.0
         squares = [float(np.vdot(each, each)) / len(each) for each in apart]

@@ -15,7 +15,7 @@ from netsim.util import check
 from netsim.util.typing import Vector
 
 Score = Callable[[Vector, Vector], float]
-"""What is to be small: of predictions and targets, shapes (n,) or (n, C) each."""
+"""A function of predictions and targets, shapes (n,) or (n, C) each, of which smaller values are better."""
 
 _MOST_POINTS = 1000
 
@@ -35,7 +35,7 @@ def median_distance(x: ArrayLike, *, seed: int = 0) -> float:
     Raises
     ------
     BadInput
-        For another shape, NaN or infinity, or points that are all alike.
+        If the shape is another one, a number is NaN or infinite, or all points are equal.
     """
     points = check.finite_array("x", x)
     if points.ndim != 2 or len(points) < 2:
@@ -69,14 +69,13 @@ def median_sigmas(
     x : array of shape (n, d)
         Inputs.
     first : float, optional
-        The first layer's bandwidth, where it is known.
+        The first layer's bandwidth, if it is known.
     times : sequence of float, optional
         Multiples of the medians, one for each layer; 1 by default.
     widths, kernels, form, seed
-        As `netsim.agents.maps.deep.fourier_layers` is then given them.
+        The arguments with which `netsim.agents.maps.deep.fourier_layers` will be called.
     medians : dict, optional
-        Keeps the median distances for further calls with the same inputs: maps whose lower layers are the same share
-        them.
+        Stores the median distances, for further calls with the same inputs and equal lower layers.
     """
     points = check.finite_array("x", x)
     chosen = [kernels] * len(widths) if isinstance(kernels, str) else kernels
@@ -107,14 +106,14 @@ def cross_validated(
 ) -> Vector:
     """Return the score of ridge regression for each feature map and regulariser, on held-out samples in turn.
 
-    For each fold, (Φᵀ Φ/T + λI) θ = Φᵀy/T on the others; one eigendecomposition serves all λ.
+    For each fold, θ solves (Φᵀ Φ/T + λI) θ = Φᵀy/T on the other folds; one eigendecomposition serves all λ.
 
     Parameters
     ----------
     maps : sequence of FeatureMap
         The candidates, such as maps of different bandwidths.
     x, y : arrays of shape (n, d) and (n,) or (n, C)
-        Samples; for classes, a column of ±1 for each.
+        The samples; for classes, y has a column of ±1 for each class.
     regularizers : sequence of float
         The λ > 0 to choose from.
     score : callable
@@ -129,12 +128,12 @@ def cross_validated(
     Returns
     -------
     ndarray of shape (maps, regularizers)
-        Mean over the folds.
+        The mean score over the folds.
 
     Raises
     ------
     BadInput
-        For an argument outside its range, or fewer samples than folds.
+        If an argument is outside its range, or there are fewer samples than folds.
     """
     inputs, targets = check.finite_array("x", x), check.finite_array("y", y)
     count = len(inputs)
@@ -147,7 +146,7 @@ def cross_validated(
         for part in parts:
             rest = np.setdiff1d(np.arange(count), part)
             kept = features[rest]
-            # Not kept.T @ kept, for which numpy calls another routine that rounds differently.
+            # Do not write kept.T @ kept, for which numpy calls another routine that rounds differently.
             values, vectors = eigh(kept.T @ features[rest] / len(rest), driver="evd")
             cross = vectors.T @ (kept.T @ targets[rest]) / len(rest)
             held = features[part] @ vectors

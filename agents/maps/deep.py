@@ -1,4 +1,4 @@
-"""Deep feature maps: random Fourier maps of random Fourier maps, with only a linear last layer learned.
+"""Deep feature maps: random Fourier maps of random Fourier maps, of which only a linear last layer is learned.
 
 DKL is the composition of the layers, DKL-MLP the concatenation of the features of every layer (P. Xu's dissertation,
 eqs. 5.9 and 5.10). Both are ordinary feature maps, so every algorithm on random features accepts them.
@@ -21,7 +21,7 @@ class Deep:
     Parameters
     ----------
     layers : sequence of FeatureMap
-        φ_1, φ_2, …: each takes the features of the one before.
+        The maps φ_1, φ_2, …; the inputs of each are the features of the one before.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Deep:
     Raises
     ------
     BadInput
-        For no layer, or layers that do not fit together.
+        If there is no layer, or the lengths of successive layers are inconsistent.
     """
 
     def __init__(self, layers: Sequence[FeatureMap]) -> None:
@@ -73,7 +73,7 @@ class MultiPath(Deep):
 
 
 MAPS = ("RF-KL", "DKL", "DKL-MLP")
-"""What `composed` makes of layers: random Fourier features, layers of them, all layers side by side."""
+"""The maps that `composed` creates: random Fourier features, the composition of layers, and all layers' features."""
 
 
 def composed(name: str, layers: Sequence[FeatureMap]) -> FeatureMap:
@@ -105,7 +105,7 @@ def fourier_layers(
     inputs : int
         Length of one raw input.
     widths : sequence of int
-        Frequencies of each layer.
+        Number of frequencies of each layer.
     sigmas : sequence of float
         Bandwidth of each layer, in the units of the layer's inputs. Features have length about 1, so that their
         distances are at most about 1.4: the bandwidths of later layers should be of this order
@@ -120,7 +120,7 @@ def fourier_layers(
     Raises
     ------
     BadInput
-        For numbers of widths, bandwidths and kernels that differ, and as `RandomFourier` does.
+        If the numbers of widths, bandwidths and kernels differ, or `RandomFourier` refuses an argument.
     """
     check.integer("seed", seed, low=0)
     chosen: Sequence[Kernel] = [kernels] * len(widths) if isinstance(kernels, str) else kernels

@@ -2,7 +2,7 @@
 
 A shift-invariant kernel κ(x − x') is the Fourier transform of a density; the mean over L frequencies drawn
 from that density approximates it with an error that falls as 1/√L (Rahimi and Recht, "Random features for
-large-scale kernel machines", 2007). Agents that build a map from the same arguments and seed hold the same
+large-scale kernel machines", 2007). Agents that create a map with the same arguments and seed have the same
 map.
 """
 
@@ -62,9 +62,9 @@ class RandomFourier:
         ``cos``: √(2/L) cos(ωᵀx + b) with b ~ U[0, 2π), L features. ``cos+sin``: √(1/L) [cos ωᵀx, sin ωᵀx],
         2L features.
     orthogonal : bool
-        Draw the frequencies in blocks of d orthogonal directions whose lengths are chi-distributed with d
-        degrees of freedom, which lowers the error (Yu et al., "Orthogonal random features", 2016). Gaussian
-        kernel only.
+        Whether to draw the frequencies in blocks of d orthogonal directions, with lengths that are chi-distributed
+        with d degrees of freedom. This lowers the error (Yu et al., "Orthogonal random features", 2016); it is
+        possible only for the Gaussian kernel.
     seed : int
         Seed of the draw. The frequencies are the same for both forms.
 
@@ -171,7 +171,7 @@ def kernel_matrix(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64]
 
 
 def kernel_values(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-    """Return what `kernel_matrix` does, without its checks: for arguments that were checked before."""
+    """Return the result of `kernel_matrix` for arguments that are already checked."""
     if kernel == "gaussian":
         return np.exp(cdist(x, z, "sqeuclidean") / (-2.0 * sigma**2))
     if kernel == "laplacian":
@@ -183,18 +183,18 @@ def kernel_values(kernel: Kernel, x: NDArray[np.float64], z: NDArray[np.float64]
 
 
 def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the result of `kernel_matrix` for arguments that are already checked."""
+    """Draw standard normal rows that are orthogonal within each block of ``width`` rows."""
     count, width = shape
     blocks = -(-count // width)
     q, r = np.linalg.qr(rng.standard_normal((blocks, width, width)))
-    # Draw rows with standard normal distribution that are orthogonal within each block of ``width`` rows.
+    # Signs from the diagonal of R make Q uniform over the orthogonal group, whatever sign convention the QR has.
     rows = (q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]).reshape(-1, width)[:count]
     lengths = np.sqrt(rng.chisquare(width, count))
     return np.asarray(rows * lengths[:, None], dtype=np.float64)
 
 
 def _points(name: str, value: Any, width: int | None = None) -> NDArray[np.float64]:
-    """Signs from the diagonal of R make Q uniform over the orthogonal group, whatever sign convention the QR has."""
+    """Return ``value`` as a finite array of rows, with the given width if there is one."""
     array = check.finite_array(name, value)
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         allowed = f"(n, {'d' if width is None else width})"

@@ -15,17 +15,17 @@ class SideBySide:
     Parameters
     ----------
     maps : sequence of FeatureMap
-        One for each kernel; all take the same inputs and have as many features.
+        One map for each kernel; all have the same inputs and the same number of features.
 
     Attributes
     ----------
     inputs, size : int
-        Length of one input and of one feature vector, P times that of a map.
+        Length of one input, and of one feature vector, which is P times that of a map.
 
     Raises
     ------
     BadInput
-        For no map, or maps of different lengths.
+        If there is no map, or the maps have different lengths.
     """
 
     def __init__(self, maps: Sequence[FeatureMap]) -> None:

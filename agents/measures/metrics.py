@@ -34,7 +34,7 @@ class MeanSquaredError:
     Raises
     ------
     BadInput
-        For no agent, inconsistent shapes, NaN or infinity.
+        If there is no agent, shapes are inconsistent, or a number is NaN or infinite.
     """
 
     def __init__(self, data: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
@@ -67,7 +67,9 @@ class MeanSquaredError:
         with np.errstate(over="ignore", invalid="ignore"):
             predicted = np.matmul(self._grams, thetas[:, :, None])[:, :, 0]
             error = np.vdot(predicted - self._crosses, thetas) + self._energy
-        return float(np.maximum(error, 0.0))  # Rounding may make the error of a perfect fit negative; nan stays nan.
+        return float(
+            np.maximum(error, 0.0)
+        )  # Rounding may make the error of a perfect fit negative; numpy's maximum keeps nan.
 
 
 def consensus_error(thetas: NDArray[np.float64]) -> float:
@@ -81,7 +83,7 @@ def consensus_error(thetas: NDArray[np.float64]) -> float:
     Returns
     -------
     float
-        In squared units of θ; zero if all models are equal.
+        The disagreement, in squared units of θ; zero if all models are equal.
 
     Raises
     ------
@@ -108,7 +110,7 @@ def confusion_matrix(labels: NDArray[np.integer], predicted: NDArray[np.integer]
     Raises
     ------
     BadInput
-        For different lengths, or a number that is no class.
+        If the lengths differ, or a number is not a class.
     """
     truth, guess = np.asarray(labels), np.asarray(predicted)
     if truth.shape != guess.shape:

@@ -25,18 +25,18 @@ class Backend:
     name : str
         The library's name.
     xp : module
-        Its namespace of the array API.
+        The library's namespace of the array API.
     """
 
     def __init__(self, name: str, xp: Any) -> None:
         self.name, self.xp = name, xp
 
     def array(self, values: Any) -> Any:
-        """Return a numpy array as the library's, with the same dtype."""
+        """Return a numpy array as an array of the library, with the same dtype."""
         return self.xp.asarray(values)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of ``xp`` and arrays, compiled by the library where possible, as a function of arrays."""
+        """Return a function of ``xp`` and arrays as a function of arrays, compiled if the library supports it."""
         return partial(function, self.xp)
 
 
@@ -97,7 +97,7 @@ def backend(name: str) -> Backend:
         check.installed(f"backend = {name!r}", needed, name)
     if name == "jax":
         return _JAX()
-    # Some of PyTorch's names and arguments differ from the standard's.
+    # Some names and arguments of PyTorch differ from the standard, so use array_api_compat's namespace.
     return Backend(name, np if name == "numpy" else importlib.import_module("array_api_compat.torch"))
 
 

@@ -24,22 +24,23 @@ class Layered:
     """A network: a sequence of layers, whose last values are the scores of the classes, or predictions.
 
     Its functions take arrays of any library with the array API, and the library's namespace ``xp``. The parameters are
-    a vector; parameters of shape (..., D) are those of several networks, with scores of the same leading shape.
+    a vector. An array of shape (..., D) holds the parameters of several networks; scores then have the same leading
+    shape.
 
     Parameters
     ----------
     layers : tuple of Layer
-        The layers; each takes what the one before it returns.
+        The layers; the input of each layer is the output of the one before.
     squared : bool
-        Whether the network predicts numbers, with the loss of squares, instead of classes, with the cross-entropy.
+        Whether the network predicts numbers, with the squared loss, instead of classes, with the cross-entropy.
 
     Attributes
     ----------
     inputs, classes : int
-        Length of a sample, and number of classes (of numbers, if ``squared``).
+        Length of a sample, and number of classes (if ``squared``, of predicted numbers).
     shapes : dict
-        The shapes of the tensors by name, in their order in the vector: "0.weight" is the weight of the first layer, as
-        in a ``state_dict`` of PyTorch's ``Sequential`` (whose matrices are the transposed ones).
+        {name: shape} of the tensors, in the order of their values in the vector. "0.weight" is the weight of the first
+        layer, as in a ``state_dict`` of PyTorch's ``Sequential`` (whose matrices are transposed).
     size : int
         Length D of the vector.
     widest : int
@@ -48,7 +49,7 @@ class Layered:
     Raises
     ------
     BadInput
-        If a layer does not fit the one before it.
+        If the input of a layer has another length than the output of the one before.
     """
 
     layers: tuple[Layer, ...]
@@ -78,12 +79,12 @@ class Layered:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the tensors by name, in their order."""
+        """{name: shape} of the tensors, in the order of their values in the vector."""
         return {f"{n}.{name}": shape for n, layer in enumerate(self.layers) for name, shape in layer.shapes.items()}
 
     @cached_property
     def _places(self) -> list[list[tuple[str, int, int, tuple[int, ...]]]]:
-        """For each layer, its parameters: name, first and last index in the vector, shape."""
+        """For each layer, its parameters as (name, first index in the vector, end, shape)."""
         found, first = [], 0
         for layer in self.layers:
             own = []
@@ -99,9 +100,9 @@ class Layered:
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def start(self, seed: int) -> Array:
-        """Return parameters to start from, shape (D,), drawn from a stream of the seed.
+        """Return initial parameters, shape (D,), drawn from a random stream of the seed.
 
-        Each layer initialises its parameters, except the last one, which is zero: all classes are equally likely.
+        Each layer initialises its parameters. Those of the last layer are zero, so that all classes are equally likely.
         """
         rng = draws.generator(check.integer("seed", seed, low=0), "model", "start")
         parts = [layer.start(rng) for layer in self.layers]
@@ -109,7 +110,7 @@ class Layered:
         return np.concatenate([tensor.ravel() for own in parts for tensor in own.values()])
 
     def tensors(self, vector: Array) -> dict[str, Array]:
-        """Return the parts of a vector, shape (..., D), as named tensors, which are views of it."""
+        """Return a vector, shape (..., D), as named tensors, which are views of the vector."""
         parts = self._split(np, vector)
         return {f"{number}.{name}": tensor for number, own in enumerate(parts) for name, tensor in own.items()}
 
@@ -129,7 +130,7 @@ class Layered:
         samples : array, shape (n, inputs)
             The samples.
         labels : array, shape (n, classes)
-            1 for the class of a sample, 0 for the others; if ``squared`` its numbers.
+            For each sample, 1 for its class and 0 for the others; if ``squared``, its target numbers.
         """
         scores = self.scores(xp, vector, samples)
         if self.squared:
@@ -185,13 +186,13 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int) -> Layered:
 def cnn(side: int, classes: int, *, filters: Sequence[int] = (8, 16), channels: int = 1, kernel: int = 3) -> Layered:
     """Return a small convolutional network for images of side × side pixels.
 
-    Each number in ``filters`` is a convolution with that many filters, a ReLU, and means of 2 × 2 pixels; a fully
-    connected layer follows. It is LeNet-5's order of layers (LeCun, Bottou, Bengio and Haffner 1998), smaller.
+    Each number in ``filters`` stands for a convolution with this number of filters, a ReLU, and means of 2 × 2 pixels;
+    a fully connected layer follows. The order of layers is that of LeNet-5 (LeCun, Bottou, Bengio and Haffner 1998).
 
     Raises
     ------
     BadInput
-        For a number outside its range, or a side that cannot be halved once for each convolution.
+        If a number is outside its range, or the side cannot be halved once for each convolution.
     """
     check.integer("classes", classes, low=2)
     check.integer("side", side, low=2 ** len(filters))
@@ -213,16 +214,16 @@ def semi_random(features: Sequence[RandomFourier], outputs: int, *, squared: boo
     Parameters
     ----------
     features : sequence of RandomFourier
-        The random features of each layer; each takes those of the one before.
+        The random features of each layer; their inputs are the features of the layer before.
     outputs : int
-        Number C of classes; of numbers, if ``squared``.
+        Number C of classes or, if ``squared``, of predicted numbers.
     squared : bool
         Whether to predict numbers instead of classes.
 
     Raises
     ------
     BadInput
-        For no layer, or layers that do not fit together.
+        If there is no layer, or the lengths of successive layers are inconsistent.
     """
     if not features:
         raise check.refuse("features", features, "at least one layer")

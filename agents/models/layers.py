@@ -1,8 +1,9 @@
 """Layers of a network with gradients by backpropagation, using only functions of the array API standard.
 
-Arrays may be of any library that the standard covers; ``xp`` is its namespace. Nothing is changed in place. Between
-layers a sample is a row: an array of shape (n, width), in which an image is flattened row by row with its channels
-innermost. Parameters may share leading axes, such as one for the agents; the result of `forward` then has them, too.
+Arrays may come from any library that follows the standard; ``xp`` is the library's namespace. No array is changed in
+place. Between layers the samples are an array of shape (n, width), with one sample per row; an image is flattened row
+by row, with its channels innermost. Parameters may have additional leading axes, such as one for agents, which the
+result of `forward` then has, too.
 """
 
 import math
@@ -17,7 +18,7 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 Tensor = Any
-"""An array of some library."""
+"""An array of a library that follows the array API standard."""
 
 Tensors = Mapping[str, Tensor]
 """A layer's parameters by name."""
@@ -29,7 +30,7 @@ class Layer:
     Attributes
     ----------
     inputs, outputs : int
-        Length of a sample before and after.
+        Length of a sample before and after the layer.
     """
 
     inputs: int
@@ -41,27 +42,27 @@ class Layer:
         return {}
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
-        """Return parameters to start from, in float64."""
+        """Return random initial parameters, in float64."""
         return {}
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the layer's values, shape (..., n, outputs), and further values for `slopes` and `back`."""
+        """Return the layer's values, shape (..., n, outputs), and intermediate values for `slopes` and `back`."""
         raise NotImplementedError
 
     def slopes(self, xp: Any, kept: Tensor, above: Tensor) -> dict[str, Tensor]:
-        """Return the gradient by the parameters, from that by the layer's values, shape (n, outputs)."""
+        """Return the gradient by the parameters, given ``above``, the gradient by the values, shape (n, outputs)."""
         return {}
 
     def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
-        """Return the gradient by the samples, shape (n, inputs), from that by the layer's values."""
+        """Return the gradient by the samples, shape (n, inputs), given ``above``, the gradient by the values."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """x W + b, with all values of a sample in each of the layer's; without b if not ``bias``.
+    """A fully connected layer x W + b; without b if ``bias`` is False.
 
-    W starts as in He, Zhang, Ren and Sun 2015, normal with variance 2/inputs, b as zeros.
+    Initially W is normal with variance 2/inputs, as in He, Zhang, Ren and Sun 2015, and b is zero.
     """
 
     inputs: int
@@ -70,11 +71,11 @@ class Dense(Layer):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """weight: (inputs, outputs); bias: (outputs,)."""
+        """The shapes of weight, (inputs, outputs), and bias, (outputs,)."""
         return {"weight": (self.inputs, self.outputs)} | ({"bias": (self.outputs,)} if self.bias else {})
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
-        """Return the weights drawn, and a bias of zeros."""
+        """Return random weights, and a bias of zeros."""
         return _he(rng, self.shapes, self.inputs)
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,17 +84,17 @@ class Dense(Layer):
         return values + parameters["bias"][..., None, :] if self.bias else values, samples
 
     def slopes(self, xp: Any, kept: Tensor, above: Tensor) -> dict[str, Tensor]:
-        """Return xᵀ g and the sum of g over the samples."""
+        """Return xᵀ g, and the sum of g over the samples, where g is ``above``."""
         return {"weight": kept.mT @ above} | ({"bias": xp.sum(above, axis=0)} if self.bias else {})
 
     def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
-        """Return g Wᵀ."""
+        """Return g Wᵀ, where g is ``above``."""
         return above @ parameters["weight"].mT
 
 
 @dataclass(frozen=True)
 class ReLU(Layer):
-    """max(x, 0), element by element; its slope at 0 is 0."""
+    """The function max(x, 0) of each element; its slope at 0 is taken as 0."""
 
     inputs: int
 
@@ -128,16 +129,17 @@ class _OfImages(Layer):
 class Convolution(_OfImages):
     """A convolution of square images of side × side pixels, padded with zeros to keep their size.
 
-    As usual, it is a correlation: y[i, j, c] = Σ_{a, b, d} x[i + a − k/2, j + b − k/2, d] w[a, b, d, c] + b[c].
+    As usual in networks, it is a correlation: y[i, j, c] = Σ_{a, b, d} x[i + a − k/2, j + b − k/2, d] w[a, b, d, c] +
+    b[c].
 
     Attributes
     ----------
     side : int
-        Pixels of a row.
+        Number of pixels in a row.
     channels, filters : int
-        Values of a pixel before and after.
+        Number of values of a pixel before and after the layer.
     kernel : int
-        Side k of the filters, odd.
+        Side k of the filters, an odd number.
     """
 
     filters: int
@@ -154,15 +156,15 @@ class Convolution(_OfImages):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """weight: (k, k, channels, filters); bias: (filters,)."""
+        """The shapes of weight, (k, k, channels, filters), and bias, (filters,)."""
         return {"weight": (self.kernel, self.kernel, self.channels, self.filters), "bias": (self.filters,)}
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
-        """Return the filters drawn as the weights of `Dense`, and a bias of zeros."""
+        """Return random filters, drawn as the weights of `Dense`, and a bias of zeros."""
         return _he(rng, self.shapes, self.kernel * self.kernel * self.channels)
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the filtered images, and the patches of pixels that each value is of."""
+        """Return the filtered images, and the patch of pixels from which each value is computed."""
         weight = parameters["weight"]
         matrix = xp.reshape(weight, (*weight.shape[:-4], -1, self.filters))
         patches = self._patches(xp, samples, self.channels)
@@ -200,7 +202,7 @@ class MeanPool(_OfImages):
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
-        """A quarter of the inputs."""
+        """The number of values of a reduced image."""
         return (self.side // 2) ** 2 * self.channels
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -212,7 +214,7 @@ class MeanPool(_OfImages):
         return xp.reshape(means, (*lead, self.outputs)), None
 
     def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
-        """Return a quarter of g for each of the four pixels, and 0 for pixels left out."""
+        """Return a quarter of the gradient for each of the four pixels, and 0 for pixels that were left out."""
         half, count = self.side // 2, above.shape[-2]
         images = 0.25 * xp.reshape(above, (count, half, half, self.channels))
         images = xp.repeat(xp.repeat(images, 2, axis=1), 2, axis=2)
@@ -226,19 +228,19 @@ class MeanPool(_OfImages):
 
 @dataclass(frozen=True)
 class SemiRandom(Layer):
-    """The fixed r_l = √(2/L) cos(R r_{l−1} + b), and w_l = r_l ⊙ (Wᵀ w_{l−1}) with a learned W.
+    """A layer with fixed features r_l = √(2/L) cos(R r_{l−1} + b), and w_l = r_l ⊙ (Wᵀ w_{l−1}) with a learned W.
 
-    A layer of a deep semi-random network (Kawaguchi, Xie and Song 2018; P. Xu's dissertation, section 5.7, "Deep-semi",
-    which has these features of a Gaussian kernel in place of the original's steps). r_l is a layer of DKL (eq. 5.9),
-    and gates the learned values. A sample is the concatenation of r_{l−1} and w_{l−1}; at the first layer it is the raw
-    input, r_0 = w_0 = x.
+    This is a layer of a deep semi-random network (Kawaguchi, Xie and Song 2018). It follows P. Xu's dissertation,
+    section 5.7, "Deep-semi", which replaces the original's step functions by random features of a Gaussian kernel. r_l
+    is a layer of DKL (eq. 5.9), and gates the learned values. A sample is the concatenation of r_{l−1} and w_{l−1}; at
+    the first layer it is the raw input, r_0 = w_0 = x.
 
-    W starts standard normal: then ‖w_l‖² is on average that of w_{l−1}, because features have squares of mean 1/L.
+    W is initially standard normal. Then ‖w_l‖² equals ‖w_{l−1}‖² on average, because features have squares of mean 1/L.
 
     Attributes
     ----------
     features : RandomFourier
-        R (its ``frequencies``) and b (its ``phases``), in the cos form.
+        The random features, in the cos form: R is their ``frequencies``, and b their ``phases``.
     learned : int
         Length of w_{l−1}; 0 for the first layer.
     is_last : bool
@@ -247,7 +249,7 @@ class SemiRandom(Layer):
     Raises
     ------
     BadInput
-        For features in another form.
+        If the features have another form.
     """
 
     features: RandomFourier
@@ -261,17 +263,17 @@ class SemiRandom(Layer):
 
     @property
     def inputs(self) -> int:  # type: ignore[override]
-        """Lengths of r_{l−1} and w_{l−1}, or of x."""
+        """The length of a sample: of r_{l−1} and w_{l−1} together, or of x."""
         return self.features.inputs + self.learned
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
-        """L, for r_l and for w_l each."""
+        """The number of values: L for w_l and, unless the layer is the last, L for r_l."""
         return self.features.size * (1 if self.is_last else 2)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """weight: (length of w_{l−1}, L)."""
+        """The shape of weight: (length of w_{l−1}, L)."""
         return {"weight": (self.learned or self.features.inputs, self.features.size)}
 
     def start(self, rng: np.random.Generator) -> dict[str, Array]:
@@ -279,7 +281,7 @@ class SemiRandom(Layer):
         return {"weight": rng.standard_normal(self.shapes["weight"])}
 
     def forward(self, xp: Any, parameters: Tensors, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return r_l and w_l; and w_{l−1}, Wᵀ w_{l−1}, r_l and its slope −√(2/L) sin(R r_{l−1} + b)."""
+        """Return r_l and w_l; for gradients w_{l−1}, Wᵀ w_{l−1}, r_l and its slope −√(2/L) sin(R r_{l−1} + b)."""
         width, scale = self.features.inputs, math.sqrt(2.0 / self.features.size)
         before = samples[..., width:] if self.learned else samples
         phases = xp.asarray(self.features.phases, dtype=samples.dtype)
@@ -289,12 +291,12 @@ class SemiRandom(Layer):
         return (values if self.is_last else xp.concat([xp.broadcast_to(fixed, values.shape), values], axis=-1)), kept
 
     def slopes(self, xp: Any, kept: Tensor, above: Tensor) -> dict[str, Tensor]:
-        """Return w_{l−1} (g ⊙ r_l)ᵀ, g the gradient by w_l."""
+        """Return w_{l−1} (g ⊙ r_l)ᵀ, where g is the gradient by w_l."""
         before, _, fixed, _ = kept
         return {"weight": before.mT @ (above[:, -self.features.size :] * fixed)}
 
     def back(self, xp: Any, parameters: Tensors, kept: Tensor, above: Tensor) -> Tensor:
-        """Return the gradient by r_{l−1} and by w_{l−1}, or the sum of both by x."""
+        """Return the gradients by r_{l−1} and by w_{l−1}; at the first layer their sum, the gradient by x."""
         _, linear, fixed, slope = kept
         size = self.features.size
         learned = above[:, -size:]

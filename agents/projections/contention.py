@@ -1,4 +1,4 @@
-"""Turns by contention: when its timer fires, an agent claims its neighbourhood, and acts if all agree."""
+"""Turns by contention: when its timer fires, an agent sends a claim to its neighbours, and acts if all agree."""
 
 import asyncio
 from functools import partial
@@ -12,16 +12,16 @@ from netsim.util.typing import Vector
 
 
 class Contention(Projector):
-    """An agent with an exponential timer; when it fires it requests grants of all sharers, and acts if all agree.
+    """An agent with an exponential timer: when it fires, the agent sends a claim to all sharers, and acts if all agree.
 
-    A sharer agrees at once unless it is claiming itself or has granted another claim; it takes no turn until the grant
-    ends, with the new values or a release. So of agents that share an example never two act at a time, whatever the
-    links do. While an agent holds back others it waits only for the delivery of its own messages, each repeated until
-    it is answered, so there is no deadlock. After each refusal an agent pauses twice as long on average, up to 8-fold.
+    A sharer agrees unless it has a claim itself or has granted another claim. It then takes no turn until the grant
+    ends, with the new values or a release. So two agents that share an example never act at the same time, whatever the
+    links do. While an agent has a claim, it waits only for the delivery of its messages, each of which is repeated
+    until it is answered; so there is no deadlock. Each refusal doubles the agent's mean pause, up to 8 times ``pause``.
 
-    A claim has a number, and is decided once: a late duplicate gets the same decision. ``pause`` is the mean of the
-    timer in seconds: about the duration of the turns of all agents that share an example with this one. ``refused``
-    counts the failed claims. Other parameters are those of `Projector`; it is always reliable.
+    A claim has a number, and is decided only once: a late duplicate gets the same decision. ``pause`` is the mean of
+    the timer in seconds; a good value is the duration of the turns of all sharers. ``refused`` counts the refused
+    claims. Other parameters are those of `Projector`; messages are always repeated until they are acknowledged.
     """
 
     def __init__(self, part: Part, sweeps: int, *, pause: float = 1.0, **settings: Any) -> None:
@@ -29,11 +29,11 @@ class Contention(Projector):
         self.pause = check.finite("pause", pause, above=0.0)
         self.refused = 0
         self._claiming = False
-        # The granted claim: its agent, and its number.
+        # The claim that this agent has granted: the claiming agent, and the claim's number.
         self._granted: tuple[int, int] | None = None
         self._free = asyncio.Event()
         self._free.set()
-        # For each sharer, its last claim that is decided and ended.
+        # {sharer: the number of its last claim that has ended}.
         self._settled = dict.fromkeys(part.sharers, 0)
 
     async def turns(self) -> None:
@@ -44,7 +44,7 @@ class Contention(Projector):
     async def _contend(self) -> None:
         mean, number = self.pause, 0
         while self.taken < self.sweeps:
-            # After its grant ends the agent draws again; an exponential timer has no memory.
+            # After the grant ends, draw a new time: this is correct, because an exponential timer has no memory.
             await self._free.wait()
             await asyncio.sleep(self.rng.exponential(mean))
             if self._granted is not None:
@@ -62,7 +62,7 @@ class Contention(Projector):
                 await self.each(granted, partial(self.tell, kind="release", payload=number))
 
     async def _claim(self, number: int) -> list[int]:
-        """Return the sharers that agree; on a radio no further one is requested after the first refusal."""
+        """Send a claim, and return the sharers that agree; on a radio, stop after the first refusal."""
         granted: list[int] = []
         refused = False
 
@@ -79,7 +79,7 @@ class Contention(Projector):
         return granted
 
     def receive(self, frame: Frame) -> Any:
-        """Decide a claim, or end it."""
+        """Process a message: decide a claim, or end it."""
         if frame.kind == "claim":
             return self._decide(frame)
         if frame.kind == "release" and self._granted == (frame.sender, frame.payload):
@@ -100,13 +100,13 @@ class Contention(Projector):
         return True
 
     def take(self, sender: int, version: int, values: Vector) -> None:
-        """Apply new values, with which the sender's claim ends."""
+        """Apply a sender's new values, which also end its claim."""
         if version > self.latest[sender] and self._granted is not None and self._granted[0] == sender:
             self._settle()
         super().take(sender, version, values)
 
     def _settle(self) -> None:
-        """End the claim that was granted."""
+        """End the claim that this agent has granted."""
         assert self._granted is not None
         sender, number = self._granted
         self._settled[sender], self._granted = number, None

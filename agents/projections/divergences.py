@@ -1,8 +1,8 @@
 """Bregman divergences, the losses of kernel regression by successive projections, and projections by Newton's method.
 
-Source: Predd, Kulkarni and Poor 2006, section IV: with Bregman's algorithm the method extends to other losses. A convex
-function φ of one number has the divergence d(z, z') = φ(z) − φ(z') − φ'(z')(z − z') ≥ 0, in general not symmetric. The
-method needs φ only through its conjugate φ*(u) = max_z uz − φ(z): (φ*)' is the inverse of φ'.
+Source: Predd, Kulkarni and Poor 2006, section IV, which extends the method to other losses by Bregman's algorithm. A
+convex function φ of one number has the divergence d(z, z') = φ(z) − φ(z') − φ'(z')(z − z') ≥ 0, which in general is not
+symmetric. The method uses φ only through its conjugate φ*(u) = max_z uz − φ(z): (φ*)' is the inverse of φ'.
 """
 
 from typing import ClassVar, Protocol
@@ -23,15 +23,15 @@ _SHORTEST = 2.0**-60  # share of a step of Newton's
 
 
 class Divergence(Protocol):
-    """A convex function φ of a real variable. Methods work element by element; u is a value of φ'."""
+    """A convex function φ of a real variable. Methods apply to each element of an array; u stands for values of φ'."""
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The divergence's name in error messages."""
 
     @property
     def domain(self) -> str:
-        """The numbers inside φ's domain, in words."""
+        """The domain of φ as text."""
 
     def check_targets(self, y: Array, /) -> None:
         """Raise BadInput unless all targets are inside φ's domain; at the boundary φ' is infinite."""
@@ -53,7 +53,7 @@ class Divergence(Protocol):
 
 
 class HalfSquare:
-    """φ(z) = z²/2, d(z, z') = (z − z')²/2: projections are orthogonal, and a step of Newton's is exact."""
+    """Squares: φ(z) = z²/2, d(z, z') = (z − z')²/2. Projections are orthogonal, and one Newton step is exact."""
 
     name: ClassVar[str] = "half square"
     domain: ClassVar[str] = "any number"
@@ -83,7 +83,7 @@ class HalfSquare:
 
 
 class Entropy:
-    """φ(z) = z log z − z, d(z, z') = z log(z/z') − z + z': for counts and other amounts above 0."""
+    """The divergence d(z, z') = z log(z/z') − z + z' of φ(z) = z log z − z, for counts and other amounts above 0."""
 
     name: ClassVar[str] = "entropy"
     domain: ClassVar[str] = "above 0"
@@ -115,7 +115,7 @@ class Entropy:
 
 
 class BinaryEntropy:
-    """φ(z) = z log z + (1 − z) log(1 − z), d(z, z') the relative entropy of two coins: for shares between 0 and 1."""
+    """The divergence of φ(z) = z log z + (1 − z) log(1 − z), the relative entropy of coins, for shares in (0, 1)."""
 
     name: ClassVar[str] = "binary entropy"
     domain: ClassVar[str] = "above 0 and below 1"
@@ -150,7 +150,7 @@ class BinaryEntropy:
 
 
 SQUARES: Divergence = HalfSquare()
-"""The loss of the paper's algorithm, up to a factor of two."""
+"""The loss of the paper's algorithm, apart from a factor of two."""
 
 
 def _inside(divergence: Divergence, y: Array, is_inside: NDArray[np.bool_]) -> None:
@@ -165,24 +165,24 @@ def multipliers(
     """Return the multipliers μ of a projection: argmin ½ μᵀAμ + bᵀμ + Σ_j φ*(φ'(y_j) − Σ_{l: places_l = j} μ_l).
 
     This is the dual of min Σ_j d(z_j, y_j) + ½‖f‖² subject to f + b = z at each of ``places``. Its gradient is Aμ + b −
-    z, with z_j = (φ*)'(φ'(y_j) − Σ μ_l). It is convex, and finite everywhere even if φ's domain is bounded, so Newton's
-    method with halved steps converges from μ = 0. For `HalfSquare` its first step is exact.
+    z, with z_j = (φ*)'(φ'(y_j) − Σ μ_l). The dual function is convex, and finite everywhere even if φ's domain is
+    bounded. So Newton's method with halved steps converges from μ = 0; for `HalfSquare` its first step is exact.
 
     Parameters
     ----------
     matrix : ndarray of shape (L, L)
-        A, positive semi-definite.
+        The positive semi-definite matrix A.
     linear : ndarray of shape (L,)
-        b.
+        The vector b.
     places : int array of shape (L,)
-        Which y_j each multiplier is of.
+        For each multiplier, the index j of its target y_j.
     targets : ndarray of shape (n,)
-        y, inside the domain of φ.
+        The targets y, inside the domain of φ.
 
     Raises
     ------
     BadInput
-        If Newton's method ends nowhere, because no function has values inside the domain at all the places.
+        If Newton's method does not converge, because no function has values inside the domain at all examples.
     """
     slopes, same, sizes = divergence.slope(targets), places[:, None] == places, np.abs(matrix)
     found, before = np.zeros(len(linear)), np.inf
@@ -205,7 +205,7 @@ def multipliers(
             # If no function has values inside the domain, μ grows without bound, and z approaches the boundary.
             if is_least and residual <= _LARGEST * np.abs(z).max():
                 return found + step
-            # Near the minimum values differ only by rounding errors, so ignore a rise of that size.
+            # Near the minimum, values differ only by rounding errors, so a rise of this size is allowed.
             most = value(found) + _ROUNDING * (np.abs(found) @ summed + np.abs(divergence.conjugate(u)).sum())
             fall, share = 1e-4 * float(gradient @ step), 1.0
             while share > _SHORTEST and not value(found + share * step) <= most + share * fall:
@@ -216,7 +216,7 @@ def multipliers(
 
 
 def _solved(matrix: Matrix, right: Vector) -> Vector:
-    """Return the solution of a positive semi-definite system, or the shortest of several."""
+    """Return the solution of a positive semi-definite system; if there are several, the shortest one."""
     try:
         return np.asarray(cho_solve(cho_factor(matrix), right), dtype=np.float64)
     except LinAlgError:

@@ -2,7 +2,7 @@
 
 Source: Predd, Kulkarni and Poor, "Distributed kernel regression: an algorithm for training collaboratively", 2006.
 Agent i reads the examples S_i and learns a function f_i of a reproducing kernel Hilbert space H; example j has one
-message value z_j, at first its target y_j. Training solves the relaxed problem (7),
+message value z_j, whose initial value is the target y_j. Training solves the relaxed problem (7),
 
     min Σ_j (z_j − y_j)² + Σ_i λ_i ‖f_i‖²   with f_i(x_j) = z_j for every i and every j in S_i,
 
@@ -13,7 +13,7 @@ With another loss, a Bregman divergence d in place of the square (section IV), t
 
     min Σ_j d(z_j, y_j) + ½ Σ_i λ_i ‖f_i‖²   with f_i(x_j) = z_j for every i and every j in S_i,
 
-and the projections are Bregman's, of the least divergence (`netsim.agents.projections.divergences`).
+and the projections minimise this divergence (`netsim.agents.projections.divergences`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,16 +35,16 @@ from netsim.util.typing import Matrix, Vector
 Places = NDArray[np.intp]
 
 Gram = Callable[[Matrix, Matrix], Matrix]
-"""A kernel between all rows of two arrays: shapes (n, d) and (m, d) to (n, m). Positive semi-definite."""
+"""A positive semi-definite kernel between all rows of two arrays of shapes (n, d) and (m, d); returns shape (n, m)."""
 
 
 def linear(x: Matrix, z: Matrix) -> Matrix:
-    """Return the linear kernel xᵀz between all rows: shapes (n, d) and (m, d) to (n, m)."""
+    """Return the linear kernel xᵀz between all rows of arrays of shapes (n, d) and (m, d), as shape (n, m)."""
     return x @ z.T
 
 
 class Ensemble:
-    """Examples, and which agent reads which.
+    """The examples of a problem, and which agents read each example.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Ensemble:
     regularizers : float or sequence of float
         λ_i > 0: one for each agent, or the same for all.
     gram : callable
-        The kernel, of which all agents use the same.
+        The kernel, which is the same for all agents.
     divergence : Divergence
         The loss: squares by default, `Entropy` for amounts, `BinaryEntropy` for shares.
 
@@ -72,8 +72,8 @@ class Ensemble:
     Raises
     ------
     BadInput
-        For shapes that do not fit, NaN or infinity, targets outside or at the edge of the divergence's domain,
-        λ_i ≤ 0, an agent without examples, an example named twice or one that does not exist.
+        If shapes are inconsistent, a number is NaN or infinite, a target is outside or at the edge of the divergence's
+        domain, a λ_i is not positive, an agent has no examples, or an example is named twice or does not exist.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Ensemble:
 
     @cached_property
     def sharers(self) -> "nx.Graph[int]":
-        """The graph of agents, with an edge between two that share an example, and so must not act at the same time."""
+        """The graph of agents, with an edge between agents that share an example: these must not act at one time."""
         graph: nx.Graph[int] = nx.empty_graph(len(self))
         readers: list[list[int]] = [[] for _ in self.inputs]
         for agent, own in enumerate(self.access):
@@ -134,21 +134,22 @@ class Ensemble:
 
     @cached_property
     def readers(self) -> Places:
-        """How many agents read each example, shape (n,)."""
+        """The number of agents that read each example, shape (n,)."""
         return np.bincount(np.concatenate(self.access), minlength=len(self.targets))
 
 
 class Part:
-    """One agent's initial information: its examples, and which of them it shares with each other agent.
+    """The initial information of an agent i: its examples, and the examples that it shares with each other agent.
 
-    Both ends of a link know their common examples, and send their values in ascending order of the examples' numbers,
+    Both ends of a link know their common examples, and send the values in ascending order of the examples' numbers,
     without indices. On a radio an agent broadcasts the values of all examples that any other agent shares with it; each
-    receiver knows which of them it reads itself.
+    receiver knows which of these it reads itself.
 
-    ``inputs``, ``targets``, ``gram``, ``regularizer`` and ``divergence`` are x_j (one a row) and y_j for j in S_i, K_i,
-    λ_i, and the loss; ``sharers`` are the agents with which it shares an example. Keyed by sharer, there are indices
-    into S_i: ``to_send`` for the values sent to it (on a radio the same for all), ``in_common`` for the common
-    examples; and ``in_message`` holds the indices of the latter in a message from it.
+    ``inputs`` has the x_j for j in S_i as rows, and ``targets`` the y_j; ``gram`` is K_i, ``regularizer`` λ_i, and
+    ``divergence`` the loss. ``sharers`` are the agents with which agent i shares an example. The other attributes are
+    keyed by sharer. ``to_send`` has the indices in S_i of the values that are sent to the sharer (on a radio the same
+    for all), ``in_common`` the indices in S_i of the common examples, and ``in_message`` the indices of the common
+    examples in a message from the sharer.
     """
 
     def __init__(self, ensemble: Ensemble, agent: int, radio: bool = False) -> None:
@@ -168,9 +169,9 @@ class Part:
 
 
 class Estimate:
-    """One agent's function f_i = Σ_j c_j k(·, x_j) over its own examples, zero at first.
+    """The function f_i = Σ_j c_j k(·, x_j) of an agent, a sum over its examples; initially zero.
 
-    ``coefficients`` are c, shape (|S_i|,); they are replaced, never changed in place.
+    ``coefficients`` is the array c, shape (|S_i|,), which is replaced, never changed in place.
     """
 
     def __init__(self, gram: Matrix, regularizer: float, divergence: Divergence = SQUARES) -> None:
@@ -181,11 +182,11 @@ class Estimate:
     def project(self, z: Vector) -> Vector:
         """Replace f_i by argmin_f Σ_j (f(x_j) − z_j)² + λ_i ‖f − f_i‖²; return its values f_i(x_j), shape (|S_i|,).
 
-        The minimum is f_i + Σ_j a_j k(·, x_j) with (K_i + λ_i I) a = z − f_i(x). Together they are the orthogonal
-        projection of (z, f_i) onto the agent's constraints.
+        The minimum is f_i + Σ_j a_j k(·, x_j) with (K_i + λ_i I) a = z − f_i(x). The minimum and its values are the
+        orthogonal projection of (z, f_i) onto the agent's constraints.
 
-        With another divergence it is argmin_f Σ_j d(f(x_j), z_j) + ½ λ_i ‖f − f_i‖², where a solves
-        φ'(f_i(x) + K_i a) − φ'(z) + λ_i a = 0, by Newton's method.
+        With another divergence the new f_i is argmin_f Σ_j d(f(x_j), z_j) + ½ λ_i ‖f − f_i‖². Then a solves
+        φ'(f_i(x) + K_i a) − φ'(z) + λ_i a = 0, which is solved by Newton's method.
         """
         before = self._gram @ self.coefficients
         if self._factor is not None:
@@ -195,7 +196,7 @@ class Estimate:
         every, scaled = np.arange(len(z)), self._gram / self._regularizer
         mu = divergences.multipliers(self._divergence, scaled, before, every, z)
         self.coefficients = self.coefficients + mu / self._regularizer
-        # These equal f_i(x_j) up to rounding, and always lie inside the domain of φ.
+        # These values equal f_i(x_j) up to rounding, but always lie inside the domain of φ.
         return self._divergence.inverse(self._divergence.slope(z) - mu)
 
 
@@ -215,8 +216,8 @@ def limit(ensemble: Ensemble) -> State:
 
         (K_i μ_i)_j / λ_i + Σ_k μ_kj = y_j   for every i and every j in S_i.
 
-    If constraints are dependent (a linear kernel, a singular K_i) many μ solve it, all with the same z and f_i.
-    `netsim.agents.projections.multipliers.solve` describes their accuracy.
+    If constraints are dependent (a linear kernel, a singular K_i), many μ solve these equations, all with the same z
+    and f_i. `netsim.agents.projections.multipliers.solve` describes the accuracy.
 
     With another divergence z_j = (φ*)'(φ'(y_j) − Σ_i μ_ij), and the equations (K_i μ_i)_j / λ_i = z_j are solved by
     Newton's method, with one matrix for all constraints.
@@ -245,7 +246,7 @@ def limit(ensemble: Ensemble) -> State:
 
 
 def distance(ensemble: Ensemble, one: State, other: State) -> float:
-    """Return the distance of two states: √(Σ_j (z_j − z'_j)² + Σ_i λ_i ‖f_i − f'_i‖²). No turn increases it."""
+    """Return the distance of two states, √(Σ_j (z_j − z'_j)² + Σ_i λ_i ‖f_i − f'_i‖²); no turn increases it."""
     total = float(np.sum((one.z - other.z) ** 2))
     for gram, weight, c, d in zip(
         ensemble.grams, ensemble.regularizers, one.coefficients, other.coefficients, strict=True
@@ -256,7 +257,7 @@ def distance(ensemble: Ensemble, one: State, other: State) -> float:
 
 
 def divergence(ensemble: Ensemble, one: State, other: State) -> float:
-    """Return Σ_j d(z_j, z'_j) + ½ Σ_i λ_i ‖f_i − f'_i‖², from one state to another.
+    """Return the divergence Σ_j d(z_j, z'_j) + ½ Σ_i λ_i ‖f_i − f'_i‖² between two states.
 
     No turn increases the divergence from the limit, or from any state that meets all constraints, to the agents' state.
     For squares it is half the square of the `distance`.
@@ -266,13 +267,13 @@ def divergence(ensemble: Ensemble, one: State, other: State) -> float:
 
 
 def alone(ensemble: Ensemble, agent: int, regularizer: float | None = None) -> Vector:
-    """Return the coefficients learned from an agent's own examples only, shape (|S_i|,); λ_i by default."""
+    """Return the coefficients learned from one agent's examples alone, shape (|S_i|,); by default with its λ_i."""
     weight = float(ensemble.regularizers[agent]) if regularizer is None else regularizer
     return _learned(ensemble, ensemble.grams[agent], weight, ensemble.targets[ensemble.access[agent]])
 
 
 def together(ensemble: Ensemble) -> Vector:
-    """Return the coefficients, shape (n,), of the centralised solution: all examples, λ = Σ_i λ_i."""
+    """Return the coefficients, shape (n,), of the centralised solution, with all examples and λ = Σ_i λ_i."""
     weight = float(ensemble.regularizers.sum())
     return _learned(ensemble, ensemble.gram(ensemble.inputs, ensemble.inputs), weight, ensemble.targets)
 
@@ -286,7 +287,7 @@ def _learned(ensemble: Ensemble, gram: Matrix, weight: float, targets: Vector) -
 def state_of(ensemble: Ensemble, agents: Mapping[Any, Any]) -> State:
     """Return the state of the agents 0 … m − 1 on a network, with the newest copy of each z_j.
 
-    Each agent has ``z`` and ``versions`` of its own examples, and an ``estimate``.
+    Each agent must have ``z`` and ``versions`` for its examples, and an ``estimate``.
     """
     z, newest = ensemble.targets.copy(), np.full(len(ensemble.targets), -1)
     for i, own in enumerate(ensemble.access):

@@ -1,11 +1,11 @@
 """The multipliers of the problem that successive projections solve (`netsim.agents.projections.estimate.limit`).
 
-With K_i/λ_i = A_i, and E_i the matrix that selects the examples S_i among all n, they solve the symmetric system
+With A_i = K_i/λ_i, and E_i the matrix that selects the examples S_i among all n, the multipliers solve the system
 
     A_i μ_i + E_i Σ_k E_kᵀ μ_k = E_i y   for every i,
 
-of Σ_i |S_i| equations, here by conjugate gradients. Its matrix is never formed, only the blocks A_i and one n × n
-matrix.
+of Σ_i |S_i| equations, which is symmetric. It is solved by conjugate gradients. The system's matrix is never formed,
+only the blocks A_i and one n × n matrix.
 """
 
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ def check_size(sizes: Sequence[int], count: int) -> None:
 
 
 def solve(blocks: Sequence[Matrix], places: Sequence[Places], targets: Vector) -> list[Vector]:
-    """Return the multipliers μ_i of all agents, each of shape (|S_i|,), from the blocks A_i, the places S_i, and y.
+    """Return the multipliers μ_i of all agents, each of shape (|S_i|,), from the blocks A_i, the indices S_i, and y.
 
-    The system may be singular (agents with equal examples, a linear kernel): conjugate gradients need no inverse, and
-    minimise the distance of z and all f_i from the solution. A smooth kernel of very many examples is singular up to
-    rounding. The error is then larger than rounding, and limited by the number of steps.
+    The system may be singular, as with agents that have equal examples, or a linear kernel. Conjugate gradients need no
+    inverse, and minimise the distance of z and all f_i from the solution. A smooth kernel of very many examples is
+    singular up to rounding; the error is then larger than rounding, and depends on the number of steps.
     """
     system = _System(blocks, places, len(targets))
     residual = np.concatenate([targets[own] for own in places])

@@ -1,7 +1,7 @@
 """The orders in which agents take their turns, with the network and the agents for each, by name.
 
-`Token` (passed round a ring), `Coloured` (in parallel, by colours), `Walk` (a token that wanders at random), and
-`netsim.agents.projections.contention.Contention`, which negotiates turns.
+The orders are `Token` (a token that is passed round a ring), `Coloured` (in parallel, by colours), `Walk` (a token that
+moves at random), and `netsim.agents.projections.contention.Contention`, whose agents negotiate turns.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ ORDERS = ("token", "coloured", "random", "contention")
 
 
 class InOrder(Projector):
-    """Base of the fixed orders: agents take turns by rank, lower ranks first, cyclically.
+    """Base class of fixed orders: agents take turns by rank, lower ranks first, cyclically.
 
-    Sharers of an agent are the agents that have an example in common with it. An agent begins its turn once it has
-    received the results of its sharers' preceding turns. So for any links the run equals the serial one, and agents of
-    one rank, which must share no example, act in parallel. ``ranks`` holds the sharers' ranks, all different from the
-    agent's own ``rank``; ranks are 0, 1, …, ``period`` − 1. Other parameters are those of `Projector`.
+    The sharers of an agent are the agents that have an example in common with it. An agent begins its turn once it has
+    received the results of its sharers' preceding turns. So for any links the run equals the serial one. Agents of one
+    rank, which must not share an example, act in parallel. ``ranks`` holds the sharers' ranks, all different from the
+    agent's ``rank``; ranks are 0, 1, …, ``period`` − 1. Other parameters are those of `Projector`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class InOrder(Projector):
             raise BadInput(f"rank = {rank}: must differ from the ranks of all sharers")
 
     def version(self) -> int:
-        """Return the turn's place in the serial order."""
+        """Return the turn's index in the serial order."""
         return self.taken * self.period + self.rank
 
     async def all_heard(self) -> None:
@@ -51,17 +51,17 @@ class InOrder(Projector):
 
 
 class Coloured(InOrder):
-    """Agents of one colour act at the same time; ranks are the colours of the graph of sharers."""
+    """An order in which agents of one colour act at the same time; ranks are the colours of the graph of sharers."""
 
     async def turns(self) -> None:
-        """Take each turn as soon as all turns before it have been received."""
+        """Take each turn as soon as the results of all preceding turns of sharers have arrived."""
         while self.taken < self.sweeps:
             await self.all_heard()
             await self.turn()
 
 
 class TokenHolder(Projector):
-    """Base of agents that pass a token: a message "token" with the number of all agents' turns so far."""
+    """Base class of agents that pass a token, a message "token" with the number of turns that all agents have taken."""
 
     def __init__(self, part: Part, sweeps: int, **settings: Any) -> None:
         super().__init__(part, sweeps, **settings)
@@ -69,7 +69,7 @@ class TokenHolder(Projector):
         self._last = -1
 
     def receive(self, frame: Frame) -> Any:
-        """Accept the token, once."""
+        """Process a message; accept a token only once, even if its message is duplicated."""
         if frame.kind == "token" and frame.payload > self._last:
             self._last = frame.payload
             self.tokens.put_nowait(frame.payload)
@@ -77,14 +77,17 @@ class TokenHolder(Projector):
 
 
 class Token(TokenHolder, InOrder):
-    """A token passed round a ring to the ``following`` agent, after the values: the rank is the place on the ring."""
+    """An order in which each agent passes a token to the ``following`` one on a ring, after sending its values.
+
+    The rank of an agent is its position on the ring.
+    """
 
     def __init__(self, part: Part, sweeps: int, *, following: int, **settings: Any) -> None:
         super().__init__(part, sweeps, **settings)
         self.following = following
 
     async def turns(self) -> None:
-        """Take a turn whenever the token arrives; the first agent on the ring has it initially."""
+        """Take a turn whenever the token arrives; the first agent on the ring has the token initially."""
         while self.taken < self.sweeps:
             if self.period > 1 and self.version() > 0:
                 await self.tokens.get()
@@ -96,9 +99,10 @@ class Token(TokenHolder, InOrder):
 
 
 class Walk(TokenHolder):
-    """A token that moves to a random neighbour, until all agents together have taken ``turns_in_all`` turns.
+    """An order in which a token moves to random neighbours, until all agents together took ``turns_in_all`` turns.
 
-    The agent of the last turn sends "over" to its neighbours, which forward it; ``first`` has the token initially.
+    The agent of the last turn sends "over" to its neighbours, which forward it. The agent with ``first`` has the token
+    initially.
     Other parameters are those of `Projector`.
     """
 
@@ -110,7 +114,7 @@ class Walk(TokenHolder):
             self.tokens.put_nowait(0)
 
     def receive(self, frame: Frame) -> Any:
-        """Handle the message that the run is over."""
+        """Process a message, which may be the one that the run is over."""
         if frame.kind == "over":
             self.tokens.put_nowait(self.OVER)
         return super().receive(frame)
@@ -139,7 +143,7 @@ class Walk(TokenHolder):
 
 
 def network_graph(ensemble: Ensemble, order: str) -> "nx.Graph[int]":
-    """Return the graph of the agents 0 … m − 1: edges between sharers and, for the token, along the ring.
+    """Return the graph of the agents 0 … m − 1, with edges between sharers and, for the order "token", along the ring.
 
     Raises
     ------
@@ -168,10 +172,10 @@ def projectors(
     Parameters
     ----------
     order : {"token", "coloured", "random", "contention"}
-        A token round the ring 0, 1, …; in parallel by the colours of the graph of sharers (networkx.greedy_color);
-        a token that wanders at random, from agent 0; by claims.
+        "token": a token on the ring 0, 1, …; "coloured": in parallel, by the colours of the graph of sharers
+        (networkx.greedy_color); "random": a token that moves at random, from agent 0; "contention": by claims.
     sweeps : int
-        Turns of each agent; "random": of all agents on average.
+        The number of turns of each agent; for "random", the mean number over the agents.
     pause : float
         Mean seconds between an agent's claims ("contention" only).
     radio, settings

@@ -35,8 +35,9 @@ _FRAME, _ARRAY = 256, 128
 class Projector(Cited, netsim.Agent):
     """Base class: the local estimate, copies of the message values, and the exchange of updates with sharers.
 
-    Turns are numbered: of two turns that set the same value the later has the larger number (its version). The version
-    is sent with the values, so a late or duplicated message has no effect.
+    Sharers are agents with common examples. Turns have a number, the version: of two turns that set the same value, the
+    later one has the larger version. The version is sent with the values, so a late or duplicated message has no
+    effect.
 
     A subclass defines in `turns` when the agent takes its turns.
 
@@ -49,11 +50,11 @@ class Projector(Cited, netsim.Agent):
     duration : float
         Seconds that a projection takes.
     reliable : bool
-        Each message is repeated until it is acknowledged. Do without only on links that lose nothing and delay all
-        frames alike.
+        Whether each message is repeated until it is acknowledged. Set this to False only on links that lose no frame
+        and delay all frames equally.
     timeout : float
-        Seconds after which a message that is not acknowledged is repeated; doubled, up to 8-fold, with each
-        repetition.
+        Seconds after which a message that is not acknowledged is repeated. Each repetition doubles the time, up to 8
+        times the first one.
     radio : bool
         Whether the medium is a radio: values are broadcast, and sharers are polled one by one, so that their replies do
         not collide. On wires all sharers are polled at once.
@@ -61,17 +62,17 @@ class Projector(Cited, netsim.Agent):
     Attributes
     ----------
     z : ndarray of shape (|S_i|,)
-        Its copies of the message values. Replaced, never changed in place.
+        The agent's copies of the message values. The array is replaced, never changed in place.
     versions : int array of shape (|S_i|,)
-        The number of the turn that set each; −1: none yet.
+        The number of the turn that set each value; −1 if none has.
     estimate : Estimate
-        f_i.
+        The function f_i.
     taken : int
-        Turns so far.
+        The number of turns so far.
     """
 
     paper = papers.PREDD
-    # Messages are acknowledged.
+    # Acknowledgements need links in both directions.
     needs_links_both_ways = True
 
     def __init__(
@@ -101,7 +102,7 @@ class Projector(Cited, netsim.Agent):
         self._rounds: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Take turns; listen until the end."""
+        """Take all turns, and then receive messages until the end."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen())
             await self.turns()
@@ -121,7 +122,7 @@ class Projector(Cited, netsim.Agent):
             await self.tell_values()
 
     def project(self) -> None:
-        """Project, and number the turn."""
+        """Project, and set the turn's version."""
         version = self.version()
         self.z = self.estimate.project(self.z)
         self.versions = np.full(len(self.z), version)
@@ -132,8 +133,8 @@ class Projector(Cited, netsim.Agent):
         return int(self.versions.max()) + 1
 
     async def tell_values(self) -> None:
-        """Send each sharer the common values; if reliable, return when all have received them."""
-        # Send the present values: a sharer that has received them may act before others have.
+        """Send each sharer the values of common examples; if reliable, return when all sharers have received them."""
+        # Send these values to all, because a sharer that has received them may act and change them before others have.
         version, z = int(self.versions[0]), self.z
         places, sharers = self.part.to_send, self.part.sharers
         if self.on_radio and sharers:
@@ -142,8 +143,8 @@ class Projector(Cited, netsim.Agent):
                 return
 
         async def tell(sharer: int) -> None:
-            # Broadcasts have no acknowledgements, which would collide: each receiver is queried in turn, and gets them
-            # again.
+            # Broadcasts are not acknowledged, because acknowledgements would collide. Instead each receiver is asked in
+            # turn, and gets the values again if it lacks them.
             if not (self.on_radio and await self.tell(sharer, "heard", version)):
                 await self.tell(sharer, "values", [version, z[places[sharer]]])
 
@@ -171,7 +172,7 @@ class Projector(Cited, netsim.Agent):
         with self.at_work():
             for _ in range(_TRIES):
                 try:
-                    # Random waits, because with equal ones two colliding agents would collide forever.
+                    # Waits are random, because with equal waits two colliding agents would collide for ever.
                     return (await self.request(to, kind, payload, patience * (1 + self.rng.random()))).payload
                 except TimeoutError:
                     patience = longer(patience, self.timeout)
@@ -181,8 +182,8 @@ class Projector(Cited, netsim.Agent):
         )
 
     def answer(self, frame: Frame) -> Any:
-        """Acknowledge a message that arrived as a request, at its arrival."""
-        # Unread frames that arrived before are older, such as a broadcast to which this query refers.
+        """Process a message that arrives as a request, and return its acknowledgement."""
+        # First process unread frames that arrived earlier, such as a broadcast to which this query refers.
         for earlier in self.inbox.take(math.nextafter(self.now, math.inf)):
             self.receive(earlier)
         return self.receive(frame)
@@ -200,7 +201,7 @@ class Projector(Cited, netsim.Agent):
         return True
 
     def take(self, sender: int, version: int, values: Vector) -> None:
-        """Apply a sharer's values where they are newer than the agent's copies."""
+        """Copy those of a sharer's values that are newer than the agent's copies."""
         places = self.part.in_common[sender]
         newer = version > self.versions[places]
         self.z, self.versions = self.z.copy(), self.versions.copy()
@@ -213,10 +214,10 @@ class Projector(Cited, netsim.Agent):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Take part in the network's rounds meanwhile, and in two more, so that results have a row for each.
+        """Take part in the network's rounds inside the context, and in two more, so that results have a row for each.
 
-        Turns are independent of rounds. An agent that only waits to receive takes no part in rounds, so that a network
-        in which all wait for a lost message ends with an error.
+        Turns are independent of rounds. An agent that only waits for messages takes part in no rounds, so that a run in
+        which all agents wait for a lost message ends with an error.
         """
         self._jobs += 1
         if self._rounds is None or self._rounds.done():
@@ -235,7 +236,7 @@ class Projector(Cited, netsim.Agent):
 
 
 def longer(wait: float, first: float) -> float:
-    """Return the wait (s) after one more failure: twice as long, up to 8 times the first wait."""
+    """Return the wait (s) after another failure: twice the last wait, but at most 8 times the first one."""
     return min(2 * wait, _LONGEST * first)
 
 
@@ -256,16 +257,16 @@ def sure_timeout(
 ) -> float:
     """Return a timeout (s) that exceeds the round trip of any message and its reply, in every order.
 
-    Only lost messages are repeated after the timeout. ``latency`` is the longest time (s) for which a frame is in
-    flight after its transmission. A transmitter's ``rate`` (bits/s) is shared with other waiting frames: on wires those
-    to the same agent; on a radio, where values are broadcast, the sender's own values and a reply to each neighbour. A
-    hundredth of a round is added, so that the timeout is positive on links without delay, and a frame refused by a
-    budget is not tried too often in one round.
+    With this timeout only lost messages are repeated. ``latency`` is the longest time (s) for which a frame is in
+    flight after its transmission. Waiting frames share a transmitter's ``rate`` (bits/s): on wires the frames to the
+    same agent; on a radio, where values are broadcast, the sender's values and a reply to each neighbour. A
+    hundredth of a round is added, so that the timeout is positive on links without delay, and a frame that a budget
+    refuses is not repeated too often in one round.
     """
     check.finite("latency", latency, low=0.0)
     check.finite("round_period", round_period, above=0.0)
     largest = _FRAME + _ARRAY + largest_message(ensemble, radio=radio)
-    # A ring adds two neighbours.
+    # The ring of the token adds up to two neighbours.
     neighbors = 2 + max(degree for _, degree in ensemble.sharers.degree)
     queued = 2 * largest + neighbors * _FRAME if radio else largest + _FRAME
     sending = 0.0 if rate is None else queued / check.finite("rate", rate, above=0.0)
@@ -273,6 +274,6 @@ def sure_timeout(
 
 
 def number_of(name: Hashable) -> int:
-    """Return an agent's name as its number."""
+    """Return an agent's number, which is its name."""
     assert isinstance(name, int)
     return name

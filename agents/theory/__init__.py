@@ -1,10 +1,10 @@
-"""Theorems on the algorithms: ranges of parameters, bounds, and exact predictions, computed from agents.
+"""Theorems about the algorithms: ranges of parameters, bounds, and exact predictions, computed from agents.
 
 An algorithm names its theorems in the class variable ``theorems``. `ranges`, `bounds`, `probe`, `exact_rate` and
-`choose` use those that apply to a network's agents; `lines` explains why others do not. A formula is corrected where a
-run contradicts the printed form; docstrings describe the changes, and ``printed=True`` gives the printed form. Nothing
-here depends on a run: the theorems take agents, which have costs, weights, a censor and a coder, and a graph. All
-theorems assume lossless links: `not_ideal` checks a network for this.
+`choose` use the theorems that apply to a network's agents; `lines` gives the reasons why others do not. Where a run
+contradicts a printed formula, the formula is corrected; docstrings describe the correction, and ``printed=True`` gives
+the printed form. Nothing here depends on a run: a theorem takes a graph and agents, which have costs, weights, a censor
+and a coder. All theorems assume lossless links: `not_ideal` checks a network for this.
 """
 
 from netsim.agents.theory.choice import (

@@ -35,17 +35,17 @@ def dkla_delta(
     Parameters
     ----------
     curvature : Curvature
-        m > 0 and M.
+        Contains m > 0 and M.
     graph : Graph
-        σ₊² and σ₋².
+        Contains σ₊² and σ₋².
     rho : float
-        ρ > 0.
+        The penalty ρ > 0.
     nu : float, optional
-        ν > 1; default: the ν that makes δ_d largest. The two terms are then equal, and ν solves
+        The free constant ν > 1. By default the ν that makes δ_d largest: the two terms are then equal, and ν solves
         acν² + (ab − ac − m)ν − ab = 0 with a = σ₋²/σ₊², b = ρσ₊²/4, and c the factor of ν in the second denominator.
     printed : bool
-        Return the printed form instead, which multiplies by σ₋² in the second term, where one must divide, because
-        ‖β − β*‖² ≤ ‖S₋(β − β*)‖²/σ₋². It promises too fast a rate where σ₋² < 1.
+        Return the printed form instead, whose second term multiplies by σ₋² where it must divide, because
+        ‖β − β*‖² ≤ ‖S₋(β − β*)‖²/σ₋². For σ₋² < 1 the printed form gives too fast a rate.
     """
     m, a, b = curvature.m, graph.minus / graph.plus, rho * graph.plus / 4.0
     c = curvature.M**2 / rho * (graph.minus if printed else 1.0 / graph.minus)
@@ -58,7 +58,8 @@ def dkla_delta(
 def dkla_best_rho(curvature: Curvature, graph: Graph) -> float:
     """Return the ρ > 0 that makes δ_d of `dkla_delta` largest: ρ = 2M√ν/(σ₊σ₋) with (ν − 1)/√ν = (σ₊/σ₋)(m/M).
 
-    The theorem's best ρ is not the method's: `netsim.agents.theory.choose` finds a better one on least squares.
+    The ρ with the best bound is not the best ρ for the method: on least squares, `netsim.agents.theory.choose` finds a
+    better one.
     """
     ratio = math.sqrt(graph.plus / graph.minus) * curvature.m / curvature.M
     root_nu = (ratio + math.sqrt(ratio**2 + 4.0)) / 2.0
@@ -68,10 +69,7 @@ def dkla_best_rho(curvature: Curvature, graph: Graph) -> float:
 def dkla_energy(
     theta: Matrix, dual: Matrix, optimum: Vector, optimal_dual: Matrix, rho: float, graph: "nx.Graph[Any]"
 ) -> float:
-    """Return G = ρ‖Z − Z*‖² + ‖β − β*‖²/ρ of eq. 2.30, with Z = ½S₊ᵀΘ and Γ = S₋β.
-
-    The ρ with the best bound is not the best for the method: `netsim.agents.theory.choose` finds a better one on least
-    squares.
+    """Return the energy G = ρ‖Z − Z*‖² + ‖β − β*‖²/ρ of eq. 2.30, with Z = ½S₊ᵀΘ and Γ = S₋β.
 
     Parameters
     ----------
@@ -93,8 +91,9 @@ def dkla_energy(
 def coke_penalty(curvature: Curvature, graph: Graph, eta1: float, eta2: float, eta3: float, nu: float) -> float:
     """Return the upper end of ρ in COKE's theorem 5 (eq. 2.32 of the dissertation; 4.20 is the same).
 
-    min{4m/η₁, (ν − 1)σ₋²/(νη₃σ₊²), (m − η₃νM²/σ₋²)/(η₁/4 + η₂σ₊²/8)}, for any η₁, η₂, η₃ > 0 and ν > 1. As these are
-    free and the end grows without limit as they shrink, every ρ > 0 is allowed: the "range" restricts nothing.
+    It is min{4m/η₁, (ν − 1)σ₋²/(νη₃σ₊²), (m − η₃νM²/σ₋²)/(η₁/4 + η₂σ₊²/8)}, for any η₁, η₂, η₃ > 0 and ν > 1. The η are
+    free, and the upper end grows without limit as they shrink. So every ρ > 0 is allowed, and the "range" restricts
+    nothing.
     """
     m, M = curvature.m, curvature.M
     return min(
@@ -105,7 +104,7 @@ def coke_penalty(curvature: Curvature, graph: Graph, eta1: float, eta2: float, e
 
 
 class ErrorCurve(Theorem):
-    """Base class of bounds on ‖Θ_k − Θ*‖: the column ``bound_error``, or a line if the bound is vacuous.
+    """Base class of bounds on ‖Θ_k − Θ*‖, which give the column ``bound_error`` or, if vacuous, only a line.
 
     A bound is vacuous if it is never below ‖Θ*‖, the error of θ = 0.
     """
@@ -151,9 +150,9 @@ def start_energy(agents: Agents, graph: "nx.Graph[Any]") -> float:
 class LinearConvergence(ErrorCurve):
     """DKLA converges linearly: ‖Θ_k − Θ*‖² ≤ G_{k−1}/m, and G_k ≤ G_{k−1}/(1 + δ_d) (COKE, theorem 4; eqs. 2.29, 2.30).
 
-    G is `dkla_energy`, and δ_d `dkla_delta` at its best ν. The column ``bound_error`` is √(G_0/m) (1 + δ_d)^(−(k−1)/2).
-    COKE's eq. 34 prints the norm without the root. Assumes strongly convex costs of bounded curvature, a constant ρ, no
-    censor and no coder.
+    G is `dkla_energy`, and δ_d is `dkla_delta` at its best ν. The column ``bound_error`` is
+    √(G_0/m) (1 + δ_d)^(−(k−1)/2). COKE's eq. 34 prints the bound on the norm without the root. The theorem assumes
+    strongly convex costs of bounded curvature, a constant ρ, no censor and no coder.
     """
 
     name = "theorem 4 of COKE"

@@ -1,7 +1,7 @@
-"""Convergence of COKE and tracking by (QC-)DDKL, by the constants of lemma 6 of P. Xu's dissertation (eqs. 4.20-4.22).
+"""Convergence of COKE and tracking by (QC-)DDKL, with the constants of lemma 6 of P. Xu's dissertation.
 
-COKE's theorems 2 and 5 promise linear convergence without constants; lemma 6 has constants, also for a static problem.
-At every setting that was tried the bounds exceed the error of the zero model.
+COKE's theorems 2 and 5 state linear convergence without constants; lemma 6 (eqs. 4.20-4.22) has constants, also for a
+static problem. For all settings that were tried, the bounds exceed the error of the zero model.
 """
 
 import itertools
@@ -30,21 +30,21 @@ from netsim.util.typing import Array, Vector
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of lemma 6 for costs between m and M, a graph, ρ, and free η₁, η₂, η₃ > 0 and ν > 1.
+    """The constants of lemma 6 for costs with curvature from m to M, a graph, ρ, and free η₁, η₂, η₃ > 0 and ν > 1.
 
     Attributes
     ----------
     delta : float
         δ of eq. 4.22e: min{(ν − 1)σ₋²/(2νσ₊²) − ρη₃/2, (m − ρη₁/4 − ρη₂σ₊²/8 − η₃νM²/σ₋²)/(ρσ₊²/4 + 2νM²/(ρσ₋²))}. The
-        printed form has no ρ in its last denominator, which its dimension needs.
+        printed form lacks the ρ in the last denominator, without which the dimensions do not agree.
     psi : float
         ψ of eq. 4.22b: √((η₃/2 + δ/ρ)(ρ²/σ₋²)(σ₊⁴ + s₋⁴) + s), with s₋² = σ²max(S₋).
     s : float
         s of eq. 4.22c: ρs₋⁴/(4η₁) + ρσ₊²/(2η₂) + s₋²/(2η₃).
     strength : float
-        m − ρη₁/4.
+        The constant m − ρη₁/4.
     shares : tuple of float
-        η₂ and η₃.
+        The constants η₂ and η₃.
     """
 
     delta: float
@@ -96,20 +96,21 @@ class Constants:
 
     @property
     def gap(self) -> float:
-        """1 − 1/√(1 + δ)."""
+        """The contraction per round, 1 − 1/√(1 + δ)."""
         return 1.0 - 1.0 / math.sqrt(1.0 + self.delta)
 
     def errors(self, energy: float, copies: Vector) -> Array:
         """Return bounds on ‖Θ_k − Θ*‖ of a static problem, in each round, shape (rounds,).
 
-        With u = √G of `dkla_energy`, u_k ≤ (u_{k−1} + ψz_k)/√(1 + δ) and ‖Θ_k − Θ*‖ ≤ (u_{k−1} + √s z_k)/√strength.
+        With u_k = √G_k, the root of `dkla_energy`, the bounds are u_k ≤ (u_{k−1} + ψz_k)/√(1 + δ) and
+        ‖Θ_k − Θ*‖ ≤ (u_{k−1} + √s z_k)/√strength.
 
         Parameters
         ----------
         energy : float
-            G_0.
+            The initial energy G_0.
         copies : ndarray of shape (rounds,)
-            z_k, a bound on ‖Θ − Θ̂‖ before and after round k.
+            The bounds z_k on ‖Θ − Θ̂‖ before and after round k.
         """
         u, found = math.sqrt(energy), []
         for z in copies:
@@ -125,9 +126,9 @@ class Constants:
         graph : Graph
         rho : float
         model_drift, gradient_drift : float
-            ε₁ and ε₂, which bound how far Θ*_t and ∇L_t(Θ*_t) move in a round.
+            ε₁ and ε₂, bounds on the change of Θ*_t and of ∇L_t(Θ*_t) in a round.
         copies : float
-            ζ of lemma 5.
+            ζ of lemma 5 (`netsim.agents.theory.copy_error_bound`).
         """
         g = math.sqrt(rho * graph.plus) * model_drift / 2.0 + gradient_drift / math.sqrt(rho * graph.minus)
         front = 1.0 + math.sqrt(max(self.shares[0], rho * self.shares[1]) / 2.0)
@@ -138,7 +139,7 @@ class Constants:
 class CensoredConvergence(ErrorCurve):
     """COKE converges linearly for any ρ > 0 and a censor v·μᵏ, μ < 1 (COKE, theorems 2 and 5).
 
-    The bound is `Constants.errors` with z_k = √N v μ^{k−1}. Assumes strongly convex costs of bounded curvature, a
+    The bound is `Constants.errors` with z_k = √N v μ^{k−1}. It assumes strongly convex costs of bounded curvature, a
     constant ρ, a `Geometric` censor, and no coder.
     """
 

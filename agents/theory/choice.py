@@ -16,10 +16,10 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 BY = "guaranteed", "best"
-"""How `choose` chooses."""
+"""The ways in which `choose` chooses."""
 
 LARGEST_SEARCHED = 400
-"""Largest N·D for which `choose` searches for the least exact rate, which takes about 30 of them."""
+"""The largest N·D for which `choose` searches for the least exact rate; a search computes about 30 rates."""
 
 
 def theorems_of(agents: Agents) -> tuple[Theorem, ...]:
@@ -36,13 +36,13 @@ def theorems_of(agents: Agents) -> tuple[Theorem, ...]:
 
 
 def _applying(agents: Agents, graph: "nx.Graph[Any]", method: str) -> list[Theorem]:
-    """Return the applicable theorems that define a method, so that others need no curvatures."""
+    """Return the applicable theorems that override a method; the others are not checked, which saves time."""
     able = [each for each in theorems_of(agents) if getattr(type(each), method) is not getattr(Theorem, method)]
     return [each for each in able if not each.why_not(agents, graph)]
 
 
 def ranges(agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
-    """Return the ranges of parameters that the theorems of the agents' algorithm ask for.
+    """Return the ranges of parameters that the theorems of the agents' algorithm require.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def warnings(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
 
 
 def lines(agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-    """Return why theorems do not apply, and the statements of the others that have no column."""
+    """Return lines with the reasons why theorems do not apply, and the other theorems' statements without a column."""
     found = []
     for theorem in theorems_of(agents):
         reason = theorem.why_not(agents, graph)
@@ -81,7 +81,7 @@ def bounds(agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Arr
     Returns
     -------
     dict of ndarray
-        By column, ``bound_…`` or ``predicted_…``, the value after each round 1 … rounds, shape (rounds,).
+        {column: values after rounds 1 … rounds, shape (rounds,)}; columns are named ``bound_…`` or ``predicted_…``.
     """
     check.integer("rounds", rounds, low=1)
     return {
@@ -92,7 +92,7 @@ def bounds(agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Arr
 
 
 def probe(agents: Agents, graph: "nx.Graph[Any]") -> Probe | None:
-    """Return a probe for `netsim.Network.run` with the columns of all bounds that need the run, or None without any.
+    """Return a probe for `netsim.Network.run` that computes the bounds which depend on the run; None if there are none.
 
     The agents must not have begun to run.
     """
@@ -109,24 +109,25 @@ def exact(agents: Agents, graph: "nx.Graph[Any]") -> ExactRate | None:
 def exact_rate(agents: Agents, graph: "nx.Graph[Any]") -> float | None:
     """Return the factor by which a long run's error shrinks per round (`ExactRate`), or None if unknown.
 
-    Above 1 the method diverges. The time grows as (N·D)³; above N·D = 2,000 the result is None.
+    If the factor is above 1, the method diverges. The time grows as (N·D)³; above N·D = 2,000 the result is None.
     """
     found = exact(agents, graph)
     return None if found is None else found.of(agents, graph).rate
 
 
 def choose(agents: Agents, graph: "nx.Graph[Any]", by: str = "guaranteed") -> dict[str, float]:
-    """Return chosen parameters of the agents' algorithm: by name, one value for all agents.
+    """Return chosen parameters of the agents' algorithm: {name: value for all agents}.
 
     Parameters
     ----------
     agents : mapping
-        All agents of the network; their costs, weights and coders count, and their present parameters do not.
+        All agents of the network. Their costs, weights and coders determine the choice; their current values of the
+        chosen parameters do not matter.
     graph : networkx Graph
         The network's graph.
     by : {"guaranteed", "best"}
-        Parameters for which a theorem guarantees convergence; or those of the least `exact_rate`, where that can be
-        computed, for the best parameters of a theorem are not the best of the method.
+        "guaranteed": parameters for which a theorem guarantees convergence. "best": those of the least `exact_rate`, if
+        that can be computed, because the parameters with a theorem's best bound are not the best for the method.
 
     Raises
     ------
@@ -156,8 +157,8 @@ def admissible(
 ) -> dict[str, tuple[Range, float | None]]:
     """Return ranges in which parameters may be searched, with the values of `choose` inside them, if any.
 
-    A range is exact on these costs if known, else guaranteed. As one parameter's range may depend on another, the
-    agents get the chosen values of all.
+    A range is the exact one on these costs, if known, or else the guaranteed one. Because the range of a parameter may
+    depend on other parameters, the agents get the chosen values of all parameters.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Parameters that a theorem chooses, in the methods of an experiment."""
+"""Parameters of an experiment's methods that a theorem chooses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ class Chosen:
     """A placeholder for a parameter of `netsim.Method`: the value that `choose` returns for each run's agents.
 
     ``Method(LEAD, eta=Chosen(), gamma=Chosen(), alpha=Chosen(), coder=QSGD(4))``. A theorem chooses its parameters
-    jointly, so that one given by hand may lie outside the range implied by the others; notes report this.
+    jointly. So a parameter given by hand may lie outside the range that the chosen ones imply; notes report this.
 
     Parameters
     ----------
     by : {"guaranteed", "best"}
-        As of `choose`.
+        As for `choose`.
 
     Raises
     ------
     BadInput
-        For an unknown ``by``. Before a run: if no theorem chooses the parameter, or none applies to the network, or
+        If ``by`` is unknown. Before a run, if no theorem chooses the parameter, if none applies to the network, or if
         agents are created without their network, as for deployments.
     """
 
@@ -41,7 +41,7 @@ class Chosen:
         return f"Chosen({'' if self.by == BY[0] else repr(self.by)})"
 
     def parameters(self) -> dict[str, Any]:
-        """Return no parameters: paths of experiments end at the value."""
+        """Return no parameters, so that an experiment's paths end at this placeholder."""
         return {}
 
     def derive(self, agents: Agents, setup: "Setup") -> Mapping[str, float]:

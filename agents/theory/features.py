@@ -1,4 +1,4 @@
-"""How many random features the generalisation theorems ask for (COKE, theorem 3; dissertation, theorems 3 and 11)."""
+"""The number of random features that the generalisation theorems require (COKE, 3; P. Xu's dissertation, 3 and 11)."""
 
 import math
 
@@ -20,8 +20,8 @@ def features_needed(
     """Return the number of features L for which the excess risk is at most 3λ + O(1/√T), with a given confidence.
 
     L ≥ (1/λ)(1/ε² + 2/(3ε)) log(16d/δ) for regression (theorem 3), and L ≥ (5/λ) log(16d/δ) for two classes
-    (theorem 11). The theorems leave ε ∈ (0, 1) free, but the proof's 2λ (dissertation, eq. 2.42) needs ε = ½: in
-    general that is λ/(1 − ε).
+    (theorem 11). The theorems leave ε ∈ (0, 1) free, but the proof's term 2λ (dissertation, eq. 2.42) is λ/(1 − ε) in
+    general, and so requires ε = ½.
 
     Parameters
     ----------

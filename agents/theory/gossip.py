@@ -25,7 +25,7 @@ from netsim.util.typing import Array, Matrix
 def choco_gamma(mixing: Mixing, delta: float) -> float:
     """Return γ = g²δ/(16g + g² + 4β² + 2gβ² − 8gδ) with the gap g = 1 − λ₂ (Ortega and Jafarkhani, lemma 1).
 
-    The lemma quotes Koloskova et al. 2019, theorem 4.1. The gap, called ρ ∈ (0, 1] in that paper, may be up to 2.
+    The lemma quotes Koloskova et al. 2019, theorem 4.1. That paper calls the gap ρ ∈ (0, 1], but it may be up to 2.
     """
     g, b = mixing.gap, mixing.beta
     return g**2 * delta / (16.0 * g + g**2 + 4.0 * b**2 + 2.0 * g * b**2 - 8.0 * g * delta)
@@ -34,7 +34,7 @@ def choco_gamma(mixing: Mixing, delta: float) -> float:
 def choco_rate(mixing: Mixing, delta: float) -> float:
     """Return c = g²δ/82: with `choco_gamma`, E e_t ≤ (1 − c)ᵗ e_0 (Koloskova et al. 2019, theorem 2; not re-read).
 
-    e_t = Σ_i ‖θ_i − θ̄‖² + ‖θ_i − θ̂_i‖² is the error of gossip without gradient steps.
+    Here e_t = Σ_i ‖θ_i − θ̄‖² + ‖θ_i − θ̂_i‖² is the error of gossip without gradient steps.
     """
     return mixing.gap**2 * delta / 82.0
 
@@ -42,12 +42,13 @@ def choco_rate(mixing: Mixing, delta: float) -> float:
 def choco_contraction(mixing: Mixing, delta: float, gamma: float) -> Matrix:
     """Return the matrix of shape (2, 2) by which a round of CHOCO gossip bounds its two errors.
 
-    With A = √(E Σ‖θ_i − θ̄‖²), B = √(E Σ‖θ_i − θ̂_i‖²) before a round and q = √(1 − δ), the coder leaves an error of at
-    most qB, and Θ ← Θ + γ(W − I)Θ̂ moves by γ(W − I)Θ + γ(W − I)(Θ̂ − Θ). So Minkowski's inequality gives
+    Let A = √(E Σ‖θ_i − θ̄‖²) and B = √(E Σ‖θ_i − θ̂_i‖²) be the errors before a round, and q = √(1 − δ). The coder
+    leaves an error of at most qB, and the step Θ ← Θ + γ(W − I)Θ̂ changes Θ by γ(W − I)Θ + γ(W − I)(Θ̂ − Θ). So
+    Minkowski's inequality gives
 
         A⁺ ≤ r A + γβq B,   B⁺ ≤ γβ A + (1 + γβ) q B,   r = max(1 − γg, γβ − 1),
 
-    and gossip converges if the spectral radius is below 1.
+    and gossip converges if the spectral radius of the matrix is below 1.
     """
     q, pull = math.sqrt(max(1.0 - delta, 0.0)), gamma * mixing.beta
     stay = max(1.0 - gamma * mixing.gap, pull - 1.0)
@@ -57,8 +58,8 @@ def choco_contraction(mixing: Mixing, delta: float, gamma: float) -> Matrix:
 def choco_edge(mixing: Mixing, delta: float) -> float:
     """Return the γ below which `choco_contraction` contracts: min{2/(g + β), g(1 − q)/(qβ(g + β))}, q = √(1 − δ).
 
-    For γ ≤ 2/(g + β), where r = 1 − γg, the spectral radius is below 1 if (1 − r)(1 − (1 + γβ)q) > γ²β²q. The edge is
-    derived here. It is greater than `choco_gamma`, in proportion to g and not to g².
+    For γ ≤ 2/(g + β), where r = 1 − γg, the spectral radius is below 1 if (1 − r)(1 − (1 + γβ)q) > γ²β²q. This limit
+    is derived here. It is greater than `choco_gamma`, because it is proportional to g and not to g².
     """
     q, g, b = math.sqrt(1.0 - delta), mixing.gap, mixing.beta
     turn = 2.0 / (g + b)
@@ -68,7 +69,7 @@ def choco_edge(mixing: Mixing, delta: float) -> float:
 def omkl_consensus_bound(agents: int, eta: float, lipschitz: float, rate: float) -> float:
     """Return 12Jη²L²/c², which bounds E Σ_j ‖θ_j − θ̄‖² of a kernel (Ortega and Jafarkhani, eq. 23).
 
-    J agents, gradients of norm at most L, and c of `choco_rate`.
+    J is the number of agents, L a bound on the norm of gradients, and c the `choco_rate`.
     """
     return 12.0 * agents * (eta * lipschitz / rate) ** 2
 
@@ -86,9 +87,10 @@ def omkl_regret_bound(
 ) -> float:
     """Return the bound of theorem 1 of Ortega and Jafarkhani (eq. 15) on the regret of gossip OMKL.
 
-    J‖θ*‖²/(2η) + ηJTL²/2 + ηJTL²√12/c + J ln P/η + ηJT, for J agents, T rounds, P kernels, gradients of norm at most L,
-    and c of `choco_rate`. ``printed``: eqs. 15 and 16 have L for L² in the third term, against eqs. 22 and 24, from
-    which they follow. The last two terms need losses of at most √2, which the paper does not state.
+    It is J‖θ*‖²/(2η) + ηJTL²/2 + ηJTL²√12/c + J ln P/η + ηJT for J agents, T rounds, P kernels, gradients of norm at
+    most L, and c of `choco_rate`. With ``printed``, the third term has L in place of L², as eqs. 15 and 16 print; this
+    contradicts eqs. 22 and 24, from which they follow. The last two terms hold for losses of at most √2, which the
+    paper does not state.
     """
     consensus = (lipschitz if printed else lipschitz**2) * math.sqrt(12.0) / rate
     steps = eta * agents * rounds * (lipschitz**2 / 2.0 + consensus + 1.0)
@@ -98,15 +100,15 @@ def omkl_regret_bound(
 def hedge_bound(kernels: int, eta: float, squares: float) -> float:
     """Return ln P/η + ½ η Σ_t Σ_p w̄_p L_p², which bounds Σ_t Σ_p w̄_p L_p − min_p Σ_t L_p of an agent's kernel weights.
 
-    It holds for all losses L_p ≥ 0, because exp(−x) ≤ 1 − x + x²/2. Lemma 2 of Ortega and Jafarkhani has ηT for the
-    second term, which needs losses of at most √2.
+    It holds for all losses L_p ≥ 0, because exp(−x) ≤ 1 − x + x²/2. Lemma 2 of Ortega and Jafarkhani has ηT as the
+    second term, which requires losses of at most √2.
 
     Parameters
     ----------
     kernels : int
-        P.
+        The number P of kernels.
     eta : float
-        η of w_p ← w_p exp(−η L_p).
+        η in w_p ← w_p exp(−η L_p).
     squares : float
         Σ_t Σ_p w̄_p L_p², with the weights from before each update.
     """
@@ -114,25 +116,27 @@ def hedge_bound(kernels: int, eta: float, squares: float) -> float:
 
 
 def qsgd_bits(kernels: int, size: int, bits: int, *, norms: int | None = None, sign: bool = True) -> int:
-    """Return the payload bits of a broadcast of gossip OMKL: 32 a norm, and b and a sign an element, n·P elements.
+    """Return the payload bits of a broadcast of gossip OMKL.
+
+    A norm has 32 bits, and each of the n·P elements b bits and a sign.
 
     Parameters
     ----------
     kernels, size, bits : int
-        P, n and b.
+        The numbers P, n and b.
     norms : int, optional
-        Number of norms in a message; default: one a kernel.
+        Number of norms in a message; default: one per kernel.
     sign : bool
-        Whether elements have a sign, which the letter's "b bits" leave out.
+        Whether elements have a sign bit, which the paper's "b bits" omit.
     """
     return 32 * (kernels if norms is None else norms) + kernels * size * (bits + sign)
 
 
 class ChocoStep(Theorem):
-    """The gossip step γ for which CHOCO's gossip of coded differences converges: `choco_edge`.
+    """The range of the gossip step γ for which CHOCO's gossip of coded differences converges: γ below `choco_edge`.
 
-    Assumes symmetric, doubly stochastic weights, no censor, and a coder with E‖Q(x) − x‖² ≤ (1 − δ)‖x‖², δ > 0. With
-    gradient steps of size η the models stay within a distance of one another that decreases with η.
+    This assumes symmetric, doubly stochastic weights, no censor, and a coder with E‖Q(x) − x‖² ≤ (1 − δ)‖x‖², δ > 0.
+    With gradient steps of size η the models stay within a distance of each other that decreases with η.
     """
 
     name = "CHOCO"
@@ -166,8 +170,8 @@ class ChocoStep(Theorem):
 class OMKLRegret(Theorem):
     """The regret of gossip OMKL is bounded by `omkl_regret_bound` (Ortega and Jafarkhani, theorem 1): a line.
 
-    The consensus term ηL²√12/c per sample exceeds ln 2, the zero model's logistic loss, unless gradients are very
-    small.
+    Unless gradients are very small, the consensus term ηL²√12/c per sample exceeds ln 2, the logistic loss of the zero
+    model, so that the bound is vacuous.
     """
 
     name = "theorem 1 of gossip OMKL"
@@ -182,10 +186,10 @@ class OMKLRegret(Theorem):
         )
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
-        """Return the size of gradients for which the bound is less than the zero model's loss."""
+        """Return a line with the size of gradients up to which the bound is less than the zero model's loss."""
         rate = choco_rate(Mixing.of(weights_of(agents)), _least(agents).delta)
         eta = value_of(agents, "eta")
-        # ηL²√12/c + η = ln 2.
+        # Solve ηL²√12/c + η = ln 2 for L.
         longest = math.sqrt(max(math.log(2.0) - eta, 0.0) * rate / (eta * math.sqrt(12.0)))
         return [f"{self.name}: vacuous here, unless all gradients are shorter than {longest:.2g}"]
 
@@ -193,7 +197,7 @@ class OMKLRegret(Theorem):
 class QSGDBits(Theorem):
     """The total payload bits of gossip OMKL after each round: ``predicted_payload_bits`` (`qsgd_bits`).
 
-    The number is exact if all frames are sent. Assumes no censor, and the coder `QSGD`.
+    The number is exact if all frames are sent. It requires that there is no censor, and that the coder is `QSGD`.
     """
 
     name = "bits of gossip OMKL"

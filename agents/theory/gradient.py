@@ -1,7 +1,8 @@
-"""Step sizes of D-PSGD with full gradients, CTA, EXTRA and DIGing: guaranteed by curvature, and exact on least squares.
+"""Step sizes for which D-PSGD with full gradients, CTA, EXTRA and DIGing converge.
 
-All exact edges are derived here. They are λmax(S H S) of a symmetric matrix S that acts on the agents, so they cost a
-few products with the Hessians.
+Each has a guaranteed limit, which follows from the curvature of the costs, and an exact limit on least squares. All
+exact limits are derived here. They follow from λmax(S H S), where the symmetric matrix S acts on the agents, so they
+cost a few products with the Hessians.
 """
 
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ from netsim.agents.theory.theorem import (
 )
 from netsim.util.typing import Array, Matrix, Vector
 
-# CTA has no edge in closed form; its spectral radius is searched for models of at most this many numbers.
+# CTA's exact limit has no closed form. It is searched by the spectral radius, for N·D of at most this number.
 _MOST_SEARCHED = 120
 
 
@@ -41,19 +42,19 @@ def dpsgd_edge(mixing: Mixing, curvature: Curvature) -> float:
 
 
 def dpsgd_exact_edge(weights: Matrix, hessians: Array) -> float:
-    """Return the η above which D-PSGD diverges on least squares: W − ηH has an eigenvalue −1 at 1/λmax((I + W)⁻¹H)."""
+    """Return η = 1/λmax((I + W)⁻¹H), where W − ηH has an eigenvalue −1: above it D-PSGD diverges on least squares."""
     return 1.0 / _largest(np.eye(len(weights)) + weights, hessians)
 
 
 def cta_edge(curvature: Curvature) -> float:
-    """Return the largest step 2/M of CTA, whatever W: a gradient step contracts, and W does not expand."""
+    """Return the largest step 2/M of CTA, for any W: below it a gradient step contracts, and W does not expand."""
     return 2.0 / curvature.M
 
 
 def extra_edge(mixing: Mixing, curvature: Curvature) -> float:
     """Return the largest step 2λmin(W̃)/M of EXTRA with W̃ = (I + W)/2, for any convex costs.
 
-    That is (1 + λ_N)/M (Shi, Ling, Wu and Yin 2015, theorem 3.3; read in a public restatement of it).
+    That is (1 + λ_N)/M (Shi, Ling, Wu and Yin 2015, theorem 3.3, as restated in other papers).
     """
     return (1.0 + mixing.last) / curvature.M
 
@@ -63,14 +64,14 @@ def extra_exact_edge(weights: Matrix, hessians: Array) -> float:
 
     A mode Θ_k = λᵏv of Θ_{k+2} − (I + W − ηH)Θ_{k+1} + (½(I + W) − ηH)Θ_k = 0 has λ² − (2w − h)λ + (w − h) = 0, where
     w and h are the Rayleigh quotients of ½(I + W) and ηH at v. Both roots are within the unit circle if 2h < 1 + 3w for
-    all v, that is, 2ηH < (5I + 3W)/2. (For v equal at all agents they are 1 − h and a 1 that no run takes.) At the edge
-    λ = −1 is an eigenvalue, and above it there is one below −1.
+    all v, that is, 2ηH < (5I + 3W)/2. (If v is equal at all agents, the roots are 1 − h and 1, but no run moves along
+    the latter.) At the limit λ = −1 is an eigenvalue, and above it an eigenvalue is below −1.
     """
     return 1.0 / (4.0 * _largest(5.0 * np.eye(len(weights)) + 3.0 * weights, hessians))
 
 
 def diging_edge(mixing: Mixing, curvature: Curvature) -> float:
-    """Return the largest step (1 + λ_N)²/(2M) of DIGing on least squares: `diging_exact_edge` for any such costs."""
+    """Return the step (1 + λ_N)²/(2M), which is at most `diging_exact_edge` for all least squares of curvature M."""
     return (1.0 + mixing.last) ** 2 / (2.0 * curvature.M)
 
 
@@ -79,7 +80,7 @@ def diging_exact_edge(weights: Matrix, hessians: Array) -> float:
 
     A mode Θ_k = λᵏv of Θ_{k+2} − (2W − ηH)Θ_{k+1} + (W² − ηH)Θ_k = 0 has λ² − (2w − h)λ + (u − h) = 0, where w, u and h
     are the Rayleigh quotients of W, W² and ηH at v. Both roots are within the unit circle if 2h < 1 + 2w + u for all v,
-    that is, 2ηH < (I + W)², with the same exception as for EXTRA. At the edge λ = −1 is an eigenvalue.
+    that is, 2ηH < (I + W)², with the same exception as for EXTRA. At the limit λ = −1 is an eigenvalue.
     """
     whole = np.eye(len(weights)) + weights
     return 1.0 / (2.0 * _largest(whole @ whole, hessians))
@@ -101,7 +102,7 @@ def _largest(mixed: Matrix, hessians: Array) -> float:
     n = shape[0] * shape[1]
     if n < 10:
         return float(np.linalg.eigvalsh(np.stack([product(x) for x in np.eye(n)]))[-1])
-    # A fixed start, because eigsh's default is random.
+    # Use a fixed start vector, because eigsh's default is random.
     start = np.random.default_rng(0).standard_normal(n)
     operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
     return float(eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
@@ -110,7 +111,7 @@ def _largest(mixed: Matrix, hessians: Array) -> float:
 def cta_exact_edge(agents: Agents, graph: "nx.Graph[Any]", eta: float) -> float:
     """Return the step above which CTA diverges on least squares, found by bisection of its spectral radius.
 
-    The radius is below 1 up to `cta_edge`. ``eta`` is one of the steps tried, so it is certainly on the stable side.
+    The radius is below 1 up to `cta_edge`. The step ``eta`` is tried as well, so that the result is on its right side.
     """
     low = cta_edge(curvature_of(agents))
     high = max(2.0 * low, eta)
@@ -124,9 +125,9 @@ def cta_exact_edge(agents: Agents, graph: "nx.Graph[Any]", eta: float) -> float:
 
 
 class StepRange(Theorem):
-    """Base class: the step η for which a gradient method converges, guaranteed by curvature, and exact on quadratics.
+    """Base class of ranges of the step η: guaranteed by the curvature of the costs, and exact on quadratic costs.
 
-    Assumes a constant η, no censor, no coder, full gradients, and symmetric, doubly stochastic weights.
+    The ranges assume a constant η, no censor, no coder, full gradients, and symmetric, doubly stochastic weights.
     """
 
     parameter: ClassVar[str] = "eta"
@@ -235,12 +236,13 @@ class CTAStep(StepRange):
 
 
 class Disagreement(Theorem):
-    """Models of D-PSGD differ by steps whose gradients differ (after Nedić and Ozdaglar 2009; derived here).
+    """A bound on the disagreement of D-PSGD's models (after Nedić and Ozdaglar 2009; derived here).
 
-    For the deviations D_k = (I − J)Θ_k from the mean, D_{k+1} = W D_k − η(I − J)∇R(Θ_k), so that
-    ‖D_{k+1}‖ ≤ σ‖D_k‖ + η‖(I − J)∇R(Θ_k)‖ with σ = max(|λ₂|, |λ_N|). The column ``bound_consensus_error`` is ‖D_k‖²/N
-    by this recursion, with the gradients of the run; `netsim.agents.measures.metrics.consensus_error` is its value by
-    the models. Assumes no censor, no coder and full gradients; the step may be a schedule.
+    With J the matrix of elements 1/N, the deviations D_k = (I − J)Θ_k from the mean follow D_{k+1} = W D_k −
+    η(I − J)∇R(Θ_k), so that ‖D_{k+1}‖ ≤ σ‖D_k‖ + η‖(I − J)∇R(Θ_k)‖ with σ = max(|λ₂|, |λ_N|). The column
+    ``bound_consensus_error`` is ‖D_k‖²/N by this recursion, with the gradients of the run; the measured value is
+    `netsim.agents.measures.metrics.consensus_error`. This assumes no censor, no coder and full gradients; the step may
+    be a schedule.
     """
 
     name = "disagreement of D-PSGD"

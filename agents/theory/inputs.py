@@ -1,4 +1,4 @@
-"""Inputs of the theorems: spectra of graph and weights, curvatures of the costs, contraction of the coder."""
+"""Inputs of the theorems: spectra of the graph and the weights, the curvature of the costs, and the coder's error."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ _LARGEST_CURVATURE = {"squared": 2.0, "squared_hinge": 2.0, "logistic": 0.25}
 
 @dataclass(frozen=True)
 class Graph:
-    """Spectrum of a connected graph, for the ADMM theorems.
+    """The spectrum of a connected graph, for the theorems on ADMM.
 
     S₊ and S₋ are the unsigned and the signed incidence matrix. Each edge counts as two arcs, so that
     S₊S₊ᵀ = 2 (D + A) and S₋S₋ᵀ = 2 (D − A) (P. Xu's dissertation, eq. 3.31).
@@ -36,7 +36,7 @@ class Graph:
     plus : float
         σ²max(S₊) = 2 λmax(D + A).
     minus : float
-        σ̃²min(S₋) = 2 λ₂(D − A), the smallest one above 0.
+        σ̃²min(S₋) = 2 λ₂(D − A), the smallest squared singular value above 0.
     minus_max : float
         σ²max(S₋) = 2 λmax(D − A).
     """
@@ -65,7 +65,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Mixing:
-    """Spectrum of a symmetric, doubly stochastic matrix W with the eigenvalues 1 = λ₁ > λ₂ ≥ … ≥ λ_N.
+    """The spectrum of a symmetric, doubly stochastic matrix W with the eigenvalues 1 = λ₁ > λ₂ ≥ … ≥ λ_N.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Curvature:
     ----------
     m, M : float
         Smallest and largest curvature of any R_i: m ≤ λ(∇²R_i(θ)) ≤ M for all θ. For ridge regression, the eigenvalues
-        of (2/T_i) Φ_iᵀΦ_i + 2 (λ/N) I. Remark 3 of COKE prints squares of them, and 1/T for 2/T.
+        of (2/T_i) Φ_iᵀΦ_i + 2 (λ/N) I. Remark 3 of COKE prints their squares, and 1/T in place of 2/T.
     hessians : ndarray of shape (N, D, D) or None
         ∇²R_i, if all costs are quadratic.
     """
@@ -117,7 +117,7 @@ class Curvature:
 
     @classmethod
     def of(cls, costs: Iterable[Any]) -> "Curvature | None":
-        """Return the curvature of costs R_i over one shape of θ, or None if that of some cost is unknown."""
+        """Return the curvature of costs R_i of models of one shape, or None if the curvature of a cost is unknown."""
         each = list(costs)
         if not each or not all(isinstance(cost, LocalProblem) for cost in each):
             return None
@@ -127,7 +127,7 @@ class Curvature:
             return cls(float(values.min()), float(values.max()), hessians)
         if any(cost.loss.name not in _LARGEST_CURVATURE for cost in each):
             return None
-        # Where the loss is flat, only the regulariser curves the cost.
+        # Where the loss is flat, the curvature of the cost is that of the regulariser alone.
         ridges = [2.0 * cost.regularizer for cost in each]
         tops = [
             ridge + _LARGEST_CURVATURE[cost.loss.name] / len(cost.targets) * np.linalg.norm(cost.features, 2) ** 2
@@ -138,14 +138,14 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Contraction:
-    """How far a coder Q moves a vector x of n elements.
+    """Bounds on the error of a coder Q for a vector x of n elements.
 
     Attributes
     ----------
     delta : float
         δ with E‖Q(x) − x‖² ≤ (1 − δ)‖x‖²; at most 0 if the coder is not known to contract.
     variance : float
-        C with E‖Q(x) − x‖² ≤ C‖x‖²; infinite if there is none.
+        C with E‖Q(x) − x‖² ≤ C‖x‖²; infinite if no such bound is known.
     unbiased : bool
         Whether E Q(x) = x.
     interval : float
@@ -202,7 +202,7 @@ def _biased(error: float) -> Contraction:
 def weights_of(agents: Agents) -> Matrix:
     """Return the matrix W of the agents' weights, shape (N, N), in the order of the agents.
 
-    In methods without a weight for the agent itself, that weight is 1 minus the sum of its neighbours' weights.
+    If a method has no weight for the agent itself, this weight is 1 minus the sum of its neighbours' weights.
     """
     names = list(agents)
     w = np.array([[float(agents[a].weights[b]) if b in agents[a].weights else 0.0 for b in names] for a in names])

@@ -87,12 +87,15 @@ class LeadRange(Theorem):
         )
 
     def of(self, agents: Agents) -> LeadTheorem:
-        """Return the theorem's numbers for these agents, given by the coarsest coder."""
+        """Return the theorem's constants for these agents; the coarsest coder determines the variance C."""
         variance = max(each.variance for each in contractions_of(agents) if each is not None)
         return LeadTheorem(curvature_of(agents), Mixing.of(weights_of(agents)).beta, variance)
 
     def ranges(self, agents: Agents, graph: "nx.Graph[Any]") -> list[Range]:
-        """Return the ranges of η, γ and α; α has none if γ's is empty, or if an exact coder makes it ineffective."""
+        """Return the ranges of η, γ and α.
+
+        There is no range of α if the range of γ is empty, or if the coder is exact, so that α has no effect.
+        """
         found = self.of(agents)
         eta, gamma, alpha = (value_of(agents, each) for each in ("eta", "gamma", "alpha"))
         ranges = [
