@@ -148,13 +148,13 @@ class Journal:
             self.put(RECORDS, [records[name].tobytes() for name in KEPT])
 
     def write_changes(self, watch: Watch) -> None:
-        """Write the entry that ends a row; ``took_part``: whether an agent of this process took part in it."""
+        """Write the changes of watched states since the last call."""
         if len(watch) > self._changes_written:
             self.put(CHANGES, watch.packed(self._changes_written))
             self._changes_written = len(watch)
 
     def write_row(self, number: int, time: float, took_part: bool) -> None:
-        """Write the entry that ends a row; ``took_part``: whether an agent of this process took part in it."""
+        """Write the entry that ends a row: its number, its time (s), and whether an agent of this process took part."""
         self.put(ROW, [number, time, took_part])
 
     def end(self, end: float, in_flight: Iterable[tuple[int, int]], **more: Any) -> None:
