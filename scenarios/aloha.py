@@ -30,8 +30,7 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "slotted ALOHA": ("$G e^{-G}$", lambda load: load * np.exp(-load)),
     "ALOHA": ("$G e^{-2G}$", lambda load: load * np.exp(-2 * load)),
 }
-"""Closed-form throughput of infinitely many stations by access method: the formula's text and its function.
-"""
+"""Closed-form throughput of infinitely many stations, by access method: the formula as text and as function."""
 
 
 class Station(netsim.Agent):

@@ -151,7 +151,7 @@ PROBLEMS: Mapping[str, Suited] = {
 
 
 def reached(rounds: pd.DataFrame, error: str, target: float, cost: str) -> Array:
-    """Return, for each row of a run, the cost up to the round after which the error stayed at or below the target.
+    """Return, for each row of a run, the cost up to the round from which the error stays at or below the target.
 
     The cost is NaN in rounds before that. The error is taken as constant between the rounds in which it was measured.
     """

@@ -348,7 +348,7 @@ def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.DataFrame:
-    """Return the rows with a column of online methods replaced by its moving average, and those methods renamed so.
+    """Return the rows with a column of online methods replaced by its moving average, which their names then mention.
 
     A single sample moves an online model back and forth, so its raw errors would be illegible beside those of batch
     methods.
