@@ -9,7 +9,7 @@ _NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 
 
 class References(griffe.Extension):
-    """Resolves a name such as `Network.run` in a docstring's scope, as Python would, and links it if it has a page."""
+    """Links names such as `Network.run`, resolved in the docstring's scope as in Python, to their pages."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Replace the names in all docstrings of a package."""

@@ -34,7 +34,7 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 class Station(netsim.Agent):
-    """Sends frames of 100 bytes to the sink as a Poisson process."""
+    """Sends frames of 100 bytes to the sink at the times of a Poisson process."""
 
     def __init__(self, gap: float, until: float, sink: Hashable = 0) -> None:
         self.gap, self.until, self.sink, self.sent = gap, until, sink, 0
@@ -85,7 +85,7 @@ class _Rooms:
         return Radio(**how, sensing=self._sensing if how["access"] == "csma" else None)
 
     def network(self, radio: Radio, seed: int) -> Network:
-        """Return the network of a run."""
+        """Return the network of a run with this radio and seed."""
         return Network(self.graph, Link(rate=RATE), medium=radio, seed=seed)
 
 

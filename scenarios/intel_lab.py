@@ -135,7 +135,7 @@ class LabLinks(Motes):
         return self.measured().graph
 
     def network(self, setup: Setup) -> Network:
-        """Return the network of a run."""
+        """Return the network of a run, lossless or with the lab's losses."""
         measured, (link, radio) = self.measured(), self.link_and_radio()
         link = dataclasses.replace(link, reliability=self.reliability)
         losses = {} if self.lossless else {ends: each.loss for ends, each in measured.links.items()}

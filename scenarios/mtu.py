@@ -192,7 +192,7 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
 
 
 def _name(algorithm: str, bits: int, way: str) -> str:
-    """Return a run's name in the results; ``way`` is the remedy, or empty."""
+    """Return a run's name in the results; ``way`` is the remedy, or "" for none."""
     return f"{algorithm} {bits}-bit" + (f", {way}" if way else "")
 
 

@@ -105,7 +105,8 @@ class SensorField(OwnSite):
         return _at_random(field, preset.link, seed) if field.site is None else field._placed(preset)
 
     def _path_loss(self) -> LogDistance:
-        """Return the path loss model; in a random field the received power at ``radius`` is the sensitivity."""
+        """Return the path loss model, with the transmit power for which the power received at ``radius`` is the
+        sensitivity."""
         given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
         model = LogDistance(**{name: value for name, value in given.items() if value is not None})
         power = model.sensitivity + model.path_loss(self.radius)

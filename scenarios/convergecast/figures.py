@@ -16,13 +16,13 @@ from netsim.studies.figures import Axes, Figure, drawing, legend_below
 _BREAK = (math.nan, math.nan)
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
-# The share of a field's side beyond which a mote is drawn at the edge; the height (m) between two floors.
+# Share of a field's side beyond which a mote is drawn at the edge; least height difference (m) between two floors.
 _MARGIN, _STOREY = 0.3, 2.0
 _MOST_NAMED = 30  # largest number of motes whose names are written on the map
 
 
 def draw_by_hops(by_hops: pd.DataFrame, title: str) -> Figure:
-    """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
+    """Draw delivery, latency and energy of frames by number of hops: one colour per duty cycle, dashed without acks."""
     figure, panels = drawing(12.5, 4.4, 3, title=f"Convergecast: {title}")
     columns = {
         "delivered_%": "readings that arrive (%)",

@@ -53,8 +53,7 @@ def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float
 
 
 def _reasons(run: Run) -> Iterator[tuple[tuple[Any, int], str]]:
-    """Yield (mote, index) and reason of each reading that was given up; for a reading with copies, the last pair
-    counts."""
+    """Yield (mote, index) and reason of each reading that was given up; of several pairs the last one counts."""
     numbers, places = _numbers(run), _places(run)
     for each in _routing(run).values():
         for key, reason in each.lost.items():

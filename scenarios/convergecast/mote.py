@@ -19,7 +19,7 @@ SLOT = 10e-3  # s, slot length of TSCH
 
 
 async def moments(mote: Any, is_sink: bool, since: float = 0.0) -> AsyncIterator[float]:
-    """Yield a mote's sampling times; a random offset avoids that two motes collide in every period."""
+    """Yield a mote's sampling times, random within each period, so that no two motes collide in every period."""
     for k in range(0 if is_sink else mote.readings):
         await asyncio.sleep(since + mote.period * (k + mote.rng.random()) - mote.now)
         mote.taken_at.append(mote.now)
@@ -68,7 +68,7 @@ class TreeMote(netsim.Agent):
                 await asyncio.gather(self.sample(), self.listen())
 
     async def sample(self) -> None:
-        """Take readings, and forward them."""
+        """Take readings and send them towards the sink."""
         async for _ in moments(self, self.is_sink):
             if self.parent is not None:
                 self.sent_at[len(self.taken_at)] = self.now
@@ -84,7 +84,7 @@ class TreeMote(netsim.Agent):
                 await self.forward(frame.payload)
 
     async def forward(self, reading: list[Any]) -> None:
-        """Send a reading to the parent, until it is acknowledged or just once."""
+        """Send a reading to the parent: with ``acks`` until it is acknowledged, otherwise once."""
         if self.parent is None:
             self.lost[reading[0], reading[1]] = NO_ROUTE
         elif not self.acks:
@@ -104,7 +104,7 @@ class Reports(netsim.Part):
         self.taken_at: list[float] = []
 
     async def run(self) -> None:
-        """Take all readings."""
+        """Take all readings and pass each to the routing layer."""
         routing: Any = self.mote.parts["routing"]
         async for now in moments(self, routing.is_sink, self.since):
             routing.report(now)

@@ -322,7 +322,7 @@ def _mac_notes(study: Study, use: RadioUse, layout: Layout) -> Iterator[str]:
 
 
 def _joining(name: str, macs: list[TSCH]) -> str:
-    """Return when the motes joined a TSCH network."""
+    """Return text on the times at which the motes joined a TSCH network."""
     joined = [each.joined_at for each in macs if each.joined_at is not None]
     again = sum(each.joins - 1 for each in macs if each.joins)
     when = f", half of them within {np.median(joined):.0f} s, the last after {max(joined):.0f} s" if joined else ""

@@ -21,7 +21,7 @@ _MANY = 12
 
 
 def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> Figure:
-    """Draw the metric against trainable parameters per output: own results filled, published ones hollow."""
+    """Draw the metric against trainable parameters per output: results of this run filled, published results hollow."""
     figure, panel = drawing(9, 4.8)
     for method, (colour, marker) in _STYLES.items():
         ours = table[table["method"] == method]

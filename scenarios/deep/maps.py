@@ -26,7 +26,7 @@ LATER = (1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 _MOST_ROWS = 2000
 _MOST_FEATURES = 1000
 _FOLDS = 3
-# With few frequencies results vary between draws, so three draws are tried.
+# With at most this many features results vary between draws of the frequencies, so three draws are averaged.
 _FEW_FEATURES, _DRAWS = 100, 3
 
 
@@ -65,7 +65,7 @@ class Shape:
     def build(
         self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
     ) -> FeatureMap:
-        """Return the map, with bandwidths by `sigmas` for a sample of inputs, shape (n, d)."""
+        """Return the map, with bandwidths from `sigmas` for a sample of inputs of shape (n, d)."""
         sigmas = self.sigmas(sample, times, seed, medians)
         layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
         return composed(self.method, layers)

@@ -48,7 +48,7 @@ class Model(Criterion):
     layers : int
         Number of layers of DKL-MLP.
     kernels : str
-        "gaussian", "laplacian" or "cauchy" for all layers, or one for each with commas between.
+        "gaussian", "laplacian" or "cauchy" for all layers, or one kernel per layer, separated by commas.
     tune : bool
         Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     criterion : str
@@ -213,7 +213,7 @@ def deep_network(
 
 
 def _links(channel: Channel) -> list[Channel]:
-    """Return ideal links, and the given ones if they differ."""
+    """Return ideal links, followed by the given links if those are not ideal."""
     ideal = Channel(medium=channel.medium, round_period=channel.round_period)
     return [ideal] if channel.ideal else [ideal, channel]
 
@@ -302,7 +302,7 @@ def _savings(rounds: pd.DataFrame, cases: Sequence[Case]) -> tuple[pd.DataFrame,
         table.insert(0, "map", shape.name)
         tables.append(table)
         for links, column in columns.items():
-            # The column is missing if one of the two did not run.
+            # The column is missing if DKLA or the compared method did not run.
             known = table.reindex(columns=["times", column]).dropna()
             if len(known):
                 saved, times = known[column], known["times"]

@@ -78,7 +78,7 @@ class MapSetting(Published):
     layers : int
         Number of layers of DKL and DKL-MLP.
     kernels : str
-        "gaussian", "laplacian" or "cauchy" for all layers, or one for each with commas between.
+        "gaussian", "laplacian" or "cauchy" for all layers, or one kernel per layer, separated by commas.
     tune : bool
         Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     """

@@ -1,4 +1,4 @@
-"""The figures of the study of packet loss: small multiples, one quantity per panel."""
+"""The figures of the study of packet loss: grids of small panels, each of which shows one quantity."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ NONE = "none"
 
 
 class Remedy(NamedTuple):
-    """A remedy for lost frames: its title in figures, the flags of ``coke`` that set it, and its families."""
+    """A remedy for lost frames: its title in figures, the flags of ``coke`` that set it, and the families it suits."""
 
     title: str
     flags: Mapping[str, str]

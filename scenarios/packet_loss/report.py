@@ -27,9 +27,9 @@ from netsim.studies.results import interval, interval_text
 NEAR = 5.0
 """Excess error over the loss-free run, in per cent, above which notes call a method degraded."""
 
-_PRICED = 0.1  # the share of lost frames in the table of prices, or the nearest one
-_APART = 1e-2  # norm of a copy's error from which notes mention it
-_SAME = 10.0  # growth of the consensus error up to which it reveals nothing
+_PRICED = 0.1  # share of lost frames in the table of costs; the nearest share that ran is used
+_APART = 1e-2  # norm of a copy's error above which notes mention it
+_SAME = 10.0  # factor by which the consensus error must grow to reveal a loss
 
 COLUMNS = ("consensus_error", "dual_residual", "copy_error", "transmissions", "wire_bits")
 """Measures of a run's last round that are kept in addition to its errors."""
@@ -295,7 +295,7 @@ def price(means: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def notes(means: pd.DataFrame, burst: float) -> Iterator[str]:
-    """Yield conclusions from the means."""
+    """Yield notes with conclusions from the means."""
     families = list(dict.fromkeys(means["family"]))
     for family in families:
         yield from _off(means, family)

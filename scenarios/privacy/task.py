@@ -72,7 +72,7 @@ class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
     Raises
     ------
     BadInput
-        When a run is made: for an unknown or damaged table, too few rows, or a value outside its range.
+        Raised when a run is made, for an unknown or damaged table, too few rows, or a value outside its range.
     """
 
     data: str = FIELD
@@ -151,7 +151,7 @@ class PrivacyTask(Task):
         self._truth = np.concatenate([part.test_target for part in parts])
         self.variance = float(np.var(self._truth))
         width, seed = parts[0].train_inputs.shape[1], setup.seed
-        # All methods share the first kernel's frequencies.
+        # The first kernel has the seed itself, so that its frequencies are the same for all methods.
         seeds = [seed, *(draws.derived(seed, number, "kernel") for number in range(1, len(_KERNELS)))]
         maps = [
             RandomFourier(width, size.features, sigma=times * size.sigma, form="cos+sin", seed=own)

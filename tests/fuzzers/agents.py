@@ -63,7 +63,7 @@ class Habits:
     looks: bool = False
     # Whether the agent counts the unread frames in its inbox at the end.
     counts: bool = True
-    # Whether all agents send the same messages.
+    # Whether all messages have the same payload.
     alike: bool = False
     # On a radio: whether the agent changes channel and power after queueing messages.
     retunes: bool = False
@@ -250,7 +250,7 @@ class Noting(netsim.Agent):
             self.radio.power_dbm -= float(self.rng.integers(-3, 4))
 
     async def transmit(self, call: Call, payload: Any) -> None:
-        """Send a message, with or without an event, and record when and how it left the air."""
+        """Transmit a message, with or without the time of an event, and record the outcome."""
         event = self.now - float(self.rng.choice([0.0, 1e-6, 0.3])) if self.rng.random() < 0.5 else None
         sent = await self.radio.transmit(call.kind, payload, call.to, event=event, raw_data=call.raw)
         call.finished = True

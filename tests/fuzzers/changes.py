@@ -55,7 +55,7 @@ def check_one(rng: Rng) -> None:
 
 
 def hashes(first: int, count: int) -> list[str]:
-    """Return the digests of the runs of some cases."""
+    """Return the digests of the runs of ``count`` cases, from seed ``first`` on."""
     return [whole_digest(ChangingCase(seed).play(trace=True)) for seed in range(first, first + count)]
 
 

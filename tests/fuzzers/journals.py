@@ -375,7 +375,7 @@ def flipped(rng: Rng, data: bytes) -> bytes:
 
 
 def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
-    """Return events with one number changed."""
+    """Return recorded events with one number changed."""
     copy = list(content)
     place, dtype = any_of(rng, ((0, SENT), (1, OUTCOME), (3, LEFT)))
     if rng.random() < 0.1 or not copy[place] or len(copy[place]) % dtype.itemsize:

@@ -1,4 +1,4 @@
-"""The laws of `netsim.clock.order.Order` on random networks, radios and programs."""
+"""Laws of `netsim.clock.order.Order`, checked on random networks, radios and programs."""
 
 import warnings
 from typing import Any

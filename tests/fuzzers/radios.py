@@ -183,7 +183,7 @@ def a_network(rng: Rng) -> Network:
 
 
 def vars_of(link: Link) -> dict[str, Any]:
-    """Return a link's settings."""
+    """Return a link's settings as keyword arguments."""
     return {name: getattr(link, name) for name in Link.__dataclass_fields__}
 
 

@@ -48,7 +48,7 @@ def cta(
         Who broadcast.
     """
     agents, size = cross.shape
-    # ψ − 2η (gram ψ − cross + lam_local ψ) = step ψ + push
+    # The gradient step ψ − 2η (gram ψ − cross + lam_local ψ) equals step ψ + push.
     step = (1.0 - 2.0 * eta * lam_local) * np.eye(size) - 2.0 * eta * gram
     push = 2.0 * eta * cross
     theta, heard = np.zeros((2, agents, size))

@@ -73,7 +73,7 @@ class Signal:
 
 @dataclass(eq=False)
 class Node:
-    """A node's radio and MAC."""
+    """The state of a node's radio and MAC."""
 
     radio: str = "RX"
     air: dict[Signal, float] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Node:
 
 @lru_cache(maxsize=100_000)
 def bit_error_rate(sinr: float) -> float:
-    """O-QPSK with DSSS: 8/15 · 1/16 · Σ_k (−1)^k C(16, k) exp(20 SINR (1/k − 1)), k = 2 … 16."""
+    """Return O-QPSK's bit error rate: 8/15 · 1/16 · Σ_k (−1)^k C(16, k) exp(20 SINR (1/k − 1)), k = 2 … 16."""
     terms = ((-1) ** k * math.comb(16, k) * math.exp(20.0 * sinr * (1.0 / k - 1.0)) for k in range(2, 17))
     return min(1.0, max(0.0, 8.0 / 15.0 / 16.0 * math.fsum(terms)))
 

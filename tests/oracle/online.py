@@ -93,7 +93,7 @@ def dokl(
     θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; broadcasts and duals are as in
     `odkla`.
     """
-    # The Hessian is a·I + 2φφᵀ; (a·I + 2φφᵀ)⁻¹ b = (b − φ·2φᵀb/(a + 2‖φ‖²))/a.
+    # The Hessian is a·I + 2φφᵀ. By Sherman and Morrison (a·I + 2φφᵀ)⁻¹ b = (b − φ·2φᵀb/(a + 2‖φ‖²))/a.
     a = 2.0 * lam_local + eta + 2.0 * rho * A.sum(axis=1)
 
     def step(phi: Vector, y: Vector, f: Vector, theta: Vector, dual: Vector, own: Vector, others: Vector) -> Vector:

@@ -334,7 +334,7 @@ def test_a_folder_of_sweeps_is_refused_in_a_line(tmp_path: Path) -> None:
 
 
 def bowls(seed: int, agents: int = 4) -> Any:
-    """Return quadratic costs around points of a seed, no graph, and the distance to their mean."""
+    """Return quadratic costs around points drawn from a seed, no graph, and the distance to their mean as measure."""
     points = np.random.default_rng(seed).normal(size=(agents, 2))
     costs = [LocalProblem(np.eye(2), each, loss=Squared(), regularizer=0.0) for each in points]
     return costs, None, lambda models: {"distance": float(np.abs(models - points.mean(axis=0)).max())}
