@@ -142,8 +142,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     how: dict[str, Any] = {"jobs": work.jobs, "reporter": study.reporter}
     check_folder(Path(work.folder), "folder")
     if over:
-        # No validation seeds: the final runs on other seeds already test the choice, by counting the seeds that
-        # survive.
+        # No validation seeds: the final runs on other seeds test the choice, by counting the seeds that survive.
         search: dict[str, Any] = {"seeds": TUNING_SEEDS, "validation": (), "candidates": CANDIDATES, "of": "mean"}
         made = made.tune(over, out=work.folder, metric="score", **search, **how).experiment
     results = made.run(work.folder, **how)

@@ -173,7 +173,7 @@ class _View:
 
 
 def _floors(heights: Collection[float]) -> list[tuple[float, float]]:
-    """Return the lowest and the highest mote (m) of each floor, from bottom to top."""
+    """Return the heights (m) of the lowest and the highest mote of each floor, from bottom to top."""
     floors: list[tuple[float, float]] = []
     for height in sorted(heights):
         if floors and height - floors[-1][1] < _STOREY:

@@ -29,10 +29,9 @@ STATE, END, BEGIN = 0, 1, 2
 class Rules:
     """Switches for the rules of the medium."""
 
-    # "ns3": the power at a signal's start and at the assessment's end counts; "any": the power at any time of the 128
-    # µs.
+    # "ns3": the power at a signal's start and at the assessment's end counts; "any": that at any time of the 128 µs.
     cca: str = "ns3"
-    # Interference that ends before the frame does is ignored from the last start of any signal on.
+    # When an interferer ends before the frame, its power is ignored back to the last start of any signal.
     forgets: bool = True
     # Interfering powers add up and errors are drawn bit by bit; otherwise any overlap destroys all its frames.
     sinr: bool = True
